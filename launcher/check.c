@@ -1,0 +1,65 @@
+/* Invocations that answer a question and launch nothing. */
+#include "check.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "launch.h"
+
+#ifdef __SANITIZE_ADDRESS__
+/* The launcher runs with an empty environment and the leak checker needs ptrace. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "detect_leaks=0"; }
+#endif
+
+static int print_landlock_abi(void) {
+    int abi = k_landlock_create(NULL, 0, K_LANDLOCK_CREATE_RULESET_VERSION);
+    printf("%d\n", abi < 0 ? 0 : abi);
+    return 0;
+}
+
+static int verdict(int err, const char *why) {
+    if (err == 0) printf("ok\n");
+    else printf("malformed: %s\n", why ? why : strerror(-err));
+    return err ? 1 : 0;
+}
+
+static int check_spec(void) {
+    struct spec spec;
+    const char *why = NULL;
+    int err = spec_read(STDIN_FILENO, &spec, &why);
+    spec_free(&spec);
+    return verdict(err, why);
+}
+
+#ifdef CORRAL_FAULTS
+/* For fuzzing: u32 length (host order) and a spec, again and again; one verdict per line. */
+static int check_specs(void) {
+    uint32_t size = 0;
+    while (fread(&size, sizeof size, 1, stdin) == 1 && size <= 2 * SPEC_MAX_BYTES) {
+        uint8_t *bytes = malloc(size ? size : 1);
+        if (!bytes || (size && fread(bytes, size, 1, stdin) != 1)) return 2;
+        struct spec spec;
+        const char *why = NULL;
+        int err = spec_decode(&spec, bytes, size, &why);
+        spec_free(&spec);
+        verdict(err, why);
+    }
+    return 0;
+}
+#endif
+
+int answer(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) return puts("corral-launch 1") < 0;
+    if (argc == 2 && strcmp(argv[1], "--landlock-abi") == 0) return print_landlock_abi();
+    if (argc == 2 && strcmp(argv[1], "--check-spec") == 0) return check_spec();
+#ifdef CORRAL_FAULTS
+    if (argc == 2 && strcmp(argv[1], "--check-specs") == 0) return check_specs();
+#endif
+    fprintf(stderr, "corral-launch: unknown arguments; corral starts this program, see `corral run`\n");
+    return EXIT_SETUP_FAILED;
+}

@@ -1,0 +1,98 @@
+/* The phases in which the command's process binds itself: limits, no_new_privs, landlock, seccomp. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "launch.h"
+
+/* A limit is an upper bound. Where the host's own is lower, that one stays: raising it would need a privilege,
+ * and not raising it keeps the promise. */
+static int lower_limit(unsigned resource, rlim_t soft, rlim_t hard) {
+    struct rlimit now;
+    if (getrlimit(resource, &now) < 0) return -errno;
+    struct rlimit wanted = {.rlim_max = hard < now.rlim_max ? hard : now.rlim_max};
+    wanted.rlim_cur = soft < wanted.rlim_max ? soft : wanted.rlim_max;
+    return setrlimit(resource, &wanted) < 0 ? -errno : 0;
+}
+
+/* limits: after it, no process of the command gets more of a resource than was granted, nor can raise it again
+ * (hard limits). In the command's process only: supervisor and init must not run out. */
+int phase_limits(struct launch *launch) {
+    const struct spec *spec = &launch->spec;
+    bool core_is_set = false;
+    for (size_t i = 0; i < spec->count[RECORD_RLIMIT]; i++) {
+        const struct rlimit_record *r = &spec->rlimits[i];
+        set_detail(launch, "resource %u", (unsigned)r->resource);
+        int err = lower_limit(r->resource, r->soft, r->hard);
+        if (err) return err;
+        if (r->resource == RLIMIT_CORE) core_is_set = true;
+    }
+    /* A core dump is written by the host's kernel where the host's core_pattern says. */
+    set_detail(launch, "core size");
+    return core_is_set ? 0 : lower_limit(RLIMIT_CORE, 0, 0);
+}
+
+/* no_new_privs: after it, execve cannot gain a privilege from a set-user-ID bit or file capabilities. Before
+ * landlock and seccomp, which an unprivileged process may only use with it. */
+int phase_no_new_privs(struct launch *launch) {
+    set_detail(launch, "prctl");
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int add_path(int ruleset, const struct path_rule *rule) {
+    int fd = open(rule->path, O_PATH | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    struct k_landlock_path_beneath_attr attr = {.allowed_access = rule->rights, .parent_fd = fd};
+    int err = k_landlock_add(ruleset, K_LANDLOCK_RULE_PATH_BENEATH, &attr);
+    close(fd);
+    return err;
+}
+
+static int add_rules(struct launch *launch, int ruleset) {
+    const struct spec *spec = &launch->spec;
+    for (size_t i = 0; i < spec->count[RECORD_LANDLOCK_PATH]; i++) {
+        set_detail(launch, "rule for %s", spec->paths[i].path);
+        int err = add_path(ruleset, &spec->paths[i]);
+        if (err) return err;
+    }
+    for (size_t i = 0; i < spec->count[RECORD_LANDLOCK_PORT]; i++) {
+        struct k_landlock_net_port_attr attr = {.allowed_access = spec->ports[i].rights, .port = spec->ports[i].port};
+        set_detail(launch, "rule for port %llu", (unsigned long long)attr.port);
+        int err = k_landlock_add(ruleset, K_LANDLOCK_RULE_NET_PORT, &attr);
+        if (err) return err;
+    }
+    return 0;
+}
+
+/* landlock: after it, files, ports, signals and abstract sockets are reachable only by a rule. After chdir and
+ * mounts, which it would forbid; before seccomp, which forbids it. An older kernel refuses the fields it does
+ * not know unless they are zero, so nothing asked for is silently left out. */
+int phase_landlock(struct launch *launch) {
+    const struct spec *spec = &launch->spec;
+    if (!spec->count[RECORD_LANDLOCK]) return 0;
+    struct k_landlock_ruleset_attr attr = {
+        .handled_access_fs = spec->handled_fs, .handled_access_net = spec->handled_net, .scoped = spec->scoped};
+    set_detail(launch, "create ruleset");
+    int ruleset = k_landlock_create(&attr, sizeof attr, 0);
+    if (ruleset < 0) return ruleset;
+    int err = add_rules(launch, ruleset);
+    if (!err) {
+        set_detail(launch, "restrict");
+        err = k_landlock_restrict(ruleset);
+    }
+    close(ruleset);
+    return err;
+}
+
+/* seccomp: after it, the system calls the filter names are gone, for this process and all it starts. Last,
+ * because most phases before it use calls that the filter denies. */
+int phase_seccomp(struct launch *launch) {
+    struct sock_fprog program = {.len = launch->spec.filter_length, .filter = launch->spec.filter};
+    set_detail(launch, "install filter");
+    if (!program.len) return 0;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno : 0;
+}

@@ -1,0 +1,148 @@
+/* The kernel interfaces the launcher uses, with our own names and numbers.
+ *
+ * The build host's headers may be older than the kernel the launcher will meet, and a static program
+ * cannot ask libc for wrappers it does not have. Everything here exists since Linux 5.13 at the latest
+ * (later Landlock fields are passed as zero where unused, which older kernels accept). */
+#ifndef CORRAL_KERNEL_H
+#define CORRAL_KERNEL_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* New-style system calls have one number on every architecture but alpha, which corral does not serve. */
+enum {
+    NR_OPEN_TREE = 428,
+    NR_MOVE_MOUNT = 429,
+    NR_FSOPEN = 430,
+    NR_FSCONFIG = 431,
+    NR_FSMOUNT = 432,
+    NR_CLOSE_RANGE = 436,
+    NR_OPENAT2 = 437,
+    NR_MOUNT_SETATTR = 442,
+    NR_LANDLOCK_CREATE_RULESET = 444,
+    NR_LANDLOCK_ADD_RULE = 445,
+    NR_LANDLOCK_RESTRICT_SELF = 446,
+};
+
+#define K_CLONE_NEWNS 0x00020000u
+#define K_CLONE_NEWCGROUP 0x02000000u
+#define K_CLONE_NEWUTS 0x04000000u
+#define K_CLONE_NEWIPC 0x08000000u
+#define K_CLONE_NEWUSER 0x10000000u
+#define K_CLONE_NEWPID 0x20000000u
+#define K_CLONE_NEWNET 0x40000000u
+
+#define K_RESOLVE_NO_SYMLINKS 0x04u
+#define K_RESOLVE_BENEATH 0x08u
+
+#define K_AT_RECURSIVE 0x8000u
+#define K_AT_EMPTY_PATH 0x1000u
+#define K_OPEN_TREE_CLONE 1u
+#define K_MOVE_MOUNT_F_EMPTY_PATH 0x04u
+#define K_MOVE_MOUNT_T_EMPTY_PATH 0x40u
+
+#define K_FSOPEN_CLOEXEC 1u
+#define K_FSMOUNT_CLOEXEC 1u
+enum { K_FSCONFIG_SET_STRING = 1, K_FSCONFIG_CMD_CREATE = 6 };
+
+#define K_MOUNT_ATTR_RDONLY 0x1u
+#define K_MOUNT_ATTR_NOSUID 0x2u
+#define K_MOUNT_ATTR_NODEV 0x4u
+#define K_MOUNT_ATTR_NOEXEC 0x8u
+
+#define K_CLOSE_RANGE_CLOEXEC 4u
+
+enum { K_LANDLOCK_RULE_PATH_BENEATH = 1, K_LANDLOCK_RULE_NET_PORT = 2 };
+#define K_LANDLOCK_CREATE_RULESET_VERSION 1u
+
+#define K_KEYCTL_JOIN_SESSION_KEYRING 1
+
+struct k_open_how {
+    uint64_t flags, mode, resolve;
+};
+
+struct k_mount_attr {
+    uint64_t attr_set, attr_clr, propagation, userns_fd;
+};
+
+struct k_landlock_ruleset_attr {
+    uint64_t handled_access_fs, handled_access_net, scoped;
+};
+
+struct k_landlock_path_beneath_attr {
+    uint64_t allowed_access;
+    int32_t parent_fd;
+} __attribute__((packed));
+
+struct k_landlock_net_port_attr {
+    uint64_t allowed_access, port;
+};
+
+/* -1 and errno become -errno: the launcher's one error convention. */
+static inline int k_result(long value) { return value < 0 ? -errno : (int)value; }
+
+static inline int k_openat2(int directory, const char *path, uint64_t flags, uint64_t resolve) {
+    struct k_open_how how = {.flags = flags, .resolve = resolve};
+    return k_result(syscall(NR_OPENAT2, directory, path, &how, sizeof how));
+}
+
+static inline int k_open_tree(int directory, const char *path, unsigned flags) {
+    return k_result(syscall(NR_OPEN_TREE, directory, path, flags));
+}
+
+static inline int k_move_mount(int from, int to) {
+    return k_result(syscall(NR_MOVE_MOUNT, from, "", to, "", K_MOVE_MOUNT_F_EMPTY_PATH | K_MOVE_MOUNT_T_EMPTY_PATH));
+}
+
+static inline int k_mount_setattr(int mount, unsigned flags, uint64_t set) {
+    struct k_mount_attr attr = {.attr_set = set};
+    return k_result(syscall(NR_MOUNT_SETATTR, mount, "", K_AT_EMPTY_PATH | flags, &attr, sizeof attr));
+}
+
+static inline int k_fsopen(const char *type) { return k_result(syscall(NR_FSOPEN, type, K_FSOPEN_CLOEXEC)); }
+
+static inline int k_fsconfig(int context, unsigned command, const char *key, const char *value) {
+    return k_result(syscall(NR_FSCONFIG, context, command, key, value, 0));
+}
+
+static inline int k_fsmount(int context, unsigned attributes) {
+    return k_result(syscall(NR_FSMOUNT, context, K_FSMOUNT_CLOEXEC, attributes));
+}
+
+static inline int k_close_range(unsigned first, unsigned flags) {
+    return k_result(syscall(NR_CLOSE_RANGE, first, ~0u, flags));
+}
+
+static inline int k_landlock_create(const struct k_landlock_ruleset_attr *attr, size_t size, unsigned flags) {
+    return k_result(syscall(NR_LANDLOCK_CREATE_RULESET, attr, size, flags));
+}
+
+static inline int k_landlock_add(int ruleset, int type, const void *rule) {
+    return k_result(syscall(NR_LANDLOCK_ADD_RULE, ruleset, type, rule, 0));
+}
+
+static inline int k_landlock_restrict(int ruleset) {
+    return k_result(syscall(NR_LANDLOCK_RESTRICT_SELF, ruleset, 0));
+}
+
+static inline int k_join_session_keyring(void) {
+    return k_result(syscall(SYS_keyctl, K_KEYCTL_JOIN_SESSION_KEYRING, NULL));
+}
+
+static inline int k_pivot_root(const char *new_root, const char *put_old) {
+    return k_result(syscall(SYS_pivot_root, new_root, put_old));
+}
+
+/* Like fork(), in new namespaces. The program has one thread and no fork handlers, so libc needs no say. */
+static inline int k_clone(unsigned long flags) {
+#if defined(__s390__)
+    return k_result(syscall(SYS_clone, NULL, flags, NULL, NULL, NULL));
+#else
+    return k_result(syscall(SYS_clone, flags, NULL, NULL, NULL, NULL));
+#endif
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* One launch: the processes that carry it out and the phases each goes through.
+ *
+ *   supervisor (P0)  the process corral started. Outside of every namespace; forwards signals, keeps the
+ *                    time, reports on STATUS_FD, and takes everything down when corral is gone.
+ *   init             PID 1 of the new namespaces: mounts, then reaps. Absent when there are no namespaces.
+ *   command          becomes the user's command by execve.
+ */
+#ifndef CORRAL_LAUNCH_H
+#define CORRAL_LAUNCH_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "spec.h"
+
+enum {
+    SPEC_FD = 3,
+    STATUS_FD = 4,
+    LIFELINE_FD = 5,
+    FIRST_FOREIGN_FD = 6,
+    EXIT_SETUP_FAILED = 125, /* of a setup process; the command's own codes travel on STATUS_FD */
+    DETAIL_SIZE = 512,
+};
+
+struct launch {
+    struct spec spec;
+    const char *phase;        /* the phase that failed */
+    char detail[DETAIL_SIZE]; /* what failed in it */
+    pid_t child;              /* supervisor: init, or the command when there is no init */
+    int setup_fd;             /* pipe: init and command write reports, the supervisor reads; -1 when done */
+    int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
+};
+
+/* A phase returns 0 or -errno, and says in launch->detail which object it was about. */
+struct phase {
+    const char *name;
+    int (*apply)(struct launch *);
+};
+
+/* main.c. Each ends with a phase without a name. */
+extern const struct phase SUPERVISOR_PHASES[], INIT_PHASES[], COMMAND_PHASES[];
+
+int run_phases(struct launch *launch, const struct phase *phases);
+bool has_namespaces(const struct launch *launch);
+
+/* Formats launch->detail. */
+__attribute__((format(printf, 2, 3))) void set_detail(struct launch *launch, const char *format, ...);
+
+int phase_cgroup(struct launch *launch);         /* cgroup.c */
+int phase_start(struct launch *launch);          /* start.c */
+int phase_hostname(struct launch *launch);       /* net.c */
+int phase_mounts(struct launch *launch);         /* mounts.c */
+int phase_net(struct launch *launch);            /* net.c */
+int phase_session(struct launch *launch);        /* command.c */
+int phase_surroundings(struct launch *launch);   /* command.c */
+int phase_limits(struct launch *launch);         /* confine.c */
+int phase_no_new_privs(struct launch *launch);   /* confine.c */
+int phase_caps(struct launch *launch);           /* caps.c */
+int phase_landlock(struct launch *launch);       /* confine.c */
+int phase_seccomp(struct launch *launch);        /* confine.c */
+int phase_exec(struct launch *launch);           /* exec.c */
+
+/* The lives of the three processes. Each returns its exit code. */
+int supervisor_run(struct launch *launch);       /* supervise.c */
+int init_run(struct launch *launch);             /* init.c */
+int command_run(struct launch *launch);          /* command.c */
+
+/* Signals. signals.c */
+int signals_block_all(void);
+int signals_open(void);                          /* a signalfd for SIGCHLD and what is forwarded */
+int signals_next(int fd);                        /* the next signal, 0 when there is none, or -errno */
+void signals_forward(const struct launch *launch, pid_t command, int signal);
+
+/* Kills every descendant and reaps it. tree.c */
+int tree_end(void);
+
+#endif

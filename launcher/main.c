@@ -1,0 +1,98 @@
+/* corral-launch: the last program before the user's command. It decides nothing; it does what the spec on
+ * descriptor 3 says, in the order below, or reports which phase failed and runs nothing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "kernel.h"
+#include "launch.h"
+#include "report.h"
+
+/* ORDER: each phase takes away something the next must not need.
+ *   fds           first: nothing inherited may leak past this point
+ *   cgroup        before anything is spawned, so that everything is counted; a cgroup namespace begins here
+ *   namespaces    before the mounts, which only a private mount namespace may change
+ *   mounts        before caps: the last phase that needs authority over the mount namespace
+ *   net           before caps, for the same reason; loopback comes up
+ *   limits        before seccomp, which forbids raising them again
+ *   no_new_privs  required by landlock and seccomp when unprivileged
+ *   caps          after everything that needed one
+ *   landlock      before seccomp, whose filter may forbid the landlock system calls; after chdir
+ *   seccomp       last: after it we execve, or write one report and exit
+ * Init gives up its own privileges before it forks the command, which starts with none and checks so again. */
+const struct phase SUPERVISOR_PHASES[] = {
+    {"cgroup", phase_cgroup},
+    {"namespaces", phase_start},
+    {NULL, NULL},
+};
+
+const struct phase INIT_PHASES[] = {
+    {"namespaces", phase_hostname},
+    {"mounts", phase_mounts},
+    {"net", phase_net},
+    {"no_new_privs", phase_no_new_privs},
+    {"caps", phase_caps},
+    {NULL, NULL},
+};
+
+const struct phase COMMAND_PHASES[] = {
+    {"namespaces", phase_session},
+    {"limits", phase_limits},
+    {"no_new_privs", phase_no_new_privs},
+    {"caps", phase_caps},
+    {"exec", phase_surroundings},
+    {"landlock", phase_landlock},
+    {"seccomp", phase_seccomp},
+    {"exec", phase_exec},
+    {NULL, NULL},
+};
+
+int run_phases(struct launch *launch, const struct phase *phases) {
+    for (; phases->name; phases++) {
+        int err = 0;
+        launch->phase = phases->name;
+        launch->detail[0] = 0;
+#ifdef CORRAL_FAULTS
+        if (launch->spec.fault && strcmp(launch->spec.fault, phases->name) == 0) {
+            set_detail(launch, "injected fault");
+            return -EIO;
+        }
+#endif
+        if ((err = phases->apply(launch))) return err;
+    }
+    return 0;
+}
+
+bool has_namespaces(const struct launch *launch) { return launch->spec.namespaces != 0; }
+
+/* fds: after this nothing is open but the command's stdio, the spec, the status pipe and the lifeline. It is
+ * first because every later phase may open descriptors of its own. */
+static int phase_fds(void) {
+    for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++)
+        if (fcntl(fd, F_GETFD) < 0) return -EBADF;
+    return k_close_range(FIRST_FOREIGN_FD, 0);
+}
+
+static int fail(const char *phase, int err, const char *detail) {
+    status_failed(phase, -err, detail);
+    return EXIT_SETUP_FAILED;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) return answer(argc, argv);
+    int err = phase_fds();
+    if (err) {
+        fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open: corral starts this program\n");
+        return EXIT_SETUP_FAILED;
+    }
+    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1};
+    const char *why = NULL;
+    if ((err = spec_read(SPEC_FD, &launch.spec, &why))) return fail("spec", err, why ? why : "out of memory");
+    if (close(SPEC_FD) < 0) return fail("spec", -errno, "close");
+    if ((err = signals_block_all())) return fail("spec", err, "block signals");
+    if ((err = run_phases(&launch, SUPERVISOR_PHASES))) return fail(launch.phase, err, launch.detail);
+    return supervisor_run(&launch);
+}

@@ -1,0 +1,85 @@
+/* New file systems: tmpfs, proc, devpts. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "mounts.h"
+
+/* A mounted but not yet attached file system. `options` ends with a null name. */
+int filesystem_new(const char *type, const char *const options[][2], unsigned attributes) {
+    int context = k_fsopen(type);
+    int fd = context;
+    for (size_t i = 0; fd >= 0 && options[i][0]; i++) {
+        int err = k_fsconfig(context, K_FSCONFIG_SET_STRING, options[i][0], options[i][1]);
+        if (err) fd = err;
+    }
+    if (fd >= 0) {
+        int err = k_fsconfig(context, K_FSCONFIG_CMD_CREATE, NULL, NULL);
+        fd = err ? err : k_fsmount(context, attributes);
+    }
+    if (context >= 0) close(context);
+    return fd;
+}
+
+/* From now on, mount points may be made on it. `fd` belongs to the view. */
+int view_add_own(struct view *view, int fd, bool read_only) {
+    struct stat status;
+    if (fstat(fd, &status) < 0) return -errno;
+    view->own[view->owned++] = (struct own_mount){.fd = fd, .device = status.st_dev, .read_only = read_only};
+    return 0;
+}
+
+/* Attaches at the target, which is made as a directory when it is missing. */
+static int attach(struct view *view, int fd, const char *path) {
+    int target = target_open(view, path);
+    if (target == -ENOENT) target = target_make_directory(view, path, 0755);
+    if (target < 0) return target;
+    int err = k_move_mount(fd, target);
+    close(target);
+    return err;
+}
+
+static unsigned attributes_of(const struct mount_record *m) {
+    return K_MOUNT_ATTR_NOSUID | (m->flags & MOUNT_DEVICES ? 0 : K_MOUNT_ATTR_NODEV) |
+           (m->flags & MOUNT_NO_EXEC ? K_MOUNT_ATTR_NOEXEC : 0);
+}
+
+int mount_tmpfs(struct view *view, const struct mount_record *m) {
+    char size[24], mode[16];
+    snprintf(size, sizeof size, "%llu", (unsigned long long)m->size);
+    snprintf(mode, sizeof mode, "%o", (unsigned)(m->mode & 07777));
+    const char *const options[][2] = {{"mode", mode}, {m->size ? "size" : NULL, size}, {NULL, NULL}};
+    int fd = filesystem_new("tmpfs", options, attributes_of(m));
+    if (fd < 0) return fd;
+    int err = attach(view, fd, m->target);
+    if (!err) err = view_add_own(view, fd, m->flags & MOUNT_READ_ONLY);
+    if (err) close(fd);
+    return err;
+}
+
+static int mount_new(struct view *view, const struct mount_record *m, const char *type, const char *const options[][2],
+                     unsigned attributes) {
+    if (m->flags & MOUNT_READ_ONLY) attributes |= K_MOUNT_ATTR_RDONLY;
+    int fd = filesystem_new(type, options, attributes);
+    if (fd < 0) return fd;
+    int err = attach(view, fd, m->target);
+    close(fd);
+    return err;
+}
+
+/* Read-only keeps even uid 0 from writing /proc/sys, where a file's owner needs no capability. */
+int mount_proc(struct view *view, const struct mount_record *m) {
+    static const char *const NONE[][2] = {{NULL, NULL}};
+    return mount_new(view, m, "proc", NONE, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV | K_MOUNT_ATTR_NOEXEC);
+}
+
+/* Each mount of devpts is an instance of its own since Linux 4.7. Group 5 (tty) exists only where it is mapped. */
+int mount_devpts(struct view *view, const struct mount_record *m) {
+    static const char *const WITH_GROUP[][2] = {{"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"}, {NULL, NULL}};
+    static const char *const PLAIN[][2] = {{"ptmxmode", "0666"}, {"mode", "0620"}, {NULL, NULL}};
+    unsigned attributes = K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NOEXEC;
+    int err = mount_new(view, m, "devpts", WITH_GROUP, attributes);
+    return err == -EINVAL ? mount_new(view, m, "devpts", PLAIN, attributes) : err;
+}

@@ -1,0 +1,163 @@
+/* What is shown or hidden of the host, and what is made up. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "mounts.h"
+
+/* Gone before the command starts; until then nothing else runs in this mount namespace. */
+static const char MASK_FILE[] = ".corral-mask-file", MASK_DIRECTORY[] = ".corral-mask-directory";
+
+/* TRUST: the planner looked at a path, time has passed, and somebody may have put something else there. */
+static int check_planned(struct view *view, const struct mount_record *m, const struct stat *found) {
+    if (m->flags & MOUNT_UNVERIFIED) return 0;
+    if (found->st_dev == (dev_t)m->device && found->st_ino == (ino_t)m->inode) return 0;
+    set_detail(view->launch, "changed since it was planned");
+    return -ESTALE;
+}
+
+/* Clones the tree below `source` and restricts it before it can be seen anywhere. */
+static int clone_tree(int source, const char *path, uint64_t attributes) {
+    unsigned flags = K_OPEN_TREE_CLONE | O_CLOEXEC | K_AT_RECURSIVE | (*path ? 0 : K_AT_EMPTY_PATH);
+    int tree = k_open_tree(source, path, flags);
+    if (tree < 0) return tree;
+    int err = k_mount_setattr(tree, K_AT_RECURSIVE, attributes);
+    if (!err) return tree;
+    close(tree);
+    return err;
+}
+
+/* A path bound onto itself inside another bind must hit the very object that was verified; were it renamed away
+ * in between, the mount would follow it and leave its name unprotected. */
+static int check_target(struct view *view, const struct mount_record *m, int target) {
+    struct stat status;
+    if (strcmp(m->source, m->target) != 0) return 0;
+    if (fstat(target, &status) < 0) return -errno;
+    return target_is_own(view, status.st_dev) ? 0 : check_planned(view, m, &status);
+}
+
+static int attach_bind(struct view *view, const struct mount_record *m, int tree, bool is_directory) {
+    int target = target_open(view, m->target);
+    if (target == -ENOENT)
+        target = is_directory ? target_make_directory(view, m->target, 0755) : target_make_file(view, m->target, 0444);
+    if (target < 0) return target;
+    int err = check_target(view, m, target);
+    if (!err) err = k_move_mount(tree, target);
+    close(target);
+    return err;
+}
+
+static int bind_source(struct view *view, const struct mount_record *m, int source) {
+    struct stat status;
+    uint64_t attributes = K_MOUNT_ATTR_NOSUID;
+    if (!(m->flags & MOUNT_DEVICES)) attributes |= K_MOUNT_ATTR_NODEV;
+    if (m->flags & MOUNT_READ_ONLY) attributes |= K_MOUNT_ATTR_RDONLY;
+    if (m->flags & MOUNT_NO_EXEC) attributes |= K_MOUNT_ATTR_NOEXEC;
+    if (fstat(source, &status) < 0) return -errno;
+    int err = check_planned(view, m, &status);
+    if (err) return err;
+    int tree = clone_tree(source, "", attributes);
+    if (tree < 0) return tree;
+    err = attach_bind(view, m, tree, S_ISDIR(status.st_mode));
+    close(tree);
+    return err;
+}
+
+int mount_bind(struct view *view, const struct mount_record *m) {
+    int source = beneath_open(view->old_root, m->source);
+    if (source < 0) {
+        set_detail(view->launch, source == -ELOOP ? "source %s: has a symbolic link" : "source %s", m->source);
+        return source;
+    }
+    int err = bind_source(view, m, source);
+    close(source);
+    return err;
+}
+
+static int masks_make(struct view *view) {
+    if (view->has_masks) return 0;
+    int fd = openat(view->new_root, MASK_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    close(fd);
+    if (mkdirat(view->new_root, MASK_DIRECTORY, 0) < 0) return -errno;
+    view->has_masks = true;
+    return 0;
+}
+
+int masks_remove(struct view *view) {
+    if (!view->has_masks) return 0;
+    if (unlinkat(view->new_root, MASK_FILE, 0) < 0) return -errno;
+    return unlinkat(view->new_root, MASK_DIRECTORY, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+/* An empty object of mode 0 covers the target. Read-only, so that an owner cannot chmod it. */
+static int mask_target(struct view *view, const struct mount_record *m, int target) {
+    struct stat status;
+    if (fstat(target, &status) < 0) return -errno;
+    int err = check_planned(view, m, &status);
+    if (!err) err = masks_make(view);
+    if (err) return err;
+    const char *cover = S_ISDIR(status.st_mode) ? MASK_DIRECTORY : MASK_FILE;
+    int tree = clone_tree(view->new_root, cover,
+                          K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV | K_MOUNT_ATTR_NOEXEC);
+    if (tree < 0) return tree;
+    err = k_move_mount(tree, target);
+    close(tree);
+    return err;
+}
+
+int mount_mask(struct view *view, const struct mount_record *m) {
+    int target = target_open(view, m->target);
+    if (target < 0) return target;
+    int err = mask_target(view, m, target);
+    close(target);
+    return err;
+}
+
+/* Several parts of a plan may want the same link; a different one in its place is a mistake. */
+static int accept_same_link(int parent, const char *name, const char *text) {
+    char found[PATH_MAX];
+    ssize_t length = readlinkat(parent, name, found, sizeof found);
+    if (length < 0) return -EEXIST;
+    return (size_t)length == strlen(text) && memcmp(found, text, (size_t)length) == 0 ? 0 : -EEXIST;
+}
+
+int mount_symlink(struct view *view, const struct mount_record *m) {
+    const char *name = NULL;
+    int parent = target_parent(view, m->target, &name);
+    if (parent < 0) return parent;
+    int err = symlinkat(m->source, parent, name) < 0 ? -errno : 0;
+    if (err == -EEXIST) err = accept_same_link(parent, name, m->source);
+    close(parent);
+    return err;
+}
+
+static int write_whole(int fd, const uint8_t *bytes, size_t size) {
+    while (size) {
+        ssize_t written = write(fd, bytes, size);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return -errno;
+        bytes += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+int mount_file(struct view *view, const struct mount_record *m) {
+    int fd = target_make_file(view, m->target, m->mode & 07777);
+    if (fd < 0) return fd;
+    int err = write_whole(fd, m->content, m->content_size);
+    if (close(fd) < 0 && !err) err = -errno;
+    return err;
+}
+
+int mount_directory(struct view *view, const struct mount_record *m) {
+    int fd = target_make_directory(view, m->target, m->mode & 07777);
+    if (fd < 0) return fd;
+    close(fd);
+    return 0;
+}

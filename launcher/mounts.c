@@ -1,0 +1,104 @@
+/* mounts: after it, a path that no record names does not exist, and what exists is no more writable than its
+ * record says. It follows namespaces, which it needs, and precedes caps, which takes its means away. The old
+ * root is detached at the end: no name, descriptor or ".." leads there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "mounts.h"
+
+static const struct {
+    const char *name;
+    int (*apply)(struct view *, const struct mount_record *);
+} KINDS[MOUNT_KINDS] = {
+    [MOUNT_BIND] = {"bind", mount_bind},          [MOUNT_TMPFS] = {"tmpfs", mount_tmpfs},
+    [MOUNT_PROC] = {"proc", mount_proc},          [MOUNT_DEVPTS] = {"devpts", mount_devpts},
+    [MOUNT_SYMLINK] = {"symlink", mount_symlink}, [MOUNT_FILE] = {"file", mount_file},
+    [MOUNT_DIRECTORY] = {"directory", mount_directory}, [MOUNT_MASK] = {"mask", mount_mask},
+};
+
+/* Any directory does as the place to put the new root for a moment; it is uncovered again by pivot_root. */
+static int attach_somewhere(int root) {
+    static const char *const PLACES[] = {"/tmp", "/proc"};
+    int err = -ENOENT;
+    for (size_t i = 0; err && i < sizeof PLACES / sizeof *PLACES; i++) {
+        int place = open(PLACES[i], O_PATH | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW);
+        err = place < 0 ? -errno : k_move_mount(root, place);
+        if (place >= 0) close(place);
+    }
+    return err;
+}
+
+/* pivot_root(".", ".") stacks the old root upon the new one, where no path leads: lookups begin below it, at the
+ * new root. Both are used by descriptor only. */
+static int enter_root(struct view *view) {
+    static const char *const OPTIONS[][2] = {{"mode", "0755"}, {"size", "16m"}, {NULL, NULL}};
+    /* Nothing mounted here may appear on the host, nor the other way round. */
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) return -errno;
+    view->old_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (view->old_root < 0) return -errno;
+    view->new_root = filesystem_new("tmpfs", OPTIONS, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
+    if (view->new_root < 0) return view->new_root;
+    int err = view_add_own(view, view->new_root, true);
+    if (!err) err = attach_somewhere(view->new_root);
+    if (!err && fchdir(view->new_root) < 0) err = -errno;
+    return err ? err : k_pivot_root(".", ".");
+}
+
+static int apply_all(struct view *view) {
+    const struct spec *spec = &view->launch->spec;
+    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
+        const struct mount_record *m = &spec->mounts[i];
+        char reason[DETAIL_SIZE];
+        view->launch->detail[0] = 0;
+        int err = KINDS[m->kind].apply(view, m);
+        if (!err) continue;
+        memcpy(reason, view->launch->detail, sizeof reason);
+        set_detail(view->launch, *reason ? "%s %s: %s" : "%s %s", KINDS[m->kind].name, m->target, reason);
+        return err;
+    }
+    return 0;
+}
+
+static int leave_old_root(struct view *view) {
+    set_detail(view->launch, "detach the old root");
+    if (fchdir(view->old_root) < 0 || umount2(".", MNT_DETACH) < 0) return -errno;
+    if (chdir("/") < 0 || close(view->old_root) < 0) return -errno;
+    return 0;
+}
+
+/* ORDER: read-only last: until here mount points were made on these file systems. */
+static int seal(struct view *view) {
+    set_detail(view->launch, "seal");
+    int err = masks_remove(view);
+    for (size_t i = 0; !err && i < view->owned; i++) {
+        if (view->own[i].read_only) err = k_mount_setattr(view->own[i].fd, 0, K_MOUNT_ATTR_RDONLY);
+        close(view->own[i].fd);
+    }
+    return err;
+}
+
+static int build(struct view *view) {
+    set_detail(view->launch, "new root");
+    int err = enter_root(view);
+    if (!err) err = apply_all(view);
+    if (!err) err = leave_old_root(view);
+    return err ? err : seal(view);
+}
+
+int phase_mounts(struct launch *launch) {
+    size_t count = launch->spec.count[RECORD_MOUNT];
+    if (count == 0) return 0;
+    struct view view = {.launch = launch, .own = calloc(count + 1, sizeof *view.own)};
+    if (!view.own) return -ENOMEM;
+    mode_t mask = umask(0); /* modes are meant as written; the command keeps its own mask */
+    int err = build(&view);
+    umask(mask);
+    free(view.own);
+    return err;
+}

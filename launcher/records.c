@@ -1,0 +1,174 @@
+/* Decoding the payload of each type of record. */
+#include "records.h"
+
+#include <stdlib.h>
+
+#include "kernel.h"
+
+static const uint32_t KNOWN_NAMESPACES = K_CLONE_NEWNS | K_CLONE_NEWCGROUP | K_CLONE_NEWUTS | K_CLONE_NEWIPC |
+                                         K_CLONE_NEWUSER | K_CLONE_NEWPID | K_CLONE_NEWNET;
+
+/* INVARIANT: a path that passes has one spelling: absolute, no empty, "." or ".." component. "/" passes. */
+static bool is_plain_path(const char *path) {
+    if (path[0] != '/') return false;
+    if (path[1] == 0) return true;
+    for (const char *part = path; *part;) {
+        part++; /* the slash */
+        size_t length = strcspn(part, "/");
+        if (length == 0) return false;
+        if (part[0] == '.' && (length == 1 || (length == 2 && part[1] == '.'))) return false;
+        part += length;
+    }
+    return true;
+}
+
+static const char *parse_namespaces(struct spec *spec, struct cursor *c) {
+    spec->namespaces = cursor_u32(c);
+    if (!spec->namespaces) return "no namespace";
+    return spec->namespaces & ~KNOWN_NAMESPACES ? "unknown namespace" : NULL;
+}
+
+static const char *parse_id_map(struct spec *spec, struct cursor *c) {
+    uint32_t which = cursor_u32(c);
+    if (which > 1) return "unknown id map";
+    if (spec->id_map[which]) return "a record that may occur once occurs again";
+    spec->id_map[which] = cursor_string(c);
+    return *spec->id_map[which] ? NULL : "empty id map";
+}
+
+static const char *parse_cgroup(struct spec *spec, struct cursor *c) {
+    const char *path = cursor_string(c);
+    spec->cgroups[spec->count[RECORD_CGROUP]] = path;
+    return is_plain_path(path) ? NULL : "cgroup is not a plain absolute path";
+}
+
+static const char *parse_mount(struct spec *spec, struct cursor *c) {
+    struct mount_record *m = &spec->mounts[spec->count[RECORD_MOUNT]];
+    m->kind = cursor_u32(c);
+    m->flags = cursor_u32(c);
+    m->device = cursor_u64(c);
+    m->inode = cursor_u64(c);
+    m->size = cursor_u64(c);
+    m->mode = cursor_u32(c);
+    m->source = cursor_string(c);
+    m->target = cursor_string(c);
+    m->content_size = cursor_u32(c);
+    m->content = cursor_take(c, m->content_size);
+    if (c->bad) return NULL; /* the caller says it */
+    if (m->kind == 0 || m->kind >= MOUNT_KINDS) return "unknown mount kind";
+    if (m->flags & ~(uint32_t)MOUNT_FLAGS) return "unknown mount flag";
+    if (!is_plain_path(m->target)) return "mount target is not a plain absolute path";
+    if (m->kind == MOUNT_BIND && !is_plain_path(m->source)) return "bind source is not a plain absolute path";
+    return NULL;
+}
+
+static const char *parse_hostname(struct spec *spec, struct cursor *c) {
+    spec->hostname = cursor_string(c);
+    size_t length = strlen(spec->hostname);
+    return length == 0 || length > SPEC_MAX_HOSTNAME ? "host name empty or too long" : NULL;
+}
+
+static const char *parse_empty(struct spec *spec, struct cursor *c) {
+    (void)spec, (void)c;
+    return NULL;
+}
+
+static const char *parse_rlimit(struct spec *spec, struct cursor *c) {
+    struct rlimit_record *r = &spec->rlimits[spec->count[RECORD_RLIMIT]];
+    r->resource = cursor_u32(c);
+    r->soft = cursor_u64(c);
+    r->hard = cursor_u64(c);
+    return NULL;
+}
+
+static const char *parse_landlock(struct spec *spec, struct cursor *c) {
+    spec->handled_fs = cursor_u64(c);
+    spec->handled_net = cursor_u64(c);
+    spec->scoped = cursor_u64(c);
+    return NULL;
+}
+
+static const char *parse_landlock_path(struct spec *spec, struct cursor *c) {
+    struct path_rule *rule = &spec->paths[spec->count[RECORD_LANDLOCK_PATH]];
+    rule->rights = cursor_u64(c);
+    rule->path = cursor_string(c);
+    return is_plain_path(rule->path) ? NULL : "Landlock path is not a plain absolute path";
+}
+
+static const char *parse_landlock_port(struct spec *spec, struct cursor *c) {
+    struct port_rule *rule = &spec->ports[spec->count[RECORD_LANDLOCK_PORT]];
+    rule->rights = cursor_u64(c);
+    rule->port = cursor_u64(c);
+    return NULL;
+}
+
+/* The program is copied because records are not aligned and struct sock_filter is. */
+static const char *parse_seccomp(struct spec *spec, struct cursor *c) {
+    size_t size = c->left;
+    if (size == 0 || size % sizeof *spec->filter) return "seccomp program is not whole instructions";
+    if (size / sizeof *spec->filter > SPEC_MAX_FILTER) return "seccomp program too long";
+    spec->filter = malloc(size);
+    if (!spec->filter) return "out of memory";
+    memcpy(spec->filter, cursor_take(c, size), size);
+    spec->filter_length = (uint16_t)(size / sizeof *spec->filter);
+    return NULL;
+}
+
+static const char *parse_cwd(struct spec *spec, struct cursor *c) {
+    spec->cwd = cursor_string(c);
+    return is_plain_path(spec->cwd) ? NULL : "working directory is not a plain absolute path";
+}
+
+/* execve wants char ** but does not write through it. */
+static const char *parse_argument(struct spec *spec, struct cursor *c) {
+    spec->argv[spec->count[RECORD_ARGUMENT]] = (char *)(uintptr_t)cursor_string(c);
+    return NULL;
+}
+
+static const char *parse_environment(struct spec *spec, struct cursor *c) {
+    const char *entry = cursor_string(c);
+    const char *equals = strchr(entry, '=');
+    if (!c->bad && (!equals || equals == entry)) return "environment entry is not NAME=VALUE";
+    spec->envp[spec->count[RECORD_ENVIRONMENT]] = (char *)(uintptr_t)entry;
+    return NULL;
+}
+
+static const char *parse_wall(struct spec *spec, struct cursor *c) {
+    spec->wall_ms = cursor_u64(c);
+    spec->grace_ms = cursor_u64(c);
+    return spec->wall_ms ? NULL : "a wall time of nothing";
+}
+
+static const char *parse_fault(struct spec *spec, struct cursor *c) {
+    spec->fault = cursor_string(c);
+    return NULL;
+}
+
+static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *) = {
+    [RECORD_NAMESPACES] = parse_namespaces,
+    [RECORD_ID_MAP] = parse_id_map,
+    [RECORD_CGROUP] = parse_cgroup,
+    [RECORD_MOUNT] = parse_mount,
+    [RECORD_HOSTNAME] = parse_hostname,
+    [RECORD_LOOPBACK] = parse_empty,
+    [RECORD_RLIMIT] = parse_rlimit,
+    [RECORD_LANDLOCK] = parse_landlock,
+    [RECORD_LANDLOCK_PATH] = parse_landlock_path,
+    [RECORD_LANDLOCK_PORT] = parse_landlock_port,
+    [RECORD_SECCOMP] = parse_seccomp,
+    [RECORD_CWD] = parse_cwd,
+    [RECORD_ARGUMENT] = parse_argument,
+    [RECORD_ENVIRONMENT] = parse_environment,
+    [RECORD_WALL] = parse_wall,
+    [RECORD_TERMINAL] = parse_empty,
+    [RECORD_FAULT] = parse_fault,
+};
+
+const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {
+    const char *why = PARSERS[type](spec, &payload);
+    if (payload.bad) return "a record is shorter than its fields";
+    if (why) return why;
+    if (payload.left) return "a record is longer than its fields";
+    spec->count[type]++;
+    return NULL;
+}

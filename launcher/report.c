@@ -1,0 +1,57 @@
+/* Reports between the processes, and the lines of the status protocol. */
+#include "report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void set_detail(struct launch *launch, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (vsnprintf(launch->detail, sizeof launch->detail, format, arguments) < 0) launch->detail[0] = 0;
+    va_end(arguments);
+}
+
+/* One write: below PIPE_BUF it is atomic. What cannot be told cannot be helped: the reader sees the end of
+ * the pipe, which is never read as success. */
+static void tell(int fd, const void *bytes, size_t size) {
+    while (write(fd, bytes, size) < 0 && errno == EINTR) continue;
+}
+
+void report_executing(const struct launch *launch) {
+    struct report report = {.kind = REPORT_EXECUTING};
+    tell(launch->setup_fd, &report, sizeof report);
+}
+
+void report_failed(const struct launch *launch, int error) {
+    struct report report = {.kind = REPORT_FAILED, .error = error};
+    snprintf(report.phase, sizeof report.phase, "%s", launch->phase);
+    memcpy(report.detail, launch->detail, sizeof report.detail);
+    tell(launch->setup_fd, &report, sizeof report);
+}
+
+void status_line(const char *line) { tell(STATUS_FD, line, strlen(line)); }
+
+/* TRUST: detail may hold a path that the command chose; it must not be able to add a line of its own. */
+static void make_printable(char *text) {
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if (*c < ' ' || *c == 0x7f) *c = '?';
+}
+
+void status_failed(const char *phase, int error, const char *detail) {
+    char text[DETAIL_SIZE], line[DETAIL_SIZE + 64];
+    snprintf(text, sizeof text, "%s", detail);
+    make_printable(text);
+    snprintf(line, sizeof line, "failed %s %d %s\n", phase, error, text);
+    status_line(line);
+}
+
+void status_ended(int wait_status) {
+    char line[32];
+    if (WIFSIGNALED(wait_status)) snprintf(line, sizeof line, "signalled %d\n", WTERMSIG(wait_status));
+    else snprintf(line, sizeof line, "exited %d\n", WEXITSTATUS(wait_status));
+    status_line(line);
+}

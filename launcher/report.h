@@ -1,0 +1,31 @@
+/* What the processes of a launch tell each other, and what the supervisor tells corral. */
+#ifndef CORRAL_REPORT_H
+#define CORRAL_REPORT_H
+
+#include <stdint.h>
+
+#include "launch.h"
+
+enum report_kind {
+    REPORT_EXECUTING = 1, /* every phase passed; if the pipe closes without another word, execve succeeded */
+    REPORT_FAILED,
+};
+
+/* INVARIANT: smaller than PIPE_BUF, so that one write is one report. */
+struct report {
+    uint32_t kind;
+    int32_t error; /* errno */
+    char phase[16];
+    char detail[DETAIL_SIZE];
+};
+
+/* To the supervisor, over launch->setup_fd. */
+void report_executing(const struct launch *launch);
+void report_failed(const struct launch *launch, int error);
+
+/* To corral, over STATUS_FD. That nobody listens any more is no error: the lifeline will say so too. */
+void status_failed(const char *phase, int error, const char *detail);
+void status_line(const char *line);
+void status_ended(int wait_status);
+
+#endif

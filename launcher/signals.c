@@ -1,0 +1,41 @@
+/* Signals are read, never handled: supervisor and init block all of them and look at a signalfd. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "launch.h"
+
+static const int WATCHED[] = {
+    SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
+};
+
+int signals_block_all(void) {
+    sigset_t all;
+    sigfillset(&all);
+    return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -errno : 0;
+}
+
+int signals_open(void) {
+    sigset_t watched;
+    sigemptyset(&watched);
+    for (size_t i = 0; i < sizeof WATCHED / sizeof *WATCHED; i++) sigaddset(&watched, WATCHED[i]);
+    int fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
+}
+
+int signals_next(int fd) {
+    struct signalfd_siginfo info;
+    ssize_t got = read(fd, &info, sizeof info);
+    if (got == (ssize_t)sizeof info) return (int)info.ssi_signo;
+    return got < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
+}
+
+/* The command leads a session of its own, so its group is orphaned, and in an orphaned group the kernel
+ * discards SIGTSTP: without a terminal of its own the command is stopped the hard way. */
+void signals_forward(const struct launch *launch, pid_t command, int signal) {
+    if (signal == SIGTSTP && !launch->spec.count[RECORD_TERMINAL]) signal = SIGSTOP;
+    if (kill(-command, signal) < 0 && errno == ESRCH)
+        kill(command, signal); /* it has not led its group yet; gone is fine, too */
+}

@@ -1,0 +1,141 @@
+/* Decoding the spec: header, records, and the rules that hold between records.
+ *
+ * TRUST: the bytes come from corral, not from the command, but a decoder that guesses is how a sandbox
+ * ends up wider than its policy. Whatever is not understood to the last byte is refused here, before
+ * anything has been done. */
+#include "spec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cursor.h"
+#include "kernel.h"
+#include "records.h"
+
+static const uint8_t MAGIC[8] = {'C', 'O', 'R', 'R', 'A', 'L', 0, 1};
+
+/* Calls `visit` for each record; `why` is set when the framing or a record is malformed. */
+typedef const char *(*visitor)(struct spec *, uint32_t type, struct cursor payload);
+
+static const char *each_record(struct spec *spec, struct cursor c, uint32_t records, visitor visit) {
+    for (uint32_t i = 0; i < records; i++) {
+        uint32_t type = cursor_u32(&c);
+        uint32_t length = cursor_u32(&c);
+        struct cursor payload = {.at = cursor_take(&c, length), .left = length};
+        if (c.bad) return "a record ends after the spec";
+        const char *why = visit(spec, type, payload);
+        if (why) return why;
+    }
+    return c.left ? "bytes after the last record" : NULL;
+}
+
+static const char *count_record(struct spec *spec, uint32_t type, struct cursor payload) {
+    (void)payload;
+    if (type == 0 || type >= RECORD_TYPES) return "unknown record type";
+#ifndef CORRAL_FAULTS
+    if (type == RECORD_FAULT) return "unknown record type";
+#endif
+    spec->count[type]++;
+    return NULL;
+}
+
+static int allocate(struct spec *spec) {
+    const size_t *count = spec->count;
+    spec->cgroups = calloc(count[RECORD_CGROUP] + 1, sizeof *spec->cgroups);
+    spec->mounts = calloc(count[RECORD_MOUNT] + 1, sizeof *spec->mounts);
+    spec->rlimits = calloc(count[RECORD_RLIMIT] + 1, sizeof *spec->rlimits);
+    spec->paths = calloc(count[RECORD_LANDLOCK_PATH] + 1, sizeof *spec->paths);
+    spec->ports = calloc(count[RECORD_LANDLOCK_PORT] + 1, sizeof *spec->ports);
+    spec->argv = calloc(count[RECORD_ARGUMENT] + 1, sizeof *spec->argv);
+    spec->envp = calloc(count[RECORD_ENVIRONMENT] + 1, sizeof *spec->envp);
+    if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp)
+        return -ENOMEM;
+    return 0;
+}
+
+static const char *check_counts(const struct spec *spec) {
+    static const enum record_type ONCE[] = {
+        RECORD_NAMESPACES, RECORD_HOSTNAME, RECORD_LOOPBACK, RECORD_LANDLOCK, RECORD_SECCOMP,
+        RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,
+    };
+    for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
+        if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
+    if (!spec->count[RECORD_CWD]) return "no working directory";
+    if (!spec->count[RECORD_ARGUMENT]) return "no argument";
+    return NULL;
+}
+
+/* A record that cannot take effect without another is a mistake of the compiler, not a no-op. */
+static const char *check_dependencies(const struct spec *spec) {
+    const size_t *count = spec->count;
+    uint32_t mount_needs = K_CLONE_NEWNS | K_CLONE_NEWUSER;
+    if (count[RECORD_MOUNT] && (spec->namespaces & mount_needs) != mount_needs)
+        return "mounts without a mount and a user namespace";
+    if (count[RECORD_LOOPBACK] && !(spec->namespaces & K_CLONE_NEWNET)) return "loopback without a network namespace";
+    if (count[RECORD_HOSTNAME] && !(spec->namespaces & K_CLONE_NEWUTS)) return "host name without a UTS namespace";
+    if ((count[RECORD_LANDLOCK_PATH] || count[RECORD_LANDLOCK_PORT]) && !count[RECORD_LANDLOCK])
+        return "Landlock rules without a ruleset";
+    return NULL;
+}
+
+int spec_decode(struct spec *spec, uint8_t *bytes, size_t size, const char **why) {
+    *spec = (struct spec){.bytes = bytes};
+    struct cursor c = {.at = bytes, .left = size};
+    const uint8_t *magic = cursor_take(&c, sizeof MAGIC);
+    uint32_t total = cursor_u32(&c);
+    uint32_t records = cursor_u32(&c);
+    *why = NULL;
+    if (size > SPEC_MAX_BYTES) *why = "too long";
+    else if (c.bad || !magic) *why = "shorter than its header";
+    else if (memcmp(magic, MAGIC, sizeof MAGIC) != 0) *why = "wrong magic";
+    else if (total != size) *why = "wrong length";
+    else if (records > SPEC_MAX_RECORDS) *why = "too many records";
+    else *why = each_record(spec, c, records, count_record);
+    if (!*why) *why = check_counts(spec);
+    if (*why) return -EINVAL;
+
+    int err = allocate(spec);
+    if (err) return err;
+    memset(spec->count, 0, sizeof spec->count); /* record_parse counts again, as it fills the arrays */
+    *why = each_record(spec, c, records, record_parse);
+    if (!*why) *why = check_dependencies(spec);
+    return *why ? -EINVAL : 0;
+}
+
+/* A memfd is read from its beginning, wherever its writer left the offset; a pipe as it comes. */
+static ssize_t read_at(int fd, uint8_t *buffer, size_t size, size_t offset) {
+    ssize_t got = pread(fd, buffer, size, (off_t)offset);
+    if (got < 0 && errno == ESPIPE) got = read(fd, buffer, size);
+    return got < 0 ? -errno : got;
+}
+
+int spec_read(int fd, struct spec *spec, const char **why) {
+    size_t size = 0, room = SPEC_MAX_BYTES + 1; /* one more than is allowed, so that too long is seen */
+    uint8_t *bytes = malloc(room);
+    *why = "cannot be read";
+    *spec = (struct spec){.bytes = bytes};
+    if (!bytes) return -ENOMEM;
+    while (size < room) {
+        ssize_t got = read_at(fd, bytes + size, room - size, size);
+        if (got == -EINTR) continue;
+        if (got < 0) return (int)got;
+        if (got == 0) break;
+        size += (size_t)got;
+    }
+    return spec_decode(spec, bytes, size, why);
+}
+
+void spec_free(struct spec *spec) {
+    free(spec->cgroups);
+    free(spec->mounts);
+    free(spec->rlimits);
+    free(spec->paths);
+    free(spec->ports);
+    free(spec->argv);
+    free(spec->envp);
+    free(spec->filter);
+    free(spec->bytes);
+    *spec = (struct spec){0};
+}

@@ -1,0 +1,112 @@
+/* namespaces: after it, what the launch spawns cannot see or signal a process of the host, and owns the
+ * network, IPC objects, host name and mounts it sees. It comes before the mounts, which need it, and leaves
+ * the supervisor outside, where nothing inside can reach it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "launch.h"
+#include "report.h"
+
+static int write_proc(struct launch *launch, const char *name, const char *text) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)launch->child, name);
+    set_detail(launch, "write %s", name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    size_t size = strlen(text);
+    ssize_t written = write(fd, text, size);
+    int err = written < 0 ? -errno : (size_t)written == size ? 0 : -EIO;
+    close(fd);
+    return err;
+}
+
+/* ORDER: setgroups before gid_map: an unprivileged writer must first give up dropping groups, since a group
+ * can also be what *denies* access. */
+static int write_id_maps(struct launch *launch) {
+    const struct spec *spec = &launch->spec;
+    int err = 0;
+    if (spec->id_map[1]) err = write_proc(launch, "setgroups", "deny");
+    if (!err && spec->id_map[0]) err = write_proc(launch, "uid_map", spec->id_map[0]);
+    if (!err && spec->id_map[1]) err = write_proc(launch, "gid_map", spec->id_map[1]);
+    return err;
+}
+
+static int check_namespaces(struct launch *launch) {
+    const struct spec *spec = &launch->spec;
+    if (has_namespaces(launch) && !(spec->namespaces & K_CLONE_NEWPID)) {
+        set_detail(launch, "namespaces without a PID namespace: nothing would end the tree");
+        return -EINVAL;
+    }
+    if ((spec->id_map[0] || spec->id_map[1]) && !(spec->namespaces & K_CLONE_NEWUSER)) {
+        set_detail(launch, "an id map without a user namespace");
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* The child's first steps. INVARIANT: it does nothing before the supervisor, alive, says go: its ids are not
+ * mapped yet. The death signal covers the time after. */
+static int child_main(struct launch *launch) {
+    char go = 0;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) return EXIT_SETUP_FAILED;
+    if (close(STATUS_FD) < 0 || close(LIFELINE_FD) < 0) return EXIT_SETUP_FAILED;
+    if (read(launch->channel_fd, &go, 1) != 1) return EXIT_SETUP_FAILED;
+    /* Only now: the supervisor, an ordinary user, could not open the maps of a process that is not dumpable. */
+    if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;
+    return has_namespaces(launch) ? init_run(launch) : command_run(launch);
+}
+
+static int spawn(struct launch *launch) {
+    int setup[2], channel[2];
+    if (pipe2(setup, O_CLOEXEC) < 0) return -errno;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0) return -errno;
+    launch->child = k_clone(launch->spec.namespaces | SIGCHLD);
+    if (launch->child < 0) return launch->child;
+    bool is_child = launch->child == 0;
+    launch->setup_fd = setup[is_child ? 1 : 0];
+    launch->channel_fd = channel[is_child ? 1 : 0];
+    close(setup[is_child ? 0 : 1]);
+    close(channel[is_child ? 0 : 1]);
+    if (is_child) _exit(child_main(launch));
+    return 0;
+}
+
+/* TRUST: from here on the supervisor can only signal and reap. Its capabilities were needed for the maps. */
+static int shed_privileges(struct launch *launch) {
+    set_detail(launch, "the supervisor's privileges");
+    if (prctl(PR_SET_DUMPABLE, 0) < 0) return -errno;
+    int err = phase_no_new_privs(launch);
+    return err ? err : phase_caps(launch);
+}
+
+static int release(struct launch *launch) {
+    int err = write_id_maps(launch);
+    if (!err) err = shed_privileges(launch);
+    if (!err && send(launch->channel_fd, "g", 1, MSG_NOSIGNAL) != 1) {
+        set_detail(launch, "release the child");
+        err = -errno;
+    }
+    return err;
+}
+
+int phase_start(struct launch *launch) {
+    int err = check_namespaces(launch);
+    if (err) return err;
+    /* Without PID 1 the supervisor is who orphans go to, so that none is lost from sight. */
+    if (!has_namespaces(launch) && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) return -errno;
+    set_detail(launch, has_namespaces(launch) ? "clone" : "fork");
+    if ((err = spawn(launch))) return err;
+    if ((err = release(launch))) {
+        kill(launch->child, SIGKILL);
+        while (waitpid(launch->child, NULL, 0) < 0 && errno == EINTR) continue;
+    }
+    return err;
+}

@@ -1,0 +1,96 @@
+/* Finding and making places to mount on, inside the new root. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "mounts.h"
+
+/* TRUST: parts of the tree are writable for other runs of other commands, right now. No link is followed, and
+ * the answer is a descriptor: what is checked is what is used. */
+int beneath_open(int root, const char *path) {
+    const char *relative = path[1] ? path + 1 : ".";
+    return k_openat2(root, relative, O_PATH | O_CLOEXEC, K_RESOLVE_BENEATH | K_RESOLVE_NO_SYMLINKS);
+}
+
+int target_open(struct view *view, const char *path) { return beneath_open(view->new_root, path); }
+
+bool target_is_own(const struct view *view, dev_t device) {
+    for (size_t i = 0; i < view->owned; i++)
+        if (view->own[i].device == device) return true;
+    return false;
+}
+
+static int check_own(struct view *view, int directory) {
+    struct stat status;
+    if (fstat(directory, &status) < 0) return -errno;
+    if (target_is_own(view, status.st_dev)) return 0;
+    set_detail(view->launch, "would create a mount point on the host");
+    return -EROFS;
+}
+
+/* Opens `name` in `directory`, which is closed; makes it when it is missing and may be made. */
+static int enter(struct view *view, int directory, const char *name) {
+    uint64_t resolve = K_RESOLVE_BENEATH | K_RESOLVE_NO_SYMLINKS;
+    int fd = k_openat2(directory, name, O_PATH | O_CLOEXEC | O_DIRECTORY, resolve);
+    if (fd == -ENOENT) {
+        int err = check_own(view, directory);
+        if (!err && mkdirat(directory, name, 0755) < 0) err = -errno;
+        fd = err ? err : k_openat2(directory, name, O_PATH | O_CLOEXEC | O_DIRECTORY, resolve);
+    }
+    close(directory);
+    return fd;
+}
+
+static int make_directories(struct view *view, char *path) {
+    int fd = target_open(view, "/");
+    char *rest = NULL;
+    for (char *name = strtok_r(path, "/", &rest); name && fd >= 0; name = strtok_r(NULL, "/", &rest))
+        fd = enter(view, fd, name);
+    return fd;
+}
+
+/* The directory that holds the last component of `path`, on a file system of our own; missing ones are made. */
+int target_parent(struct view *view, const char *path, const char **name) {
+    char parent[PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof parent) return -ENAMETOOLONG;
+    memcpy(parent, path, length + 1);
+    char *slash = strrchr(parent, '/');
+    *name = path + (slash - parent) + 1;
+    if (!**name) return -EEXIST; /* the root itself */
+    *slash = 0;
+    int fd = target_open(view, *parent ? parent : "/");
+    if (fd == -ENOENT) fd = make_directories(view, parent);
+    if (fd < 0) return fd;
+    int err = check_own(view, fd);
+    if (!err) return fd;
+    close(fd);
+    return err;
+}
+
+int target_make_directory(struct view *view, const char *path, mode_t mode) {
+    const char *name = NULL;
+    int parent = target_parent(view, path, &name);
+    if (parent < 0) return parent;
+    int fd = mkdirat(parent, name, mode) < 0 ? -errno : 0;
+    if (fd == 0) {
+        fd = openat(parent, name, O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY);
+        if (fd < 0) fd = -errno;
+    }
+    close(parent);
+    return fd;
+}
+
+int target_make_file(struct view *view, const char *path, mode_t mode) {
+    const char *name = NULL;
+    int parent = target_parent(view, path, &name);
+    if (parent < 0) return parent;
+    int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0) fd = -errno;
+    close(parent);
+    return fd;
+}

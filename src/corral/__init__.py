@@ -1,0 +1,81 @@
+"""Corral runs commands and code that nobody has read yet, so that the host stays safe.
+
+    import corral
+
+    result = corral.run("pytest -q")            # the profile `moderate`, in the working directory
+    print(result.exit_code, result.stdout, result.violations)
+
+What a policy says is enforced, or the command does not run.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.errors import (
+        BugError,
+        CapabilitySyntaxError,
+        CommandFailed,
+        CorralError,
+        PolicyError,
+        SetupError,
+        UnenforceableError,
+    )
+    from corral.model.feature import Feature
+    from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+    from corral.model.result import Enforcement, Outcome, Result, Usage
+    from corral.model.violation import Evidence, Violation
+    from corral.policy.capability import Capability, parse_capability
+    from corral.policy.compose import build_policy
+    from corral.policy.preset import load_preset
+    from corral.sandbox import Explanation, Sandbox, run
+
+#: Name -> module. Imported on first use, so that `import corral` costs nothing.
+_EXPORTS = {
+    "BugError": "corral.model.errors",
+    "Capability": "corral.policy.capability",
+    "CapabilitySyntaxError": "corral.model.errors",
+    "CommandFailed": "corral.model.errors",
+    "CorralError": "corral.model.errors",
+    "Enforcement": "corral.model.result",
+    "EnvPolicy": "corral.model.policy",
+    "Evidence": "corral.model.violation",
+    "Explanation": "corral.sandbox",
+    "Feature": "corral.model.feature",
+    "FsAccess": "corral.model.policy",
+    "FsRule": "corral.model.policy",
+    "Limits": "corral.model.policy",
+    "NetMode": "corral.model.policy",
+    "NetPolicy": "corral.model.policy",
+    "Outcome": "corral.model.result",
+    "Policy": "corral.model.policy",
+    "PolicyError": "corral.model.errors",
+    "Result": "corral.model.result",
+    "Sandbox": "corral.sandbox",
+    "SetupError": "corral.model.errors",
+    "UnenforceableError": "corral.model.errors",
+    "Usage": "corral.model.result",
+    "Violation": "corral.model.violation",
+    "build_policy": "corral.policy.compose",
+    "load_preset": "corral.policy.preset",
+    "parse_capability": "corral.policy.capability",
+    "run": "corral.sandbox",
+}
+
+__all__ = [*sorted(_EXPORTS), "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'corral' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_EXPORTS[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,120 @@
+"""What the backends that use corral-launch have in common: limits, the filter, and the probe's words."""
+
+from __future__ import annotations
+
+from corral.linux.bpf import compile_filter
+from corral.linux.filter import SocketPolicy, default_filter
+from corral.linux.spec import Rlimit
+from corral.linux.syscalls import Arch
+from corral.model.errors import PolicyError
+from corral.model.feature import Feature
+from corral.model.launch import CgroupRequest
+from corral.model.policy import NetMode
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from corral.model.backend import Host
+    from corral.model.plan import Plan
+    from corral.model.policy import Limits
+    from corral.model.probe import LaunchTrial
+
+RLIMIT_FSIZE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 6, 7
+GRACE_MS = 2000
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+_CONTROLLER_FEATURES = {
+    "memory": Feature.LIMIT_MEMORY,
+    "cpu": Feature.LIMIT_CPU,
+    "pids": Feature.LIMIT_PIDS,
+}
+_ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS = 1, 28, 87
+
+_filters: dict[tuple[str, SocketPolicy, bool, frozenset[str]], bytes] = {}
+
+
+def base_probe(name: str, host: Host) -> Probe | None:
+    """The probe of a host on which the launcher cannot work at all; None if it may."""
+    if host.platform != "linux":
+        return Probe(name, False, reason="it needs Linux", fix="use another backend on this platform")
+    if host.machine not in {arch.value for arch in Arch}:
+        known = ", ".join(arch.value for arch in Arch)
+        return Probe(name, False, reason=f"no system-call table for {host.machine} (only {known})")
+    launcher, reason = host.launcher()
+    if not launcher:
+        fix = "install a C compiler (`apt-get install gcc libc6-dev`), then reinstall corral"
+        return Probe(name, False, reason=f"the launcher was not built: {reason}", fix=fix)
+    return None
+
+
+def compile_seccomp(machine: str, sockets: SocketPolicy, *, by_filter: bool, denied: frozenset[str]) -> bytes:
+    """The system-call filter as bytes; compiled once for each way of asking."""
+    key = (machine, sockets, by_filter, denied)
+    if key not in _filters:
+        try:
+            rules = default_filter(sockets=sockets, private_ipc_by_filter=by_filter, extra_denied=denied)
+        except ValueError as problem:
+            raise PolicyError(
+                "unknown-syscall",
+                "the policy's system calls cannot be denied",
+                why=str(problem),
+                fix="see `man 2 syscalls` for the names",
+            ) from problem
+        _filters[key] = compile_filter(rules, Arch(machine))
+    return _filters[key]
+
+
+def rlimits(limits: Limits) -> tuple[Rlimit, ...]:
+    """Limits that hold for each process of the tree by themselves."""
+    pairs = ((RLIMIT_FSIZE, limits.file_size_bytes), (RLIMIT_NOFILE, limits.open_files))
+    return tuple(Rlimit(resource, value, value) for resource, value in pairs if value is not None)
+
+
+def wall_ms(plan: Plan) -> int:
+    """The time limit for the launcher; 0 for none."""
+    seconds = plan.ground.limits.wall_seconds
+    return 0 if seconds is None else max(1, int(seconds * 1000))
+
+
+def cgroup_request(limits: Limits, controllers: Iterable[str], *, with_pids: bool) -> CgroupRequest | None:
+    """What the runner must put into a control group, of what this host has controllers for."""
+    present = set(controllers)
+    request = CgroupRequest(
+        limits.memory_bytes if "memory" in present else None,
+        limits.cpus if "cpu" in present else None,
+        limits.pids if "pids" in present and with_pids else None,
+    )
+    return None if request == CgroupRequest() else request
+
+
+def cgroup_features(host: Host) -> frozenset[Feature]:
+    """Limits that control groups can hold here."""
+    return frozenset(_CONTROLLER_FEATURES[name] for name in host.cgroup_controllers())
+
+
+def network_is_private(plan: Plan) -> bool:
+    """Whether the command gets no network but its own."""
+    return plan.ground.net.mode is not NetMode.FULL
+
+
+def explain_trial(trial: LaunchTrial) -> tuple[str, str]:
+    """(reason, fix) for a launch that was tried and failed."""
+    if trial.phase == "namespaces" and trial.errno in {_ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS}:
+        return (
+            f"user namespaces are forbidden or used up here ({trial.detail})",
+            "as root: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), "
+            "`sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or `sysctl -w "
+            "user.max_user_namespaces=15000`; in a container, or without root, use --backend landlock",
+        )
+    if trial.phase == "mounts":
+        return (
+            f"mounting inside a namespace failed: {trial.detail} (errno {trial.errno})",
+            "this is usual inside a container that hides parts of /proc: use --backend landlock there",
+        )
+    return (
+        f"phase {trial.phase} failed: {trial.detail} (errno {trial.errno})",
+        "run `corral doctor --json` and report it if the kernel should be able to do this",
+    )

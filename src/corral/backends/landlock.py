@@ -1,0 +1,192 @@
+"""Landlock: Landlock, seccomp and rlimits by corral-launch, without any namespace.
+
+Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded privileges syscalls
+             environment descriptors terminal limit.file-size limit.open-files
+Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter
+Not covered  fs.deny and fs.protect (Landlock only ever grants); fs.metadata (it knows no right for modes,
+             owners and times); proc.hidden (names in /proc); proc.contained (a process that escapes its
+             parent is hunted, not contained); loopback inside; a writable /tmp: $TMPDIR is elsewhere
+Order        irrelevant: Landlock rules are a union, so no rule can narrow another
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corral.backends import _launcher as common
+from corral.linux import landlock
+from corral.linux.encode import encode_command, encode_ground, encode_paths, join
+from corral.linux.filter import SocketPolicy
+from corral.linux.spec import Landlock, Spec
+from corral.model.feature import Feature
+from corral.model.launch import Launch
+from corral.model.plan import PathKind, PrivateFile, StdioMode
+from corral.model.policy import FsAccess, NetMode
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.plan import Ground, Plan
+
+#: ABI 3 holds truncation; without it a file outside could be emptied.
+_LEAST_ABI = 3
+#: ABI 6 keeps signals and abstract sockets inside.
+_SCOPES_ABI = 6
+
+#: What programs read of /proc without looking at processes.
+_PROC_FILES = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys")
+
+_CLAIMS = frozenset(
+    {
+        Feature.FS_READ,
+        Feature.FS_WRITE,
+        Feature.FS_PRIVATE,
+        Feature.NET_NONE,
+        Feature.PRIVILEGES,
+        Feature.SYSCALLS,
+        Feature.ENVIRONMENT,
+        Feature.DESCRIPTORS,
+        Feature.TERMINAL,
+        Feature.LIMIT_WALL,
+        Feature.LIMIT_OUTPUT,
+        Feature.LIMIT_FILE_SIZE,
+        Feature.LIMIT_OPEN_FILES,
+    }
+)
+_SCOPED_CLAIMS = frozenset({Feature.IPC_PRIVATE, Feature.PROC_SHIELDED})
+
+
+class LandlockBackend:
+    name = "landlock"
+
+    def probe(self, host: Host) -> Probe:
+        """Apply an empty domain and the filter to a command that does not exist."""
+        unusable = common.base_probe(self.name, host)
+        if unusable is not None:
+            return unusable
+        abi = host.landlock_abi()
+        if abi < _LEAST_ABI:
+            reason = f"the kernel has Landlock ABI {abi}, and {_LEAST_ABI} is needed (Linux 6.2)"
+            fix = "use a newer kernel, or boot this one with `lsm=landlock,...`"
+            return Probe(self.name, False, reason=reason, fix=fix)
+        trial = host.try_launch(_trial_spec(abi, host.machine))
+        if trial.phase != "exec":
+            reason, fix = common.explain_trial(trial)
+            return Probe(self.name, False, reason=reason, fix=fix)
+        enforces = _CLAIMS | common.cgroup_features(host)
+        return Probe(
+            self.name,
+            True,
+            enforces | _SCOPED_CLAIMS if abi >= _SCOPES_ABI else enforces,
+            version=landlock.describe(abi),
+            details=(
+                ("launcher", host.launcher()[0]),
+                ("landlock_abi", str(abi)),
+                ("machine", host.machine),
+                ("controllers", ",".join(sorted(host.cgroup_controllers()))),
+            ),
+        )
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """A spec without namespaces; $HOME and $TMPDIR lead to a scratch directory of this run."""
+        abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        scratch = f"{ground.scratch}/corral-{plan.run_id}"
+        home, temporary = f"{scratch}/home", f"{scratch}/tmp"
+        private = bool(ground.private)
+        command = Spec(
+            argv=plan.command.argv,
+            cwd=plan.command.cwd,
+            env=_redirected(plan.env, home, temporary) if private else plan.env,
+            landlock=None,
+            wall_ms=common.wall_ms(plan),
+            grace_ms=common.GRACE_MS,
+            terminal=plan.command.stdio is StdioMode.TERMINAL,
+        )
+        encoded = _encoded_ground(ground, abi, probe.detail("machine"))
+        rules = ((landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
+        controllers = tuple(filter(None, probe.detail("controllers").split(",")))
+        return Launch(
+            backend=self.name,
+            argv=(probe.detail("launcher"),),
+            env=(),
+            enforced=_mechanisms(plan, abi),
+            spec=join(encoded, encode_paths(rules), encode_command(command)),
+            scratch=(scratch, home, temporary) if private else (),
+            scratch_files=tuple(
+                PrivateFile(f"{home}/{file.path.removeprefix(ground.home + '/')}", file.content)
+                for file in ground.private_files
+                if private
+            ),
+            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=True),
+        )
+
+
+def _redirected(
+    env: tuple[tuple[str, str], ...], home: str, temporary: str
+) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({**dict(env), "HOME": home, "TMPDIR": temporary}.items()))
+
+
+@lru_cache(maxsize=64)
+def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]:
+    no_network = ground.net.mode is not NetMode.FULL
+    sockets = SocketPolicy.NONE if no_network else SocketPolicy.HOST
+    return encode_ground(
+        Spec(
+            argv=(),
+            cwd="/",
+            rlimits=common.rlimits(ground.limits),
+            landlock=_rules(ground, abi, no_network=no_network),
+            seccomp=common.compile_seccomp(machine, sockets, by_filter=True, denied=ground.deny_syscalls),
+        )
+    )
+
+
+def _rules(ground: Ground, abi: int, *, no_network: bool) -> Landlock:
+    read, write = landlock.read_rights, landlock.write_rights
+    paths = [(landlock.device_rights(abi), f"/dev/{name}") for name in common.DEVICES]
+    for name in _PROC_FILES:
+        rights = read(abi, is_directory=name == "sys", execute=False)
+        paths.append((rights, f"/proc/{name}"))
+    for grant in ground.grants:
+        rights_for = write if grant.access is FsAccess.WRITE else read
+        is_directory = grant.target.kind is PathKind.DIRECTORY
+        paths.append((rights_for(abi, is_directory=is_directory), grant.target.path))
+    handled_net = landlock.handled_net(abi) if no_network else 0
+    return Landlock(landlock.handled_fs(abi), handled_net, landlock.scoped(abi), tuple(paths))
+
+
+def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    lock = landlock.describe(abi)
+    limits = plan.ground.limits
+    found = {
+        Feature.LIMIT_MEMORY: limits.memory_bytes,
+        Feature.LIMIT_CPU: limits.cpus,
+        Feature.LIMIT_PIDS: limits.pids,
+    }
+    scopes = _SCOPED_CLAIMS if abi >= _SCOPES_ABI else frozenset()
+    return {
+        Feature.FS_READ: lock,
+        Feature.FS_WRITE: lock,
+        Feature.FS_PRIVATE: "a fresh directory that $HOME and $TMPDIR lead to",
+        Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp",
+        Feature.SYSCALLS: "seccomp",
+        Feature.DESCRIPTORS: "close_range",
+        Feature.TERMINAL: "new session + seccomp",
+        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **{feature: f"{lock} scopes + seccomp" for feature in scopes},
+        **({Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}),
+        **{feature: "control group" for feature, value in found.items() if value is not None},
+    }
+
+
+def _trial_spec(abi: int, machine: str) -> bytes:
+    spec = Spec(
+        argv=("/corral-trial",),
+        cwd="/",
+        landlock=Landlock(landlock.handled_fs(abi), landlock.handled_net(abi), landlock.scoped(abi)),
+        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True, denied=frozenset()),
+    )
+    return join(encode_ground(spec), encode_command(spec))

@@ -1,0 +1,273 @@
+"""Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
+
+Guarantees   everything but net.ports, net.domains and limit.disk; memory and cpu limits need control groups
+Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
+             Landlock and seccomp as a second wall inside
+Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
+Order        mounts go from shallow to deep, so that a deeper rule covers a shallower one; shields come last
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corral.backends import _launcher as common
+from corral.linux import landlock
+from corral.linux.encode import encode_command, encode_ground, encode_mounts, join
+from corral.linux.filter import SocketPolicy
+from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, Rlimit, Spec
+from corral.model.errors import UnenforceableError
+from corral.model.feature import Feature
+from corral.model.launch import Launch
+from corral.model.plan import PathKind, StdioMode
+from corral.model.policy import FsAccess, NetMode
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.backend import Host
+    from corral.model.plan import Grant, Ground, Plan, ResolvedPath
+
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+_NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
+
+_HOSTNAME = "corral"
+_PRIVATE_BYTES = 2 * 1024**3
+_READ_ONLY = MountFlag.READ_ONLY
+_DEVICE = MountFlag.DEVICES | MountFlag.UNVERIFIED
+
+_CLAIMS = frozenset(Feature) - {
+    Feature.NET_PORTS,
+    Feature.NET_DOMAINS,
+    Feature.LIMIT_MEMORY,
+    Feature.LIMIT_CPU,
+    Feature.LIMIT_PIDS,
+    Feature.LIMIT_DISK,
+}
+
+
+class NativeBackend:
+    name = "native"
+
+    def probe(self, host: Host) -> Probe:
+        """Try all of it, on a command that does not exist: whoever gets as far as exec can do the rest."""
+        unusable = common.base_probe(self.name, host)
+        if unusable is not None:
+            return unusable
+        abi = host.landlock_abi()
+        trial = host.try_launch(_trial_spec(abi, host))
+        if trial.phase != "exec":
+            reason, fix = common.explain_trial(trial)
+            return Probe(self.name, False, reason=reason, fix=fix)
+        controllers = host.cgroup_controllers()
+        enforces = _CLAIMS | common.cgroup_features(host)
+        if host.uid != 0:  # RLIMIT_NPROC counts per user namespace, and does not bind the host's root
+            enforces |= {Feature.LIMIT_PIDS}
+        return Probe(
+            self.name,
+            True,
+            enforces,
+            version=landlock.describe(abi) if abi else "without landlock",
+            details=(
+                ("launcher", host.launcher()[0]),
+                ("landlock_abi", str(abi)),
+                ("machine", host.machine),
+                ("controllers", ",".join(sorted(controllers))),
+            ),
+        )
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """A spec for the launcher: the ground once, then the shields and the command of this run."""
+        abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
+        shared = plan.ground.net.mode is NetMode.FULL and Feature.IPC_PRIVATE not in plan.waived
+        if shared and not (abi and landlock.scoped(abi)):
+            raise _abstract_sockets_open(abi)
+        ground = plan.ground
+        command = Spec(
+            argv=plan.command.argv,
+            cwd=plan.command.cwd,
+            env=plan.env,
+            wall_ms=common.wall_ms(plan),
+            grace_ms=common.GRACE_MS,
+            terminal=plan.command.stdio is StdioMode.TERMINAL,
+        )
+        controllers = tuple(filter(None, probe.detail("controllers").split(",")))
+        by_cgroup = ground.uid == 0
+        return Launch(
+            backend=self.name,
+            argv=(probe.detail("launcher"),),
+            env=(),
+            enforced=_mechanisms(plan, abi),
+            spec=join(
+                _encoded_ground(ground, abi, machine),
+                encode_mounts(_shield_mounts(plan)),
+                encode_command(command),
+            ),
+            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=by_cgroup),
+        )
+
+
+@lru_cache(maxsize=64)
+def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]:
+    private_network = ground.net.mode is not NetMode.FULL
+    sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
+    limits = common.rlimits(ground.limits)
+    if ground.limits.pids is not None and ground.uid != 0:
+        count = ground.limits.pids + 1  # PID 1 is ours
+        limits += (Rlimit(common.RLIMIT_NPROC, count, count),)
+    return encode_ground(
+        Spec(
+            argv=(),
+            cwd="/",
+            namespaces=_NAMESPACES | (NEWNET if private_network else 0),
+            uid_map=_id_map(ground.uid, ground.uid),
+            gid_map=_id_map(ground.uid, ground.gid),
+            mounts=tuple(_ground_mounts(ground)),
+            hostname=_HOSTNAME,
+            loopback=private_network,
+            rlimits=limits,
+            landlock=_landlock(ground, abi) if abi else None,
+            seccomp=common.compile_seccomp(machine, sockets, by_filter=False, denied=ground.deny_syscalls),
+        )
+    )
+
+
+def _id_map(uid: int, own: int) -> str:
+    """Root sees every owner as it is; anyone else may map no one but himself."""
+    return "0 0 4294967295\n" if uid == 0 else f"{own} {own} 1\n"
+
+
+def _ground_mounts(ground: Ground) -> Iterator[Mount]:
+    yield Mount(MountKind.PROC, "/proc", flags=_READ_ONLY)
+    yield from _device_mounts()
+    placed = [(grant.target.path, _bind(grant)) for grant in ground.grants]
+    placed += [(link.path, Mount(MountKind.SYMLINK, link.path, link.text)) for link in ground.links]
+    placed += [(path, _private(path)) for path in ground.private]
+    placed += [
+        (file.path, Mount(MountKind.FILE, file.path, mode=0o600, content=file.content))
+        for file in ground.private_files
+    ]
+    # ORDER: shallow to deep. The sort is stable, and no two have the same path.
+    for _, mount in sorted(placed, key=lambda pair: (pair[0].count("/"), pair[0])):
+        yield mount
+    for target in ground.denied:
+        if target.kind is not PathKind.MISSING:
+            yield Mount(MountKind.MASK, target.path, device=target.device, inode=target.inode)
+
+
+def _device_mounts() -> Iterator[Mount]:
+    """A /dev of our own: it lies in the root, which is read-only in the end."""
+    yield Mount(MountKind.DIRECTORY, "/dev", mode=0o755)
+    for name in common.DEVICES:
+        yield Mount(MountKind.BIND, f"/dev/{name}", f"/dev/{name}", _DEVICE)
+    yield Mount(MountKind.DEVPTS, "/dev/pts")
+    for name, text in (
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ):
+        yield Mount(MountKind.SYMLINK, f"/dev/{name}", text)
+
+
+def _bind(grant: Grant) -> Mount:
+    flags = _READ_ONLY if grant.access is FsAccess.READ else MountFlag(0)
+    return _bind_path(grant.target, flags)
+
+
+def _bind_path(target: ResolvedPath, flags: MountFlag) -> Mount:
+    return Mount(MountKind.BIND, target.path, target.path, flags, target.device, target.inode)
+
+
+def _private(path: str) -> Mount:
+    mode = 0o1777 if path in {"/tmp", "/var/tmp", "/dev/shm"} else 0o700
+    return Mount(MountKind.TMPFS, path, size=_PRIVATE_BYTES, mode=mode)
+
+
+def _shield_mounts(plan: Plan) -> Iterator[Mount]:
+    """First pin what lies above a protected path, so that it cannot be renamed away; then cover it."""
+    pins = {pin.path: pin for shield in plan.shields for pin in shield.pins}
+    covered = {shield.target.path for shield in plan.shields}
+    mounts = [_bind_path(pin, MountFlag(0)) for path, pin in pins.items() if path not in covered]
+    mounts += [_bind_path(shield.target, _READ_ONLY) for shield in plan.shields]
+    yield from sorted(mounts, key=lambda mount: (mount.target.count("/"), mount.target))
+
+
+def _landlock(ground: Ground, abi: int) -> Landlock:
+    """The same rules once more, by another mechanism, on the tree that the mounts have made."""
+    read, write, device = landlock.read_rights, landlock.write_rights, landlock.device_rights
+    listing = read(abi, is_directory=True, execute=False) & ~landlock.FsRight.READ_FILE
+    paths = [(listing, "/"), (read(abi, is_directory=True, execute=False), "/proc")]
+    paths += [(device(abi), f"/dev/{name}") for name in common.DEVICES]
+    paths.append((device(abi) | listing, "/dev/pts"))
+    for grant in ground.grants:
+        rights = write if grant.access is FsAccess.WRITE else read
+        is_directory = grant.target.kind is PathKind.DIRECTORY
+        paths.append((rights(abi, is_directory=is_directory), grant.target.path))
+    paths += [(write(abi, is_directory=True), path) for path in ground.private]
+    return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))
+
+
+def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    lock = f" + {landlock.describe(abi)}" if abi else ""
+    group = "control group" if plan.ground.uid == 0 else "RLIMIT_NPROC in the user namespace"
+    return {
+        Feature.FS_READ: f"mount namespace: nothing else is there{lock}",
+        Feature.FS_WRITE: f"read-only bind mounts{lock}",
+        Feature.FS_METADATA: "read-only bind mounts",
+        Feature.FS_DENY: "masked by mounts",
+        Feature.FS_PROTECT: "read-only bind mounts, pinned; what is missing is guarded",
+        Feature.FS_PRIVATE: "tmpfs",
+        Feature.PROC_HIDDEN: "pid namespace",
+        Feature.PROC_SHIELDED: f"pid namespace{lock}",
+        Feature.PROC_CONTAINED: "pid namespace: all end with PID 1",
+        Feature.IPC_PRIVATE: f"ipc namespace{lock}" if abi else "ipc and net namespace",
+        Feature.PRIVILEGES: "user namespace, no_new_privs, no capabilities, seccomp",
+        Feature.SYSCALLS: "seccomp",
+        Feature.DESCRIPTORS: "close_range",
+        Feature.TERMINAL: "new session + seccomp",
+        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **_limit_mechanisms(plan, group),
+    }
+
+
+def _limit_mechanisms(plan: Plan, pids: str) -> dict[Feature, str]:
+    limits = plan.ground.limits
+    found = {Feature.LIMIT_MEMORY: limits.memory_bytes, Feature.LIMIT_CPU: limits.cpus}
+    named = {feature: "control group" for feature, value in found.items() if value is not None}
+    return {**named, **({Feature.LIMIT_PIDS: pids} if limits.pids is not None else {})}
+
+
+def _abstract_sockets_open(abi: int) -> UnenforceableError:
+    return UnenforceableError(
+        "unenforceable",
+        "this kernel cannot keep the host's abstract sockets away while the network is open",
+        why=f"that needs Landlock ABI 6, and this kernel has {abi}",
+        fix="use `--net none`, or a newer kernel (6.12), or give it up with `--waive ipc.private`",
+    )
+
+
+def _trial_spec(abi: int, host: Host) -> bytes:
+    lock = Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi)) if abi else None
+    mounts = (Mount(MountKind.PROC, "/proc", flags=_READ_ONLY), *_device_mounts(), _private("/tmp"))
+    spec = Spec(
+        argv=("/corral-trial",),
+        cwd="/",
+        namespaces=_NAMESPACES | NEWNET,
+        uid_map=_id_map(host.uid, host.uid),
+        gid_map=_id_map(host.uid, host.gid),
+        mounts=mounts,
+        hostname=_HOSTNAME,
+        loopback=True,
+        landlock=lock,
+        seccomp=common.compile_seccomp(
+            host.machine, SocketPolicy.NAMESPACED, by_filter=False, denied=frozenset()
+        ),
+    )
+    return join(encode_ground(spec), encode_command(spec))

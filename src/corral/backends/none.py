@@ -1,0 +1,30 @@
+"""None: no sandbox at all. Only by name, never by `auto`.
+
+Guarantees   nothing but the time and output limits and the environment, which the runner keeps
+Mechanism    an ordinary process in a session of its own
+Not covered  everything else; the result lists it as waived
+Order        irrelevant
+"""
+
+from __future__ import annotations
+
+from corral.model.feature import RUNNER_FEATURES
+from corral.model.launch import Launch
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.plan import Plan
+
+
+class NoneBackend:
+    name = "none"
+
+    def probe(self, host: Host) -> Probe:
+        """It works everywhere, and holds nothing."""
+        return Probe(self.name, True, RUNNER_FEATURES, version="unconfined")
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """The command itself."""
+        return Launch(self.name, plan.command.argv, plan.env, {}, cwd=plan.command.cwd)

@@ -1,0 +1,41 @@
+"""Registry: the backends by name, in the order in which `auto` prefers them. One line each."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from corral.model.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Backend
+
+BUILTIN = {
+    "native": "corral.backends.native:NativeBackend",
+    "landlock": "corral.backends.landlock:LandlockBackend",
+    "none": "corral.backends.none:NoneBackend",
+}
+#: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
+AUTO = {"linux": ("native", "landlock")}
+
+AUTO_NAME = "auto"
+UNCONFINED = "none"
+
+
+def get_backend(name: str) -> Backend:
+    """Return a backend by name. Raises PolicyError for an unknown one."""
+    if name not in BUILTIN:
+        raise PolicyError(
+            "unknown-backend",
+            f"there is no backend {name!r}",
+            why=f"the backends are {', '.join((AUTO_NAME, *BUILTIN))}",
+            fix="choose one of them with --backend",
+        )
+    module, _, attribute = BUILTIN[name].partition(":")
+    backend: Backend = getattr(import_module(module), attribute)()
+    return backend
+
+
+def names_for(choice: str, platform: str) -> tuple[str, ...]:
+    """The backends to try, in order, for what the user chose."""
+    return AUTO.get(platform, ()) if choice == AUTO_NAME else (choice,)

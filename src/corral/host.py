@@ -1,0 +1,139 @@
+"""The real host: the one door through which corral looks at the machine it runs on."""
+
+from __future__ import annotations
+
+import os
+import stat as stat_bits
+import sys
+
+from corral.model.probe import LaunchTrial, Stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
+_BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
+_TRIAL_SECONDS = 10.0
+
+
+class RealHost:
+    """Asks the operating system. Nothing is remembered between questions except what cannot change."""
+
+    platform = sys.platform
+
+    def __init__(self, launcher: str | None = None) -> None:
+        self.machine = os.uname().machine
+        self.uid = os.geteuid()
+        self.gid = os.getegid()
+        self.home = _home(self.uid)
+        self._launcher = launcher or os.environ.get("CORRAL_LAUNCHER") or _LAUNCHER
+        self._abi: int | None = None
+
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
+    def cwd(self) -> str:
+        return os.getcwd()
+
+    def lstat(self, path: str) -> Stat | None:
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return None
+        mode = status.st_mode
+        return Stat(
+            stat_bits.S_ISDIR(mode),
+            stat_bits.S_ISLNK(mode),
+            status.st_dev,
+            status.st_ino,
+            stat_bits.S_ISSOCK(mode),
+        )
+
+    def readlink(self, path: str) -> str:
+        return os.readlink(path)
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(os.listdir(path)))
+        except OSError:
+            return ()
+
+    def subdirectories(self, path: str) -> tuple[str, ...]:
+        try:
+            with os.scandir(path) as entries:
+                return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
+        except OSError:
+            return ()
+
+    def read_text(self, path: str, limit_bytes: int) -> str:
+        # O_NONBLOCK: a FIFO that somebody left in the workspace must not hold us up.
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            if not stat_bits.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            return os.read(descriptor, limit_bytes).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        finally:
+            os.close(descriptor)
+
+    def launcher(self) -> tuple[str, str]:
+        if os.access(self._launcher, os.X_OK):
+            return self._launcher, ""
+        report = self.read_text(_BUILD_REPORT, 2000).strip()
+        return "", report.splitlines()[0] if report else f"there is no launcher at {self._launcher}"
+
+    def landlock_abi(self) -> int:
+        if self._abi is None:
+            self._abi = _landlock_abi()
+        return self._abi
+
+    def cgroup_controllers(self) -> frozenset[str]:
+        from corral.runtime.cgroup import available_controllers
+
+        return available_controllers()
+
+    def try_launch(self, spec: bytes) -> LaunchTrial:
+        from corral.runtime.spawn import try_spec
+
+        launcher, reason = self.launcher()
+        if not launcher:
+            return LaunchTrial(False, "spawn", 0, reason)
+        return try_spec(launcher, spec, _TRIAL_SECONDS)
+
+    def corral_files(self) -> tuple[str, ...]:
+        # TRUST: code that runs on the host at the next start must not be writable from inside.
+        files = {_PACKAGE, os.path.dirname(self._launcher)}
+        if sys.prefix != sys.base_prefix:
+            files.add(os.path.realpath(sys.prefix))
+        return tuple(sorted(os.path.realpath(path) for path in files))
+
+    def temporary_directory(self) -> str:
+        return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
+
+
+def _home(uid: int) -> str:
+    home = os.environ.get("HOME", "")
+    if not home.startswith("/"):
+        import pwd  # only where the environment does not say
+
+        try:
+            home = pwd.getpwuid(uid).pw_dir
+        except KeyError:
+            home = "/"
+    return os.path.realpath(home)
+
+
+def _landlock_abi() -> int:
+    """landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION); the number is the same everywhere."""
+    if sys.platform != "linux":
+        return 0
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))

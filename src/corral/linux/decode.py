@@ -1,0 +1,306 @@
+"""Decode a launcher spec, as strictly as the launcher does: the second opinion that tests compare it with."""
+
+from __future__ import annotations
+
+from corral.linux.spec import (
+    HEADER,
+    LANDLOCK,
+    MAGIC,
+    MAX_BYTES,
+    MAX_RECORDS,
+    MOUNT,
+    RECORD,
+    RLIMIT,
+    U32,
+    U64,
+    Landlock,
+    Mount,
+    MountFlag,
+    MountKind,
+    RecordType,
+    Rlimit,
+    Spec,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import struct
+    from collections.abc import Callable
+
+_SINGLE = frozenset(
+    {
+        RecordType.NAMESPACES,
+        RecordType.HOSTNAME,
+        RecordType.LOOPBACK,
+        RecordType.LANDLOCK,
+        RecordType.SECCOMP,
+        RecordType.CWD,
+        RecordType.WALL,
+        RecordType.TERMINAL,
+        RecordType.FAULT,
+    }
+)
+_NAMESPACE_BITS = 0x7E020000
+_NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
+_MAX_SECCOMP_BYTES = 4096 * 8
+
+
+class MalformedSpec(ValueError):
+    """The bytes are not a spec."""
+
+
+class _Reader:
+    """Takes values off the front of a payload; whatever is left over at the end is an error."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._at = 0
+
+    def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
+        if self._at + layout.size > len(self._payload):
+            raise MalformedSpec("a record is too short")
+        values = layout.unpack_from(self._payload, self._at)
+        self._at += layout.size
+        return values
+
+    def string(self) -> str:
+        end = self._payload.find(b"\0", self._at)
+        if end < 0:
+            raise MalformedSpec("a string does not end")
+        raw = self._payload[self._at : end]
+        self._at = end + 1
+        return raw.decode("utf-8", "surrogateescape")
+
+    def blob(self) -> bytes:
+        (length,) = self.fixed(U32)
+        if self._at + length > len(self._payload):
+            raise MalformedSpec("a blob is too short")
+        raw = self._payload[self._at : self._at + length]
+        self._at += length
+        return raw
+
+    def end(self) -> None:
+        if self._at != len(self._payload):
+            raise MalformedSpec("a record is too long")
+
+
+class _Draft:
+    """What has been read so far."""
+
+    def __init__(self) -> None:
+        self.seen: set[object] = set()
+        self.namespaces = 0
+        self.maps = ["", ""]
+        self.cgroups: list[str] = []
+        self.mounts: list[Mount] = []
+        self.hostname = ""
+        self.rlimits: list[Rlimit] = []
+        self.landlock: tuple[int, int, int] | None = None
+        self.paths: list[tuple[int, str]] = []
+        self.ports: list[tuple[int, int]] = []
+        self.seccomp = b""
+        self.cwd = ""
+        self.argv: list[str] = []
+        self.env: list[tuple[str, str]] = []
+        self.wall = (0, 0)
+        self.fault = ""
+
+
+def decode(raw: bytes, *, faults: bool = False) -> Spec:
+    """Return the spec that the bytes spell. Raises MalformedSpec."""
+    if not HEADER.size <= len(raw) <= MAX_BYTES:
+        raise MalformedSpec("the length is impossible")
+    magic, length, count = HEADER.unpack_from(raw)
+    if magic != MAGIC or length != len(raw) or count > MAX_RECORDS:
+        raise MalformedSpec("the header is wrong")
+    draft, at = _Draft(), HEADER.size
+    for _ in range(count):
+        if at + RECORD.size > length:
+            raise MalformedSpec("a record header is cut off")
+        kind, size = RECORD.unpack_from(raw, at)
+        at += RECORD.size
+        if at + size > length:
+            raise MalformedSpec("a record is cut off")
+        _read_record(draft, kind, raw[at : at + size], faults=faults)
+        at += size
+    if at != length:
+        raise MalformedSpec("bytes are left over")
+    _check_whole(draft)
+    return _finish(draft)
+
+
+def _read_record(draft: _Draft, kind: int, payload: bytes, *, faults: bool) -> None:
+    if kind not in _READERS or (kind == RecordType.FAULT and not faults):
+        raise MalformedSpec(f"record type {kind} is unknown")
+    if kind in _SINGLE and kind in draft.seen:
+        raise MalformedSpec(f"record type {kind} is repeated")
+    draft.seen.add(RecordType(kind))
+    if kind == RecordType.SECCOMP:
+        if not payload or len(payload) % 8 or len(payload) > _MAX_SECCOMP_BYTES:
+            raise MalformedSpec("the filter's length is impossible")
+        draft.seccomp = payload
+        return
+    reader = _Reader(payload)
+    _READERS[RecordType(kind)](draft, reader)
+    reader.end()
+
+
+def _read_namespaces(draft: _Draft, reader: _Reader) -> None:
+    (draft.namespaces,) = reader.fixed(U32)
+    if draft.namespaces & ~_NAMESPACE_BITS or not draft.namespaces:
+        raise MalformedSpec("a namespace is unknown")
+
+
+def _read_id_map(draft: _Draft, reader: _Reader) -> None:
+    (which,) = reader.fixed(U32)
+    if which > 1 or draft.maps[which]:
+        raise MalformedSpec("an id map is unknown or repeated")
+    draft.maps[which] = reader.string()
+    if not draft.maps[which]:
+        raise MalformedSpec("an id map is empty")
+
+
+def _read_mount(draft: _Draft, reader: _Reader) -> None:
+    kind, flags, device, inode, size, mode = reader.fixed(MOUNT)
+    source, target, content = reader.string(), reader.string(), reader.blob()
+    if kind not in MountKind._value2member_map_ or flags & ~0xF:
+        raise MalformedSpec("a mount is of an unknown kind")
+    if not is_plain_path(target) or (kind == MountKind.BIND and not is_plain_path(source)):
+        raise MalformedSpec("a mount's path is not plain")
+    draft.mounts.append(
+        Mount(MountKind(kind), target, source, MountFlag(flags), device, inode, size, mode, content)
+    )
+
+
+def _read_rlimit(draft: _Draft, reader: _Reader) -> None:
+    draft.rlimits.append(Rlimit(*reader.fixed(RLIMIT)))
+
+
+def _read_landlock(draft: _Draft, reader: _Reader) -> None:
+    handled_fs, handled_net, scoped = reader.fixed(LANDLOCK)
+    draft.landlock = (handled_fs, handled_net, scoped)
+
+
+def _read_landlock_path(draft: _Draft, reader: _Reader) -> None:
+    (rights,) = reader.fixed(U64)
+    draft.paths.append((rights, reader.string()))
+    if not is_plain_path(draft.paths[-1][1]):
+        raise MalformedSpec("a Landlock path is not plain")
+
+
+def _read_landlock_port(draft: _Draft, reader: _Reader) -> None:
+    (rights,), (port,) = reader.fixed(U64), reader.fixed(U64)
+    draft.ports.append((rights, port))
+
+
+def _read_cwd(draft: _Draft, reader: _Reader) -> None:
+    draft.cwd = reader.string()
+    if not is_plain_path(draft.cwd):
+        raise MalformedSpec("the working directory is not plain")
+
+
+def _read_environment(draft: _Draft, reader: _Reader) -> None:
+    name, equals, value = reader.string().partition("=")
+    if not name or not equals:
+        raise MalformedSpec("an environment entry has no name")
+    draft.env.append((name, value))
+
+
+def _read_wall(draft: _Draft, reader: _Reader) -> None:
+    (wall,), (grace,) = reader.fixed(U64), reader.fixed(U64)
+    if not wall:
+        raise MalformedSpec("the time limit is zero")
+    draft.wall = (wall, grace)
+
+
+def _read_hostname(draft: _Draft, reader: _Reader) -> None:
+    draft.hostname = reader.string()
+    if not 0 < len(draft.hostname.encode("utf-8", "surrogateescape")) <= 64:
+        raise MalformedSpec("the host name's length is impossible")
+
+
+def _read_cgroup(draft: _Draft, reader: _Reader) -> None:
+    draft.cgroups.append(reader.string())
+    if not is_plain_path(draft.cgroups[-1]):
+        raise MalformedSpec("a cgroup path is not plain")
+
+
+def _read_argument(draft: _Draft, reader: _Reader) -> None:
+    draft.argv.append(reader.string())
+
+
+def _read_fault(draft: _Draft, reader: _Reader) -> None:
+    draft.fault = reader.string()
+
+
+def _read_nothing(draft: _Draft, reader: _Reader) -> None:
+    """The record's presence is its meaning."""
+
+
+_READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
+    RecordType.NAMESPACES: _read_namespaces,
+    RecordType.ID_MAP: _read_id_map,
+    RecordType.CGROUP: _read_cgroup,
+    RecordType.MOUNT: _read_mount,
+    RecordType.HOSTNAME: _read_hostname,
+    RecordType.LOOPBACK: _read_nothing,
+    RecordType.RLIMIT: _read_rlimit,
+    RecordType.LANDLOCK: _read_landlock,
+    RecordType.LANDLOCK_PATH: _read_landlock_path,
+    RecordType.LANDLOCK_PORT: _read_landlock_port,
+    RecordType.SECCOMP: _read_nothing,
+    RecordType.CWD: _read_cwd,
+    RecordType.ARGUMENT: _read_argument,
+    RecordType.ENVIRONMENT: _read_environment,
+    RecordType.WALL: _read_wall,
+    RecordType.TERMINAL: _read_nothing,
+    RecordType.FAULT: _read_fault,
+}
+
+
+def is_plain_path(path: str) -> bool:
+    """Absolute, and without empty, `.` or `..` components."""
+    if path == "/":
+        return True
+    parts = path.split("/")
+    return parts[0] == "" and len(parts) > 1 and not {"", ".", ".."} & set(parts[1:])
+
+
+def _check_whole(draft: _Draft) -> None:
+    spaces = draft.namespaces
+    needs_mounts = _NEWNS | _NEWUSER
+    for broken, why in (
+        (not draft.cwd, "no working directory"),
+        (not draft.argv, "no command"),
+        (bool(draft.mounts) and spaces & needs_mounts != needs_mounts, "mounts without a namespace"),
+        (RecordType.LOOPBACK in draft.seen and not spaces & _NEWNET, "loopback without a namespace"),
+        (bool(draft.hostname) and not spaces & _NEWUTS, "a host name without a namespace"),
+        (draft.landlock is None and bool(draft.paths or draft.ports), "Landlock rules without a ruleset"),
+    ):
+        if broken:
+            raise MalformedSpec(why)
+
+
+def _finish(draft: _Draft) -> Spec:
+    landlock = None
+    if draft.landlock is not None:
+        landlock = Landlock(*draft.landlock, paths=tuple(draft.paths), ports=tuple(draft.ports))
+    return Spec(
+        argv=tuple(draft.argv),
+        cwd=draft.cwd,
+        env=tuple(draft.env),
+        namespaces=draft.namespaces,
+        uid_map=draft.maps[0],
+        gid_map=draft.maps[1],
+        cgroups=tuple(draft.cgroups),
+        mounts=tuple(draft.mounts),
+        hostname=draft.hostname,
+        loopback=RecordType.LOOPBACK in draft.seen,
+        rlimits=tuple(draft.rlimits),
+        landlock=landlock,
+        seccomp=draft.seccomp,
+        wall_ms=draft.wall[0],
+        grace_ms=draft.wall[1],
+        terminal=RecordType.TERMINAL in draft.seen,
+        fault=draft.fault,
+    )

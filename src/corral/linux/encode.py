@@ -1,0 +1,109 @@
+"""Encode a launcher spec to bytes."""
+
+from __future__ import annotations
+
+from corral.linux.spec import HEADER, LANDLOCK, MAGIC, MOUNT, RECORD, RLIMIT, U32, U64, Mount, RecordType, Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def encode(spec: Spec) -> bytes:
+    """Return the bytes of a spec. Raises ValueError for a string that holds a NUL."""
+    return join(encode_ground(spec), encode_command(spec))
+
+
+def join(*parts: tuple[int, bytes]) -> bytes:
+    """Put a header before records that were encoded earlier."""
+    count = sum(number for number, _ in parts)
+    body = b"".join(records for _, records in parts)
+    return HEADER.pack(MAGIC, HEADER.size + len(body), count) + body
+
+
+def encode_ground(spec: Spec) -> tuple[int, bytes]:
+    """Encode what is the same for every command of a sandbox: (number of records, bytes)."""
+    return _gather(_ground_records(spec))
+
+
+def encode_command(spec: Spec) -> tuple[int, bytes]:
+    """Encode what belongs to one command: (number of records, bytes)."""
+    return _gather(_command_records(spec))
+
+
+def encode_mounts(mounts: Iterable[Mount]) -> tuple[int, bytes]:
+    """Encode mounts that follow those of the ground: (number of records, bytes)."""
+    return _gather((RecordType.MOUNT, _mount(mount)) for mount in mounts)
+
+
+def encode_paths(rules: Iterable[tuple[int, str]]) -> tuple[int, bytes]:
+    """Encode Landlock paths that follow those of the ground: (number of records, bytes)."""
+    return _gather((RecordType.LANDLOCK_PATH, U64.pack(rights) + _string(path)) for rights, path in rules)
+
+
+def _gather(records: Iterable[tuple[RecordType, bytes]]) -> tuple[int, bytes]:
+    pieces = [RECORD.pack(kind, len(payload)) + payload for kind, payload in records]
+    return len(pieces), b"".join(pieces)
+
+
+def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
+    if spec.namespaces:
+        yield RecordType.NAMESPACES, U32.pack(spec.namespaces)
+    for which, text in enumerate((spec.uid_map, spec.gid_map)):
+        if text:
+            yield RecordType.ID_MAP, U32.pack(which) + _string(text)
+    for mount in spec.mounts:
+        yield RecordType.MOUNT, _mount(mount)
+    if spec.hostname:
+        yield RecordType.HOSTNAME, _string(spec.hostname)
+    if spec.loopback:
+        yield RecordType.LOOPBACK, b""
+    for limit in spec.rlimits:
+        yield RecordType.RLIMIT, RLIMIT.pack(limit.resource, limit.soft, limit.hard)
+    if spec.landlock is not None:
+        lock = spec.landlock
+        yield RecordType.LANDLOCK, LANDLOCK.pack(lock.handled_fs, lock.handled_net, lock.scoped)
+        for rights, path in lock.paths:
+            yield RecordType.LANDLOCK_PATH, U64.pack(rights) + _string(path)
+        for rights, port in lock.ports:
+            yield RecordType.LANDLOCK_PORT, U64.pack(rights) + U64.pack(port)
+    if spec.seccomp:
+        yield RecordType.SECCOMP, spec.seccomp
+
+
+def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
+    for path in spec.cgroups:
+        yield RecordType.CGROUP, _string(path)
+    yield RecordType.CWD, _string(spec.cwd)
+    for argument in spec.argv:
+        yield RecordType.ARGUMENT, _string(argument)
+    for name, value in spec.env:
+        yield RecordType.ENVIRONMENT, _string(f"{name}={value}")
+    if spec.wall_ms:
+        yield RecordType.WALL, U64.pack(spec.wall_ms) + U64.pack(spec.grace_ms)
+    if spec.terminal:
+        yield RecordType.TERMINAL, b""
+    if spec.fault:
+        yield RecordType.FAULT, _string(spec.fault)
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise ValueError(f"{text!r} holds a NUL byte")
+    return raw + b"\0"
+
+
+def _mount(mount: Mount) -> bytes:
+    fixed = MOUNT.pack(
+        mount.kind, mount.flags, mount.device, mount.inode, mount.size, mount.mode
+    )
+    content = U32.pack(len(mount.content)) + mount.content
+    return fixed + _string(mount.source) + _string(mount.target) + content
+
+
+def append_cgroups(encoded: bytes, paths: tuple[str, ...]) -> bytes:
+    """Add control groups to a spec that was encoded before their names were known."""
+    magic, length, count = HEADER.unpack_from(encoded)
+    added, records = _gather((RecordType.CGROUP, _string(path)) for path in paths)
+    return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records

@@ -1,0 +1,282 @@
+"""The default system-call filter: what a confined command may not ask of the kernel, and why.
+
+A deny-list: what is not named here is allowed, numbers that corral does not know are ENOSYS. The
+error is EPERM where a program should learn that it may not, ENOSYS where it has a second way that
+it takes when the kernel lacks the first. Left open on purpose:
+
+    landlock_*, seccomp, prctl   they can only take rights away; sandboxes inside the sandbox are welcome
+    statmount, listmount         show the mount table that /proc/self/mountinfo shows
+    pidfd_*, process_mrelease    signals obey the same rules through a descriptor (pidfd_getfd does not)
+    memfd_secret, vmsplice       act on the caller's own memory
+    mknod, set*id, capset        need capabilities that the launcher has dropped
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.linux.rule import (
+    ENOSYS,
+    EPERM,
+    Errno,
+    Filter,
+    Rule,
+    different,
+    equal,
+    fail_with,
+    masked_any,
+    masked_different,
+    masked_equal,
+)
+from corral.linux.syscalls import is_known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from corral.linux.rule import Action, Condition
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0
+SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
+SOCK_TYPE_MASK = 0xF  # the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
+IPPROTO_DEFAULT, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 0, 1, 6, 17, 58
+TCP_ULP = 31
+MSG_FASTOPEN = 0x2000_0000
+CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to the exit signal there
+TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
+SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
+SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
+PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFF_FFFF)  # LINUX, LINUX32, UNAME26, both, "tell me"
+
+
+class SocketPolicy(Enum):
+    """Which sockets can be made. Sockets that a command inherits are not the filter's affair."""
+
+    NAMESPACED = "namespaced"  # a network namespace decides what is within reach
+    HOST = "host"  # the host's network is granted; the same sockets, named apart for `corral explain`
+    TCP_ONLY = "tcp-only"  # Landlock decides about ports, and it knows TCP alone
+    NONE = "none"  # no namespace and no network: no socket that could reach anything
+
+
+def _deny(names: str, action: Action, reason: str, *conditions: Condition) -> tuple[Rule, ...]:
+    return tuple(Rule(name, action, reason, conditions) for name in names.split())
+
+
+def _type_is_none_of(*kinds: int) -> tuple[Condition, ...]:
+    return tuple(masked_different(1, SOCK_TYPE_MASK, kind) for kind in kinds)
+
+
+DEFAULT_RULES: tuple[Rule, ...] = (
+    # ---- ways around the other layers
+    *_deny(
+        "io_uring_setup io_uring_enter io_uring_register",
+        ENOSYS,
+        "opens files and sockets out of the filter's sight; libraries fall back on ENOSYS",
+    ),
+    *_deny("clone3", ENOSYS, "its flags are behind a pointer; libc falls back to clone on ENOSYS"),
+    *_deny("clone", EPERM, "a new namespace gives capabilities in it", masked_any(0, CLONE_NEW_ANY)),
+    *_deny("unshare setns", EPERM, "a new namespace gives capabilities in it"),
+    *_deny("listns", EPERM, "lists the namespaces of the host"),
+    *_deny(
+        "mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick open_tree open_tree_attr move_mount"
+        " mount_setattr",
+        EPERM,
+        "undoes read-only and hidden paths; parses file systems in the kernel",
+    ),
+    *_deny("open_by_handle_at name_to_handle_at", EPERM, "opens files by number, past every path rule"),
+    *_deny("lsm_set_self_attr", EPERM, "asks for another security label"),
+    # ---- other processes
+    *_deny(
+        "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp process_madvise",
+        EPERM,
+        "reaches into another process",
+    ),
+    # ---- what exploits are made of
+    *_deny("bpf perf_event_open userfaultfd fanotify_init fanotify_mark", EPERM, "exploit primitive"),
+    *_deny("modify_ldt", ENOSYS, "exploit primitive; of use to 16-bit code only; optional in the kernel"),
+    *_deny(
+        "setsockopt",
+        fail_with(Errno.ENOPROTOOPT),
+        "loads kernel TLS and the like over TCP: exploit primitive; libraries do without",
+        equal(1, IPPROTO_TCP),
+        equal(2, TCP_ULP),
+    ),
+    *_deny(
+        "personality",
+        EPERM,
+        "switches address randomisation off, makes memory executable",
+        *(different(0, allowed) for allowed in PERSONALITIES),
+    ),
+    # ---- keys and terminals, which no namespace separates
+    *_deny(
+        "add_key keyctl request_key", EPERM, "keyrings are shared with the host; the session's is inherited"
+    ),
+    *_deny("ioctl", EPERM, "types into the terminal", equal(1, TIOCSTI)),
+    *_deny("ioctl", EPERM, "pastes into the console", equal(1, TIOCLINUX)),
+    *_deny("ioctl", EPERM, "loads line disciplines: exploit primitive", equal(1, TIOCSETD)),
+    # ---- the host's own affairs
+    *_deny(
+        "kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct"
+        " quotactl quotactl_fd syslog vhangup iopl ioperm",
+        EPERM,
+        "host administration",
+    ),
+    *_deny(
+        "settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname",
+        EPERM,
+        "state of the whole machine",
+    ),
+    *_deny(
+        "mbind set_mempolicy migrate_pages move_pages set_mempolicy_home_node",
+        EPERM,
+        "placement of memory, also that of other processes; seldom needed",
+    ),
+    *(
+        rule
+        for policy in (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE)
+        for rule in _deny(
+            "sched_setscheduler",
+            EPERM,
+            "real-time scheduling starves the host",
+            masked_equal(1, SCHED_POLICY_MASK, policy),
+        )
+    ),
+    *_deny("sched_setattr", EPERM, "real-time scheduling, its policy behind a pointer"),
+    # ---- dead code
+    *_deny(
+        "uselib ustat sysfs _sysctl lookup_dcookie nfsservctl create_module get_kernel_syms query_module"
+        " getpmsg putpmsg afs_syscall tuxcall security vserver",
+        ENOSYS,
+        "obsolete",
+    ),
+)
+
+#: Where the host's IPC and PID namespaces are in reach. Whole families: an IPC_PRIVATE object is found by
+#: its number all the same, and outlives the run.
+SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
+    *_deny("shmget shmat shmctl", ENOSYS, "shared memory of the host; shmdt reaches nothing new"),
+    *_deny("msgget msgsnd msgrcv msgctl", ENOSYS, "message queues of the host"),
+    *_deny("semget semop semtimedop semctl", ENOSYS, "semaphores of the host"),
+    *_deny("mq_open mq_unlink", ENOSYS, "message queues of the host; the other mq_ calls need a descriptor"),
+    *_deny("prlimit64", EPERM, "a CPU limit of zero kills a process of the host", different(0, 0)),
+)
+
+_NO_FAMILY = fail_with(Errno.EAFNOSUPPORT)
+_NO_PROTOCOL = fail_with(Errno.EPROTONOSUPPORT)
+_NO_ACCESS = fail_with(Errno.EACCES)
+
+_PAIRS_ARE_UNIX = _deny("socketpair", _NO_FAMILY, "pairs are for AF_UNIX", different(0, AF_UNIX))
+
+_INTERNET = (different(0, AF_UNIX), different(0, AF_NETLINK))  # once the other families are refused
+
+_OPEN_SOCKETS: tuple[Rule, ...] = (
+    *_deny(
+        "socket",
+        _NO_FAMILY,
+        "a family other than Unix, Internet and netlink: AF_ALG, AF_VSOCK, AF_PACKET, AF_XDP and more",
+        *(different(0, family) for family in (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)),
+    ),
+    *_deny(
+        "socket",
+        _NO_FAMILY,
+        "a netlink other than routing: packet filters, audit, crypto",
+        equal(0, AF_NETLINK),
+        different(2, NETLINK_ROUTE),
+    ),
+    # Not for AF_NETLINK, whose sockets are SOCK_RAW by custom (libc's getaddrinfo makes one).
+    *_deny(
+        "socket",
+        EPERM,
+        "packets made by hand (SOCK_RAW, SOCK_PACKET), and types that mean SCTP and DCCP",
+        *_INTERNET,
+        *_type_is_none_of(SOCK_STREAM, SOCK_DGRAM),
+    ),
+    *_deny(
+        "socket",
+        _NO_PROTOCOL,
+        "a protocol other than TCP, UDP and ping: MPTCP, SCTP, DCCP, SMC load modules and pass port rules by",
+        *_INTERNET,
+        *(
+            different(2, protocol)
+            for protocol in (IPPROTO_DEFAULT, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6)
+        ),
+    ),
+    *_PAIRS_ARE_UNIX,
+)
+
+# A path socket cannot be told from another one here, and there is docker.sock. One end of a datagram pair
+# can be told to send elsewhere, to any path: it is a socket like those. Streams keep their peer for life.
+_NO_UNIX: tuple[Rule, ...] = (
+    *_deny("socket", _NO_ACCESS, "Unix sockets reach the host's services", equal(0, AF_UNIX)),
+    *_PAIRS_ARE_UNIX,
+    *_deny(
+        "socketpair",
+        _NO_ACCESS,
+        "a datagram pair can send to any Unix socket",
+        *_type_is_none_of(SOCK_STREAM, SOCK_SEQPACKET),
+    ),
+)
+
+_NO_SOCKETS: tuple[Rule, ...] = (*_NO_UNIX, *_deny("socket", _NO_FAMILY, "no network is granted"))
+
+_TCP_SOCKETS: tuple[Rule, ...] = (
+    *_NO_UNIX,
+    *_deny(
+        "socket",
+        _NO_FAMILY,
+        "the port rules are for the Internet families",
+        different(0, AF_INET),
+        different(0, AF_INET6),
+    ),
+    *_deny("socket", _NO_ACCESS, "the port rules are for TCP", *_type_is_none_of(SOCK_STREAM)),
+    *_deny(
+        "socket",
+        _NO_PROTOCOL,
+        "the port rules are for TCP: MPTCP, SCTP and SMC pass them by",
+        different(2, IPPROTO_DEFAULT),
+        different(2, IPPROTO_TCP),
+    ),
+    *(
+        rule
+        for call, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3))
+        for rule in _deny(
+            call,
+            fail_with(Errno.EOPNOTSUPP),
+            "TCP fast open connects without connect",
+            masked_any(flags, MSG_FASTOPEN),
+        )
+    ),
+)
+
+_SOCKET_RULES = {
+    SocketPolicy.NAMESPACED: _OPEN_SOCKETS,
+    SocketPolicy.HOST: _OPEN_SOCKETS,
+    SocketPolicy.TCP_ONLY: _TCP_SOCKETS,
+    SocketPolicy.NONE: _NO_SOCKETS,
+}
+
+#: Without these nothing can start or end; denying them is a mistake and not a policy.
+_INDISPENSABLE = frozenset({"execve", "exit", "exit_group", "rt_sigreturn"})
+
+
+def default_filter(
+    *, sockets: SocketPolicy, private_ipc_by_filter: bool, extra_denied: Iterable[str] = ()
+) -> Filter:
+    """Return the default rules, with those for sockets, and the policy's own denials.
+
+    `private_ipc_by_filter`: there are no IPC and PID namespaces, so the filter must close what they would.
+    Raises ValueError, with the name, for a denied call that does not exist or that nothing can do without.
+    """
+    rules = (*DEFAULT_RULES, *_SOCKET_RULES[sockets])
+    if private_ipc_by_filter:
+        rules += SHARED_NAMESPACE_RULES
+    denied_anyway = {rule.syscall for rule in rules if not rule.conditions}
+    extra = sorted(set(extra_denied) - denied_anyway)
+    for name in extra:
+        if not is_known(name):
+            raise ValueError(f"cannot deny the system call {name!r}: there is none of that name")
+        if name in _INDISPENSABLE:
+            raise ValueError(f"cannot deny the system call {name!r}: no command could run without it")
+    kept = (rule for rule in rules if rule.syscall not in extra)
+    return Filter((*kept, *_deny(" ".join(extra), EPERM, "denied by the policy")))

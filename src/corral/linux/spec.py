@@ -1,0 +1,113 @@
+"""The launcher's spec: what corral-launch is told to do, as one flat run of bytes.
+
+    header   8 bytes magic, u32 total length, u32 number of records
+    record   u32 type, u32 payload length, payload
+
+All integers are little-endian and unaligned. A string is its bytes and one NUL; a blob is a u32
+length and its bytes. A payload is read to its last byte. Whatever does not fit this description to
+the letter is refused by both decoders (`decode` here, `spec.c` in the launcher), never guessed at.
+The order of records has no meaning, except among records of one type.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum, IntFlag
+
+from corral.model.record import Record
+
+MAGIC = b"CORRAL\x00\x01"
+MAX_BYTES = 8 * 1024 * 1024
+MAX_RECORDS = 65_536
+
+HEADER = struct.Struct("<8sII")
+RECORD = struct.Struct("<II")
+U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
+MOUNT = struct.Struct("<IIQQQI")
+RLIMIT = struct.Struct("<IQQ")
+LANDLOCK = struct.Struct("<QQQ")
+
+
+class RecordType(IntEnum):
+    NAMESPACES = 1  # u32 mask of CLONE_NEW*; at most once
+    ID_MAP = 2  # u32 0 uid / 1 gid, string map; at most once each
+    CGROUP = 3  # string: a cgroup.procs file to join
+    MOUNT = 4  # u32 kind, u32 flags, u64 device, u64 inode, u64 size, u32 mode, source, target, blob
+    HOSTNAME = 5  # string; at most once
+    LOOPBACK = 6  # empty; at most once
+    RLIMIT = 7  # u32 resource, u64 soft, u64 hard
+    LANDLOCK = 8  # u64 handled fs, u64 handled net, u64 scoped; at most once
+    LANDLOCK_PATH = 9  # u64 rights, string path
+    LANDLOCK_PORT = 10  # u64 rights, u64 port
+    SECCOMP = 11  # the BPF program, a multiple of 8 bytes; at most once
+    CWD = 12  # string; exactly once
+    ARGUMENT = 13  # string; at least once
+    ENVIRONMENT = 14  # string NAME=VALUE
+    WALL = 15  # u64 milliseconds, u64 grace milliseconds; at most once
+    TERMINAL = 16  # empty: stdin becomes the controlling terminal; at most once
+    FAULT = 17  # string phase: fail there; known to test builds only
+
+
+class MountKind(IntEnum):
+    BIND = 1  # source (host path) at target; the source must have this device and inode
+    TMPFS = 2  # an empty private file system of `size` bytes and `mode`
+    PROC = 3
+    DEVPTS = 4
+    SYMLINK = 5  # target is a link that reads `source`
+    FILE = 6  # target is a new file of `mode` with `content`
+    DIRECTORY = 7  # target is a new directory of `mode`
+    MASK = 8  # target exists, has this device and inode, and becomes unreadable
+
+
+class MountFlag(IntFlag):
+    READ_ONLY = 1
+    NO_EXEC = 2
+    DEVICES = 4  # device files work here; nowhere else
+    UNVERIFIED = 8  # device and inode are not compared (a device file of /dev)
+
+
+class Mount(Record):
+    kind: MountKind
+    target: str
+    source: str = ""
+    flags: MountFlag = MountFlag(0)
+    device: int = 0
+    inode: int = 0
+    size: int = 0
+    mode: int = 0
+    content: bytes = b""
+
+
+class Rlimit(Record):
+    resource: int
+    soft: int
+    hard: int
+
+
+class Landlock(Record):
+    handled_fs: int
+    handled_net: int = 0
+    scoped: int = 0
+    paths: tuple[tuple[int, str], ...] = ()  # rights, path
+    ports: tuple[tuple[int, int], ...] = ()  # rights, port
+
+
+class Spec(Record):
+    argv: tuple[str, ...]
+    cwd: str
+    env: tuple[tuple[str, str], ...] = ()
+    namespaces: int = 0
+    uid_map: str = ""
+    gid_map: str = ""
+    cgroups: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hostname: str = ""
+    loopback: bool = False
+    rlimits: tuple[Rlimit, ...] = ()
+    landlock: Landlock | None = None
+    seccomp: bytes = b""
+    wall_ms: int = 0
+    grace_ms: int = 0
+    terminal: bool = False
+    fault: str = ""

@@ -1,0 +1,74 @@
+"""Backend and Host: the whole extension surface, and the one door to the machine."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.model.probe import LaunchTrial, Probe, Stat
+
+    class Backend(Protocol):
+        """One way to enforce a plan."""
+
+        name: str
+
+        def probe(self, host: Host) -> Probe:
+            """Say what this host offers. Never raises, never writes."""
+
+        def lower(self, plan: Plan, probe: Probe) -> Launch:
+            """Turn a plan into a launch. Pure: the same plan and probe give the same launch.
+
+            Must name a mechanism in `enforced` for every required feature that the probe claims.
+            """
+
+    class Host(Protocol):
+        """Ambient authority, behind one door. Tests have another implementation."""
+
+        platform: str
+        machine: str
+        uid: int
+        gid: int
+        home: str
+
+        def environment(self) -> Mapping[str, str]:
+            """The caller's environment."""
+
+        def cwd(self) -> str:
+            """The caller's working directory."""
+
+        def lstat(self, path: str) -> Stat | None:
+            """Look at a path without following its last link; None if there is nothing."""
+
+        def readlink(self, path: str) -> str:
+            """The text of a symbolic link."""
+
+        def listdir(self, path: str) -> tuple[str, ...]:
+            """Names in a directory; empty if it cannot be listed."""
+
+        def subdirectories(self, path: str) -> tuple[str, ...]:
+            """Names of the directories in a directory, links left out; empty if it cannot be listed."""
+
+        def read_text(self, path: str, limit_bytes: int) -> str:
+            """The beginning of a file; empty if it cannot be read."""
+
+        def launcher(self) -> tuple[str, str]:
+            """Path of corral-launch, or an empty path and the reason why there is none."""
+
+        def landlock_abi(self) -> int:
+            """The kernel's Landlock ABI; 0 if it has none."""
+
+        def cgroup_controllers(self) -> frozenset[str]:
+            """Controllers (memory, cpu, pids) in which this process may make groups."""
+
+        def try_launch(self, spec: bytes) -> LaunchTrial:
+            """Run the launcher with a spec and say how far it came."""
+
+        def corral_files(self) -> tuple[str, ...]:
+            """Directories that corral itself runs from."""
+
+        def temporary_directory(self) -> str:
+            """Where private scratch directories go."""

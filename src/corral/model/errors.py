@@ -1,0 +1,109 @@
+"""Errors, one class for each person who must act.
+
+    CorralError                who must act                            exit status
+    ├── PolicyError            the author of the policy or command     2
+    │   └── CapabilitySyntaxError  (carries text and column)           2
+    ├── UnenforceableError     the operator: this host cannot do it    3
+    ├── SetupError             the operator: the command did NOT run   125 (126, 127: no such program)
+    ├── CommandFailed          the caller, who asked with check()      the command's own
+    └── BugError               us; the command did NOT run             70
+
+Every error says what could not be done, why, how to mend it, and whether the command ran.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.result import Result
+
+
+class CorralError(Exception):
+    """Corral could not do its job."""
+
+    exit_status = 1
+
+    def __init__(self, code: str, what: str, *, why: str, fix: str, ran: bool = False) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.why = why
+        self.fix = fix
+        self.ran = ran
+
+    def render(self) -> str:
+        """Three lines for a person: what (and whether the command ran), because, fix."""
+        ran = "the command ran" if self.ran else "the command did not run"
+        return f"{ran}: {self.what}\n  because: {self.why}\n  fix: {self.fix}"
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), dict(self.__dict__), self.what)
+
+
+def _rebuild(cls: type[CorralError], state: dict[str, object], what: str) -> CorralError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, what)
+    error.__dict__.update(state)
+    return error
+
+
+class PolicyError(CorralError):
+    """The policy, or the command given with it, cannot mean anything."""
+
+    exit_status = 2
+
+
+class CapabilitySyntaxError(PolicyError):
+    """A capability string could not be read; `column` counts from 1."""
+
+    def __init__(self, text: str, column: int, *, why: str, fix: str) -> None:
+        super().__init__(
+            "capability-syntax", f"{text!r} is not a capability (column {column})", why=why, fix=fix
+        )
+        self.text = text
+        self.column = column
+
+
+class UnenforceableError(CorralError):
+    """No permitted backend on this host can enforce the whole policy."""
+
+    exit_status = 3
+
+
+class SetupError(CorralError):
+    """The sandbox could not be set up; nothing of the command was run."""
+
+    exit_status = 125
+
+    def __init__(self, code: str, what: str, *, why: str, fix: str, exit_status: int = 125) -> None:
+        super().__init__(code, what, why=why, fix=fix)
+        self.exit_status = exit_status
+
+
+class CommandFailed(CorralError):
+    """`Result.check()` found that the command did not succeed. The result is attached."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(
+            "command-failed",
+            f"the command ended with {result.describe()}",
+            why=result.stderr_tail() or "it printed nothing to stderr",
+            fix="read `error.result`, or do not call check() if failing is an answer",
+            ran=True,
+        )
+        self.result = result
+        self.exit_status = result.exit_status
+
+
+class BugError(CorralError):
+    """Corral contradicted itself; it stopped before running anything."""
+
+    exit_status = 70
+
+    def __init__(self, what: str, *, why: str) -> None:
+        super().__init__(
+            "bug", what, why=why, fix="please report this, with the output of `corral doctor --json`"
+        )

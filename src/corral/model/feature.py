@@ -1,0 +1,73 @@
+"""Feature: one guarantee that a policy can require, a backend can enforce and a test can prove."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Feature(Enum):
+    """Each member is a promise about the whole process tree of one run."""
+
+
+    FS_READ = "fs.read"
+    FS_WRITE = "fs.write"
+    FS_METADATA = "fs.metadata"
+    FS_DENY = "fs.deny"
+    FS_PROTECT = "fs.protect"
+    FS_PRIVATE = "fs.private"
+    NET_NONE = "net.none"
+    NET_PORTS = "net.ports"
+    NET_DOMAINS = "net.domains"
+    PROC_HIDDEN = "proc.hidden"
+    PROC_SHIELDED = "proc.shielded"
+    PROC_CONTAINED = "proc.contained"
+    IPC_PRIVATE = "ipc.private"
+    PRIVILEGES = "privileges"
+    SYSCALLS = "syscalls"
+    ENVIRONMENT = "environment"
+    DESCRIPTORS = "descriptors"
+    TERMINAL = "terminal"
+    LIMIT_WALL = "limit.wall"
+    LIMIT_OUTPUT = "limit.output"
+    LIMIT_MEMORY = "limit.memory"
+    LIMIT_CPU = "limit.cpu"
+    LIMIT_PIDS = "limit.pids"
+    LIMIT_FILE_SIZE = "limit.file-size"
+    LIMIT_OPEN_FILES = "limit.open-files"
+    LIMIT_DISK = "limit.disk"
+
+
+#: What each feature promises, in the words that `corral explain` and the documents print.
+PROMISES: dict[Feature, str] = {
+    Feature.FS_READ: "nothing outside the granted paths can be read or listed",
+    Feature.FS_WRITE: "nothing outside the writable paths can be created, changed or removed",
+    Feature.FS_METADATA: "modes, owners, times and attributes outside the writable paths stay as they are",
+    Feature.FS_DENY: "denied paths inside a granted tree can be neither read nor written",
+    Feature.FS_PROTECT: "files that the host runs later (hooks, start files) are neither changed nor planted",
+    Feature.FS_PRIVATE: "temporary files and the home directory belong to the run and vanish with it",
+    Feature.NET_NONE: "no packet and no socket reaches beyond the sandbox",
+    Feature.NET_PORTS: "connections leave only to the permitted ports of public addresses",
+    Feature.NET_DOMAINS: "connections leave only to the permitted names",
+    Feature.PROC_HIDDEN: "the host's processes cannot be seen",
+    Feature.PROC_SHIELDED: "the host's processes can be neither signalled nor traced",
+    Feature.PROC_CONTAINED: "nothing that the command started outlives the run",
+    Feature.IPC_PRIVATE: "shared memory, queues and abstract sockets of the host are out of reach",
+    Feature.PRIVILEGES: "no capability, no set-user-id program and no namespace gives new rights",
+    Feature.SYSCALLS: "the system-call filter is installed",
+    Feature.ENVIRONMENT: "only the permitted environment variables are passed on",
+    Feature.DESCRIPTORS: "no open file but stdin, stdout and stderr is passed on",
+    Feature.TERMINAL: "nothing can be typed into the caller's terminal",
+    Feature.LIMIT_WALL: "the run ends when its time is over",
+    Feature.LIMIT_OUTPUT: "the run ends when it has printed too much",
+    Feature.LIMIT_MEMORY: "the whole tree together stays within its memory",
+    Feature.LIMIT_CPU: "the whole tree together stays within its share of the processors",
+    Feature.LIMIT_PIDS: "the whole tree together stays within its number of processes",
+    Feature.LIMIT_FILE_SIZE: "no single file grows beyond its size",
+    Feature.LIMIT_OPEN_FILES: "no process opens more files than permitted",
+    Feature.LIMIT_DISK: "the private areas together stay within their size",
+}
+
+#: Enforced by the runner itself, whatever the backend is.
+RUNNER_FEATURES: frozenset[Feature] = frozenset(
+    {Feature.LIMIT_WALL, Feature.LIMIT_OUTPUT, Feature.ENVIRONMENT}
+)

@@ -1,0 +1,32 @@
+"""Launch: how one backend carries out a plan. Data only; the runner acts on it."""
+
+from __future__ import annotations
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corral.model.feature import Feature
+    from corral.model.plan import PrivateFile
+
+
+class CgroupRequest(Record):
+    """A control group that the runner makes before the launch and removes after it."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+
+
+class Launch(Record):
+    backend: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]  # complete; nothing is inherited
+    enforced: Mapping[Feature, str]  # feature -> mechanism
+    spec: bytes | None = None  # for the launcher, on descriptor 3; None: argv is the command itself
+    scratch: tuple[str, ...] = ()  # private directories to make before and to remove after
+    scratch_files: tuple[PrivateFile, ...] = ()  # to write there
+    cgroup: CgroupRequest | None = None
+    cwd: str = "/"

@@ -1,0 +1,115 @@
+"""Plan: what a policy means here and now. Real paths, a concrete environment, required features."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.feature import Feature
+    from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
+
+
+class PathKind(Enum):
+    DIRECTORY = "directory"
+    FILE = "file"
+    MISSING = "missing"
+
+
+class StdioMode(Enum):
+    CAPTURE = "capture"  # pipes; output is kept in the result
+    INHERIT = "inherit"  # the caller's own descriptors
+    TERMINAL = "terminal"  # a new pseudo-terminal, relayed
+
+
+class Command(Record):
+    argv: tuple[str, ...]
+    cwd: str
+    stdin: bytes = b""
+    stdio: StdioMode = StdioMode.CAPTURE
+
+
+class ResolvedPath(Record):
+    """A path that was looked at. Made only by `planning.resolve`."""
+
+    path: str  # real: what is enforced
+    requested: str  # as written, made absolute: what messages name
+    kind: PathKind
+    device: int = 0
+    inode: int = 0
+
+
+class Grant(Record):
+    target: ResolvedPath
+    access: FsAccess  # READ or WRITE
+
+
+class Link(Record):
+    """A symbolic link of the host on the way to a granted path; reproduced where paths are rebuilt."""
+
+    path: str
+    text: str
+
+
+class Shield(Record):
+    """A protected path that exists inside a writable one: it stays readable and cannot be changed."""
+
+    target: ResolvedPath
+    pins: tuple[ResolvedPath, ...]  # directories above it that must not be renamed away, shallow to deep
+
+
+class Watch(Record):
+    """A name that no mount can hold still, because nothing is there yet or because it is a symbolic link.
+
+    Whatever else appears there is taken away by the runner.
+    """
+
+    directory: str
+    device: int
+    inode: int
+    name: str
+    label: str  # as the policy names it
+    link_text: str = ""  # a symbolic link that is there now, and is put back when it is replaced
+
+
+class PrivateFile(Record):
+    """A file that corral writes into a private area."""
+
+    path: str
+    content: bytes
+
+
+class Ground(Record):
+    """The part of a plan that stays the same while neither the policy nor the host changes."""
+
+    grants: tuple[Grant, ...]  # shallow to deep
+    links: tuple[Link, ...]
+    denied: tuple[ResolvedPath, ...]  # existing, inside a grant
+    private: tuple[str, ...]
+    private_files: tuple[PrivateFile, ...]
+    net: NetPolicy
+    limits: Limits
+    deny_syscalls: frozenset[str]
+    workspace: str
+    home: str
+    uid: int
+    gid: int
+    scratch: str  # where a backend without private mounts may put a private directory
+
+    # Compared and hashed by identity: backends keep what they compiled from a ground.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+class Plan(Record):
+    run_id: str
+    command: Command
+    ground: Ground
+    shields: tuple[Shield, ...]
+    watches: tuple[Watch, ...]
+    env: tuple[tuple[str, str], ...]
+    requires: frozenset[Feature]
+    waived: frozenset[Feature]
+    policy: Policy

@@ -1,0 +1,82 @@
+"""Policy: what is wanted, the same on every host. Paths are text; no file system is consulted."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.record import Record
+
+
+class FsAccess(Enum):
+    READ = "read"
+    WRITE = "write"  # implies READ
+    DENY = "deny"  # beats READ and WRITE at any depth
+
+
+class FsRule(Record):
+    path: str  # may begin with ~ or ${workspace}
+    access: FsAccess
+    optional: bool = False  # a path that this host does not have is not an error
+
+
+class NetMode(Enum):
+    NONE = "none"
+    LIMITED = "limited"
+    FULL = "full"
+
+
+class NetPolicy(Record):
+    mode: NetMode = NetMode.NONE
+    allow: frozenset[str] = frozenset()  # "https:api.example.com", only with LIMITED
+
+
+class Limits(Record):
+    """None means that nothing is promised, not that a default applies."""
+
+    wall_seconds: float | None = None
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    output_bytes: int | None = None
+    file_size_bytes: int | None = None
+    open_files: int | None = None
+    disk_bytes: int | None = None
+
+
+class EnvPolicy(Record):
+    passed: frozenset[str] = frozenset()  # names; a trailing * stands for any ending
+    fixed: tuple[tuple[str, str], ...] = ()
+
+    def passes(self, name: str) -> bool:
+        """Whether a variable of the host reaches the command."""
+        return name in self.passed or any(
+            pattern[-1:] == "*" and name.startswith(pattern[:-1]) for pattern in self.passed
+        )
+
+
+class Policy(Record):
+    name: str = "custom"
+    fs: tuple[FsRule, ...] = ()
+    private: frozenset[str] = frozenset()  # empty, writable, gone afterwards: "/tmp", "~"
+    protect: frozenset[str] = frozenset()  # names inside every writable path: ".git/hooks"
+    tools: bool = False  # the programs on the caller's PATH work wherever they are installed
+    net: NetPolicy = NetPolicy()
+    limits: Limits = Limits()
+    env: EnvPolicy = EnvPolicy()
+    deny_syscalls: frozenset[str] = frozenset()
+
+    def digest(self) -> str:
+        """A hash of all that the policy says; its name does not count."""
+        import hashlib  # 4 ms, and most runs never ask
+
+        parts = (
+            sorted((rule.path, rule.access.value, rule.optional) for rule in self.fs),
+            sorted(self.private),
+            sorted(self.protect),
+            self.tools,
+            (self.net.mode.value, sorted(self.net.allow)),
+            repr(self.limits),
+            (sorted(self.env.passed), sorted(self.env.fixed)),
+            sorted(self.deny_syscalls),
+        )
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

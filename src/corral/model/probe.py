@@ -1,0 +1,42 @@
+"""Probe: facts about one backend on this host, now."""
+
+from __future__ import annotations
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.feature import Feature
+
+
+class Probe(Record):
+    backend: str
+    available: bool
+    enforces: frozenset[Feature] = frozenset()
+    reason: str = ""  # why it is unavailable, in words for the user
+    fix: str = ""
+    version: str = ""
+    details: tuple[tuple[str, str], ...] = ()
+
+    def detail(self, name: str) -> str:
+        """One fact by name, or an empty string."""
+        return dict(self.details).get(name, "")
+
+
+class LaunchTrial(Record):
+    """What happened when the launcher was tried with a spec."""
+
+    ok: bool
+    phase: str = ""
+    errno: int = 0
+    detail: str = ""
+
+
+class Stat(Record):
+    """The part of a file's status that planning needs."""
+
+    is_directory: bool
+    is_link: bool
+    device: int
+    inode: int
+    is_socket: bool = False

@@ -1,0 +1,143 @@
+"""Result: what happened, and what protected the host meanwhile."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.errors import CommandFailed
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Self
+
+    from corral.model.feature import Feature
+    from corral.model.policy import Policy
+    from corral.model.violation import Violation
+
+
+class Outcome(Enum):
+    EXITED = "exited"  # by itself; see exit_code
+    SIGNALLED = "signalled"
+    TIMED_OUT = "timed-out"
+    OUT_OF_MEMORY = "out-of-memory"
+    OUTPUT_LIMIT = "output-limit"
+    PIDS_LIMIT = "pids-limit"
+    BLOCKED = "blocked"  # ended by the sandbox, for what it did
+
+
+class Enforcement(Record):
+    """What protected this run."""
+
+    backend: str
+    enforced: Mapping[Feature, str]
+    waived: frozenset[Feature]
+
+
+class Usage(Record):
+    """What the run cost. Memory is that of the largest single process, where no better source is."""
+
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+
+class Result(Record):
+    outcome: Outcome
+    exit_code: int | None  # only when the command ended by itself
+    signal: int | None
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+    truncated: bool
+    duration_seconds: float
+    usage: Usage
+    violations: tuple[Violation, ...]
+    enforcement: Enforcement
+    policy: Policy
+    run_id: str
+
+    @property
+    def ok(self) -> bool:
+        """The command ended by itself, with status 0."""
+        return self.outcome is Outcome.EXITED and self.exit_code == 0
+
+    @property
+    def stdout(self) -> str:
+        """Standard output as text; bytes that are not UTF-8 are replaced."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        """Standard error as text; bytes that are not UTF-8 are replaced."""
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def exit_status(self) -> int:
+        """The status that a shell would show: the command's own, 124 time over, 128+n signals."""
+        if self.outcome is Outcome.TIMED_OUT:
+            return 124
+        if self.exit_code is not None:
+            return self.exit_code
+        return 128 + (self.signal or 9)
+
+    def check(self) -> Self:
+        """Return the result itself, or raise CommandFailed if it is not `ok`."""
+        if not self.ok:
+            raise CommandFailed(self)
+        return self
+
+    def describe(self) -> str:
+        """How it ended, in two or three words."""
+        if self.outcome is Outcome.EXITED:
+            return f"exit status {self.exit_code}"
+        if self.outcome is Outcome.SIGNALLED:
+            return f"signal {self.signal}"
+        return self.outcome.value
+
+    def stderr_tail(self) -> str:
+        """The last line of standard error that says something."""
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        return lines[-1][:300] if lines else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole record in JSON's own types. Output that is not UTF-8 has its bytes replaced."""
+        return {
+            "v": 1,
+            "run_id": self.run_id,
+            "outcome": self.outcome.value,
+            "ok": self.ok,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "exit_status": self.exit_status,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "truncated": self.truncated,
+            "duration_seconds": round(self.duration_seconds, 6),
+            "usage": {
+                "user_seconds": self.usage.user_seconds,
+                "system_seconds": self.usage.system_seconds,
+                "peak_memory_bytes": self.usage.peak_memory_bytes,
+            },
+            "violations": [
+                {
+                    "feature": violation.feature.value,
+                    "subject": violation.subject,
+                    "evidence": violation.evidence.value,
+                    "detail": violation.detail,
+                    "hint": violation.hint,
+                }
+                for violation in self.violations
+            ],
+            "enforcement": {
+                "backend": self.enforcement.backend,
+                "enforced": {
+                    feature.value: how
+                    for feature, how in sorted(
+                        self.enforcement.enforced.items(), key=lambda item: item[0].value
+                    )
+                },
+                "waived": sorted(feature.value for feature in self.enforcement.waived),
+            },
+            "policy": {"name": self.policy.name, "hash": self.policy.digest()},
+        }

@@ -1,0 +1,120 @@
+"""Build a plan: one command, on one ground, with what must be protected right now."""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.model.errors import PolicyError
+from corral.model.plan import PathKind, Plan, Watch
+from corral.model.policy import FsAccess
+from corral.planning.protect import find_repositories, protect
+from corral.planning.require import required_features
+from corral.planning.resolve import Resolver, is_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.feature import Feature
+    from corral.model.plan import Command, Ground
+    from corral.model.policy import Policy
+
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def build(
+    policy: Policy,
+    command: Command,
+    ground: Ground,
+    host: Host,
+    *,
+    run_id: str,
+    nested: tuple[str, ...] = (),
+    waived: frozenset[Feature] = frozenset(),
+) -> Plan:
+    """Return the plan of one run. Raises PolicyError for a command that cannot be meant."""
+    check_command(command)
+    resolver = Resolver(host)
+    roots = [
+        grant.target.path
+        for grant in ground.grants
+        if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
+    ]
+    protection = protect(host, resolver, roots, policy.protect, nested) if policy.protect else None
+    watches = protection.watches.values() if protection is not None else ()
+    return Plan(
+        run_id=run_id,
+        command=command,
+        ground=ground,
+        shields=tuple(protection.shields.values()) if protection is not None else (),
+        watches=(*watches, *_denied_watches(ground, resolver, roots)),
+        env=build_environment(policy, command, ground, host),
+        requires=required_features(policy, ground),
+        waived=waived,
+        policy=policy,
+    )
+
+
+def nested_repositories(ground: Ground, host: Host) -> tuple[str, ...]:
+    """Repositories inside the writable paths; found once for a ground, because the search takes time."""
+    resolver = Resolver(host)
+    return tuple(
+        repository
+        for grant in ground.grants
+        if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
+        for repository in find_repositories(host, resolver, grant.target.path)
+    )
+
+
+def check_command(command: Command) -> None:
+    """Raise PolicyError for an empty command or one that no process could be given."""
+    if not command.argv or not command.argv[0]:
+        raise PolicyError(
+            "empty-command",
+            "there is no command to run",
+            why="the command is empty",
+            fix="give one after `--`, or a shell line with -c",
+        )
+    for argument in (*command.argv, command.cwd):
+        if "\0" in argument:
+            raise PolicyError(
+                "nul-in-argument",
+                f"{argument!r} cannot be passed to a program",
+                why="it holds a NUL byte, where the kernel would cut it off",
+                fix="pass such data on stdin or in a file",
+            )
+
+
+def build_environment(
+    policy: Policy, command: Command, ground: Ground, host: Host
+) -> tuple[tuple[str, str], ...]:
+    """The complete environment of the command."""
+    env = {name: value for name, value in host.environment().items() if policy.env.passes(name)}
+    env.setdefault("PATH", _DEFAULT_PATH)
+    env["HOME"] = ground.home
+    env["PWD"] = command.cwd
+    if "/tmp" in ground.private:
+        env["TMPDIR"] = "/tmp"
+    env["CORRAL_SANDBOX"] = "1"
+    env.update(policy.env.fixed)
+    return tuple(sorted(env.items()))
+
+
+def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> list[Watch]:
+    """A denied path that does not exist yet, inside a writable one, must not come into being."""
+    watches = []
+    for target in ground.denied:
+        if target.kind is not PathKind.MISSING:
+            continue
+        if not any(is_beneath(target.path, root) for root in roots):
+            continue
+        parent, name = posixpath.split(target.path)
+        stat = resolver.look(parent)
+        if stat is None or not stat.is_directory:
+            raise PolicyError(
+                "deny-unreachable",
+                f"{target.requested} cannot be denied",
+                why=f"the directory it would be in, {parent}, does not exist and could be made inside",
+                fix="create the directory first, or deny a path that exists",
+            )
+        watches.append(Watch(parent, stat.device, stat.inode, name, target.requested))
+    return watches

@@ -1,0 +1,75 @@
+"""What git would run or trust: read from its own files, as text, without running git."""
+
+from __future__ import annotations
+
+import posixpath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.backend import Host
+
+_LIMIT = 65_536
+
+
+def parse_config(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (section.key, value) of a git configuration, lower-cased keys; what is odd is passed over."""
+    section = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line.startswith("["):
+            section = line[1:].partition("]")[0].split()[0].lower() if line[1:].strip("]") else ""
+            line = line.partition("]")[2].strip()
+        name, equals, value = line.partition("=")
+        if equals and section and not line.startswith(("#", ";")):
+            yield f"{section}.{name.strip().lower()}", value.strip().strip('"')
+
+
+def redirected_paths(host: Host, worktree: str, git_directory: str) -> tuple[str, ...]:
+    """Paths that the repository's configuration has git read or run: hook directories, includes."""
+    found = []
+    for key, value in parse_config(host.read_text(posixpath.join(git_directory, "config"), _LIMIT)):
+        if key == "core.hookspath":
+            found.append(posixpath.join(worktree, _expand(host, value)))
+        elif key in {"include.path", "includeif.path"}:
+            found.append(posixpath.join(git_directory, _expand(host, value)))
+    return tuple(posixpath.normpath(path) for path in found)
+
+
+def linked_repository(host: Host, worktree: str) -> tuple[str, str] | None:
+    """(common directory, private directory) of a linked worktree, if both sides agree on it.
+
+    TRUST: the `.git` file lies in the workspace, where anyone may have written it. Only a directory
+    that points back at this very file is believed; a forger cannot write that pointer.
+    """
+    pointer = posixpath.join(worktree, ".git")
+    first, _, private = host.read_text(pointer, 4096).strip().partition(":")
+    if first != "gitdir" or not private.strip():
+        return None
+    private = posixpath.normpath(posixpath.join(worktree, private.strip()))
+    back = host.read_text(posixpath.join(private, "gitdir"), 4096).strip()
+    common = host.read_text(posixpath.join(private, "commondir"), 4096).strip()
+    if not common or posixpath.normpath(posixpath.join(private, back)) != pointer:
+        return None
+    shared = posixpath.normpath(posixpath.join(private, common))
+    return (shared, private) if private.startswith(shared + "/worktrees/") else None
+
+
+def identity(host: Host) -> str:
+    """A git configuration with the caller's name and address and nothing else; empty if unknown."""
+    known: dict[str, str] = {}
+    for path in (".config/git/config", ".gitconfig"):
+        for key, value in parse_config(host.read_text(posixpath.join(host.home, path), _LIMIT)):
+            if key in {"user.name", "user.email", "init.defaultbranch"} and value:
+                known[key] = value
+    lines = []
+    for key, value in sorted(known.items()):
+        section, _, name = key.partition(".")
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'[{section}]\n\t{name} = "{quoted}"\n')
+    return "".join(lines)
+
+
+def _expand(host: Host, value: str) -> str:
+    return posixpath.join(host.home, value[2:]) if value.startswith("~/") else value

@@ -1,0 +1,172 @@
+"""Build the ground of a plan: a policy's paths on this host, checked and in order."""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.model.errors import PolicyError
+from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
+from corral.model.policy import FsAccess, FsRule
+from corral.planning.git import identity, linked_repository
+from corral.planning.resolve import Resolver, depth, is_beneath
+from corral.planning.tools import find_tools
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from corral.model.backend import Host
+    from corral.model.plan import ResolvedPath
+    from corral.model.policy import Policy
+
+#: Made anew for every run, so nothing of the host's is ever granted there.
+_STRUCTURAL = ("/proc", "/dev")
+#: Full of the sockets of services that would act for the command outside the sandbox.
+_SOCKET_DIRECTORIES = ("/run", "/var/run")
+
+
+def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
+    """Resolve every path of a policy. Raises PolicyError for rules that cannot hold."""
+    resolver = Resolver(host)
+    rules = [*_expanded(policy.fs, workspace, host.home), *_implied(policy, workspace, host, resolver)]
+    granted, denied = _resolve_rules(rules, resolver)
+    for target, access in granted.items():
+        _check_grant(target, access, host)
+    _check_denials(granted, denied)
+    private = tuple(
+        path
+        for path in sorted(_expand(text, workspace, host.home) for text in policy.private)
+        if path != "/" and path not in {target.path for target in granted}
+    )
+    grants = sorted(
+        (Grant(target, access) for target, access in granted.items()),
+        key=lambda grant: (depth(grant.target.path), grant.target.path),
+    )
+    return Ground(
+        grants=tuple(grants),
+        links=_links_between(resolver, grants, private),
+        denied=tuple(target for target in denied if _is_inside_any(target.path, granted)),
+        private=private,
+        private_files=_private_files(host, private),
+        net=policy.net,
+        limits=policy.limits,
+        deny_syscalls=policy.deny_syscalls,
+        workspace=workspace,
+        home=host.home,
+        uid=host.uid,
+        gid=host.gid,
+        scratch=host.temporary_directory(),
+    )
+
+
+def _expand(text: str, workspace: str, home: str) -> str:
+    if text == "~" or text.startswith("~/"):
+        text = home + text[1:]
+    elif text.startswith("${workspace}"):
+        text = workspace + text[len("${workspace}") :]
+    elif not text.startswith("/"):
+        raise PolicyError(
+            "relative-path",
+            f"{text!r} is not an absolute path",
+            why="a rule must mean the same wherever it is read",
+            fix="begin it with /, ~ or ${workspace}",
+        )
+    return posixpath.normpath(text) if "//" in text or "/." in text else text
+
+
+def _expanded(rules: Iterable[FsRule], workspace: str, home: str) -> list[FsRule]:
+    return [rule.replace(path=_expand(rule.path, workspace, home)) for rule in rules]
+
+
+def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> list[FsRule]:
+    """Rules that follow from others: the caller's tools, the repository of a linked worktree."""
+    implied = []
+    if policy.tools:
+        implied += [FsRule(path, FsAccess.READ, True) for path in find_tools(host, resolver, workspace)]
+    writable = any(rule.access is FsAccess.WRITE and rule.path == "${workspace}" for rule in policy.fs)
+    linked = linked_repository(host, workspace) if writable else None
+    if linked is not None:
+        implied.append(FsRule(linked[0], FsAccess.WRITE, True))
+    return implied
+
+
+def _resolve_rules(
+    rules: Iterable[FsRule], resolver: Resolver
+) -> tuple[dict[ResolvedPath, FsAccess], list[ResolvedPath]]:
+    granted: dict[str, tuple[ResolvedPath, FsAccess]] = {}
+    denied: dict[str, ResolvedPath] = {}
+    for rule in rules:
+        target = resolver.resolve(rule.path)
+        if rule.access is FsAccess.DENY:
+            denied[target.path] = target
+            continue
+        if target.kind is PathKind.MISSING:
+            if rule.optional:
+                continue
+            raise PolicyError(
+                "path-missing",
+                f"{rule.path} cannot be granted",
+                why="there is no such file or directory",
+                fix="create it first, or leave the rule out",
+            )
+        known = granted.get(target.path)
+        if known is None or rule.access is FsAccess.WRITE:
+            granted[target.path] = (target, rule.access)
+    return dict(granted.values()), list(denied.values())
+
+
+def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
+    path = target.path
+    if path == "/" or any(is_beneath(path, top) for top in _STRUCTURAL):
+        raise _too_wide(target, "it would hand out the host itself")
+    if access is FsAccess.WRITE and is_beneath(host.home, path):
+        raise _too_wide(target, "the home directory holds keys, start files and other projects")
+    if any(is_beneath(path, top) for top in _SOCKET_DIRECTORIES):
+        raise _too_wide(target, "services listen there that would act outside for the command")
+    stat = host.lstat(path)
+    if stat is not None and stat.is_socket:
+        raise _too_wide(target, "it is a socket: whoever answers there acts outside the sandbox")
+
+
+def _too_wide(target: ResolvedPath, why: str) -> PolicyError:
+    return PolicyError(
+        "grant-too-wide",
+        f"{target.requested} cannot be granted",
+        why=why,
+        fix="change into a project directory, or grant just the directories that are needed",
+    )
+
+
+def _check_denials(granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedPath]) -> None:
+    for target in granted:
+        for denial in denied:
+            if is_beneath(target.path, denial.path):
+                raise PolicyError(
+                    "grant-beneath-deny",
+                    f"{target.requested} cannot be granted",
+                    why=f"{denial.requested} is denied, and a denial holds at any depth",
+                    fix="deny less, or grant something outside of it",
+                )
+
+
+def _is_inside_any(path: str, granted: Iterable[ResolvedPath]) -> bool:
+    return any(is_beneath(path, target.path) for target in granted)
+
+
+def _links_between(resolver: Resolver, grants: list[Grant], private: tuple[str, ...]) -> tuple[Link, ...]:
+    """Links that lead to grants and do not lie inside one: they must be made where paths are rebuilt."""
+    links = [
+        link
+        for link in resolver.links.values()
+        if not any(is_beneath(link.path, grant.target.path) for grant in grants)
+        and link.path not in private
+        and not link.path.startswith(("/proc/", "/dev/"))
+    ]
+    return tuple(sorted(links, key=lambda link: (depth(link.path), link.path)))
+
+
+def _private_files(host: Host, private: tuple[str, ...]) -> tuple[PrivateFile, ...]:
+    text = identity(host) if host.home in private else ""
+    if not text:
+        return ()
+    return (PrivateFile(posixpath.join(host.home, ".gitconfig"), text.encode()),)

@@ -1,0 +1,64 @@
+"""Derive the features that a policy requires: what must be enforced, or the command does not run."""
+
+from __future__ import annotations
+
+from corral.model.feature import Feature
+from corral.model.policy import FsAccess, NetMode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.plan import Ground
+    from corral.model.policy import Limits, NetPolicy, Policy
+
+_ALWAYS = frozenset(
+    {
+        Feature.FS_READ,
+        Feature.FS_WRITE,
+        Feature.FS_METADATA,
+        Feature.PROC_HIDDEN,
+        Feature.PROC_SHIELDED,
+        Feature.PROC_CONTAINED,
+        Feature.IPC_PRIVATE,
+        Feature.PRIVILEGES,
+        Feature.SYSCALLS,
+        Feature.ENVIRONMENT,
+        Feature.DESCRIPTORS,
+        Feature.TERMINAL,
+    }
+)
+_LIMITS = {
+    "wall_seconds": Feature.LIMIT_WALL,
+    "memory_bytes": Feature.LIMIT_MEMORY,
+    "cpus": Feature.LIMIT_CPU,
+    "pids": Feature.LIMIT_PIDS,
+    "output_bytes": Feature.LIMIT_OUTPUT,
+    "file_size_bytes": Feature.LIMIT_FILE_SIZE,
+    "open_files": Feature.LIMIT_OPEN_FILES,
+    "disk_bytes": Feature.LIMIT_DISK,
+}
+
+
+def required_features(policy: Policy, ground: Ground) -> frozenset[Feature]:
+    """Everything that a backend must enforce for this policy to hold."""
+    features = set(_ALWAYS) | _network(policy.net) | _limits(policy.limits)
+    if ground.private:
+        features.add(Feature.FS_PRIVATE)
+    if ground.denied:
+        features.add(Feature.FS_DENY)
+    if policy.protect and any(grant.access is FsAccess.WRITE for grant in ground.grants):
+        features.add(Feature.FS_PROTECT)
+    return frozenset(features)
+
+
+def _network(net: NetPolicy) -> set[Feature]:
+    match net.mode:
+        case NetMode.NONE:
+            return {Feature.NET_NONE}
+        case NetMode.LIMITED:
+            return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if net.allow else [])}
+        case NetMode.FULL:
+            return set()
+
+
+def _limits(limits: Limits) -> set[Feature]:
+    return {feature for field, feature in _LIMITS.items() if getattr(limits, field) is not None}

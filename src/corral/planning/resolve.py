@@ -1,0 +1,90 @@
+"""Resolve a path: find out what it really is on this host, link by link."""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.model.errors import PolicyError
+from corral.model.plan import Link, PathKind, ResolvedPath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.probe import Stat
+
+_MAX_LINKS = 40  # as the kernel: path_resolution(7)
+
+
+class Resolver:
+    """Looks at each path once, so that one plan sees one state of the host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._seen: dict[str, Stat | None] = {}
+        self.links: dict[str, Link] = {}
+
+    def resolve(self, requested: str) -> ResolvedPath:
+        """Return what is at an absolute path; the links on the way are kept in `links`."""
+        real, pending, followed = "/", _parts(requested), 0
+        stat = self.look("/")
+        while pending:
+            part = pending.pop(0)
+            if part == "..":
+                real = posixpath.dirname(real)
+                stat = self.look(real)
+                continue
+            real = posixpath.join(real, part)
+            stat = self.look(real)
+            if stat is None:
+                return ResolvedPath(posixpath.join(real, *pending), requested, PathKind.MISSING)
+            if stat.is_link:
+                followed += 1
+                if followed > _MAX_LINKS:
+                    raise PolicyError(
+                        "link-loop",
+                        f"{requested} cannot be resolved",
+                        why="it leads through more than 40 symbolic links",
+                        fix="name the path that is really meant",
+                    )
+                text = self._follow(real)
+                pending = _parts(text) + pending
+                real = "/" if text.startswith("/") else posixpath.dirname(real)
+                stat = self.look(real)
+        return resolved(real, requested, stat)
+
+    def look(self, path: str) -> Stat | None:
+        """The status of a path itself, remembered."""
+        if path not in self._seen:
+            self._seen[path] = self._host.lstat(path)
+        return self._seen[path]
+
+    def resolve_link(self, path: str) -> str:
+        """The text of a link, without going there."""
+        return self._host.readlink(path)
+
+    def _follow(self, path: str) -> str:
+        if path not in self.links:
+            self.links[path] = Link(path, self._host.readlink(path))
+        return self.links[path].text
+
+
+def resolved(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
+    """A resolved path from the status that was seen there."""
+    if stat is None:
+        return ResolvedPath(path, requested, PathKind.MISSING)
+    kind = PathKind.DIRECTORY if stat.is_directory else PathKind.FILE
+    return ResolvedPath(path, requested, kind, stat.device, stat.inode)
+
+
+def is_beneath(path: str, ancestor: str) -> bool:
+    """Whether a path is an ancestor's own or lies inside it; by components, never by prefix."""
+    return path == ancestor or ancestor == "/" or path.startswith(ancestor + "/")
+
+
+def depth(path: str) -> int:
+    """Number of components."""
+    return 0 if path == "/" else path.count("/")
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]

@@ -1,0 +1,93 @@
+"""Find where the programs on the caller's PATH are installed, without opening the home directory."""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.planning.resolve import is_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.backend import Host
+    from corral.planning.resolve import Resolver
+
+_PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims", ".bin", "scripts"})
+
+#: Directories in the home that mix programs with secrets: only these parts of them are readable.
+_MIXED = {
+    ".local": ("bin", "lib", "pipx", "share/pipx", "share/uv", "share/fnm", "share/mise"),
+    ".cargo": ("bin", "registry", "git", "config.toml", "env"),
+    ".config": (),
+    ".cache": (),
+}
+#: What a program directory needs besides itself, relative to the home.
+_COMPANIONS = {".cargo/bin": (".rustup",), ".local/bin": (".local/lib", ".local/share/uv")}
+
+#: Interpreters that a project brings along; their links lead to the installation they belong to.
+_PROJECT_INTERPRETERS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
+_MAX_ENTRIES = 512
+
+
+def find_tools(host: Host, resolver: Resolver, workspace: str) -> tuple[str, ...]:
+    """Paths that must be readable for the caller's programs to work, in no order."""
+    finder = _Finder(host, resolver)
+    environment = host.environment()
+    for entry in environment.get("PATH", "").split(":"):
+        if entry.startswith("/"):
+            finder.add_directory(posixpath.normpath(entry))
+    for name in _PROJECT_INTERPRETERS:
+        finder.add_program(posixpath.join(workspace, name))
+    return tuple(sorted(finder.found))
+
+
+class _Finder:
+    def __init__(self, host: Host, resolver: Resolver) -> None:
+        self._host = host
+        self._resolver = resolver
+        self._home = host.home
+        self.found: set[str] = set()
+
+    def add_directory(self, directory: str) -> None:
+        """Take one entry of PATH, and the installations that its links lead to."""
+        real = self._resolver.resolve(directory)
+        if real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
+            return
+        self.found.add(directory)  # with its own links, so that PATH works as it is written
+        self.found.update(self._installation(real.path))
+        for name in self._host.listdir(real.path)[:_MAX_ENTRIES]:
+            self.add_program(posixpath.join(real.path, name))
+
+    def add_program(self, path: str) -> None:
+        """Follow a program that is a link to where it is installed."""
+        stat = self._resolver.look(path)
+        if stat is None or not stat.is_link:
+            return
+        real = self._resolver.resolve(path).path
+        self.found.update(self._installation(posixpath.dirname(real)))
+
+    def _installation(self, directory: str) -> Iterator[str]:
+        """The tree that programs in a directory belong to, as far as it is safe to show."""
+        yield directory
+        within_home = is_beneath(directory, self._home) and directory != self._home
+        relative = posixpath.relpath(directory, self._home) if within_home else ""
+        for companion in _COMPANIONS.get(relative, ()):
+            yield posixpath.join(self._home, companion)
+        first = relative.split("/")[0]
+        prefix = posixpath.dirname(directory)
+        if prefix == posixpath.join(self._home, first) and first in _MIXED:
+            for part in _MIXED[first]:
+                yield posixpath.join(self._home, first, part)
+        elif posixpath.basename(directory) in _PROGRAM_DIRECTORIES and self._is_shown(prefix):
+            yield prefix
+
+    def _is_shown(self, prefix: str) -> bool:
+        """Whether a whole prefix may be read: not the home, nor a directory of somebody's projects."""
+        if is_beneath(self._home, prefix) or prefix == "/":
+            return False
+        if any(self._resolver.look(f"{prefix}/{mark}") for mark in ("pyvenv.cfg", "conda-meta")):
+            return True
+        if is_beneath(prefix, self._home):
+            return posixpath.relpath(prefix, self._home).startswith(".")
+        return any(self._resolver.look(f"{prefix}/{mark}") for mark in ("lib", "lib64", "libexec"))

@@ -1,0 +1,239 @@
+"""Capabilities: one grant or limit each, as text: `filesystem:read:/docs`, `memory:limit:100MB`."""
+
+from __future__ import annotations
+
+from corral.model.errors import CapabilitySyntaxError
+from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.record import Record
+from corral.policy.quantities import (
+    format_duration,
+    format_share,
+    format_size,
+    parse_count,
+    parse_duration,
+    parse_share,
+    parse_size,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Capability(Record):
+    """`str()` gives the canonical text, and parsing that gives the same capability."""
+
+    kind: str
+    verb: str
+    target: str = ""
+
+    def __str__(self) -> str:
+        return ":".join(part for part in (self.kind, self.verb, self.target) if part)
+
+
+def parse_capability(text: str) -> Capability:
+    """Read one capability. Raises CapabilitySyntaxError, which points at the column."""
+    kind, _, rest = text.partition(":")
+    if kind not in _VERBS:
+        raise _error(text, 1, f"{kind!r} is not a kind of capability", kind, tuple(_VERBS))
+    verb, colon, target = rest.partition(":")
+    column = len(kind) + 2
+    if verb not in _VERBS[kind]:
+        raise _error(text, column, f"{kind!r} does not know {verb!r}", verb, tuple(_VERBS[kind]))
+    canonical = _VERBS[kind][verb]
+    column += len(verb) + 1
+    if canonical is None:
+        if colon:
+            raise _error(text, column, f"{kind}:{verb} takes no target", "", ())
+        return Capability(kind, verb)
+    if not target:
+        raise _error(text, column, f"{kind}:{verb} needs a target", "", ())
+    try:
+        return Capability(kind, verb, canonical(target))
+    except ValueError as problem:
+        raise _error(text, column, str(problem), "", ()) from None
+
+
+class PolicyDraft:
+    """A policy under construction: starts from one policy, takes capabilities, ends as another."""
+
+    def __init__(self, base: Policy) -> None:
+        self._base = base
+        self._fs = {(rule.path, rule.access): rule.optional for rule in base.fs}
+        self._private = set(base.private)
+        self._protect = set(base.protect)
+        self._tools = base.tools
+        self._net = base.net
+        self._limits = {field: getattr(base.limits, field) for field, _ in _LIMITS.values()}
+        self._passed = set(base.env.passed)
+        self._fixed = dict(base.env.fixed)
+        self._deny_syscalls = set(base.deny_syscalls)
+
+    def add(self, capability: Capability, *, optional: bool = False) -> None:
+        """Take one capability. An optional path need not exist on the host."""
+        kind, verb, target = capability.kind, capability.verb, capability.target
+        if kind == "filesystem":
+            self._add_path(verb, target, optional=optional)
+        elif kind == "network":
+            self._add_network(verb, target)
+        elif kind == "env" and verb == "pass":
+            self._passed.add(target)
+        elif kind == "env":
+            name, _, value = target.partition("=")
+            self._fixed[name] = value
+        elif kind == "syscall":
+            self._deny_syscalls.add(target)
+        else:
+            field, parse = _LIMITS[kind, verb]
+            self._limits[field] = parse(target)
+
+    def _add_path(self, verb: str, target: str, *, optional: bool) -> None:
+        if verb == "private":
+            self._private.add(target)
+        elif verb == "protect":
+            self._protect.add(target)
+        elif verb == "tools":
+            self._tools = True
+        else:
+            self._fs[target, FsAccess(verb)] = optional
+
+    def _add_network(self, verb: str, target: str) -> None:
+        if not target:
+            self._net = NetPolicy(NetMode(verb))
+            return
+        mode = NetMode.LIMITED if self._net.mode is NetMode.NONE else self._net.mode
+        self._net = NetPolicy(mode, self._net.allow | {f"{verb}:{target}"})
+
+    def build(self) -> Policy:
+        """Return the finished policy."""
+        return self._base.replace(
+            fs=tuple(FsRule(path, access, optional) for (path, access), optional in self._fs.items()),
+            private=frozenset(self._private),
+            protect=frozenset(self._protect),
+            tools=self._tools,
+            net=self._net,
+            limits=Limits(**self._limits),
+            env=EnvPolicy(frozenset(self._passed), tuple(self._fixed.items())),
+            deny_syscalls=frozenset(self._deny_syscalls),
+        )
+
+
+_LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
+    ("memory", "limit"): ("memory_bytes", parse_size),
+    ("cpu", "limit"): ("cpus", parse_share),
+    ("pids", "limit"): ("pids", parse_count),
+    ("time", "limit"): ("wall_seconds", parse_duration),
+    ("output", "limit"): ("output_bytes", parse_size),
+    ("file", "limit"): ("file_size_bytes", parse_size),
+    ("files", "limit"): ("open_files", parse_count),
+    ("disk", "limit"): ("disk_bytes", parse_size),
+}
+
+
+def _path(target: str) -> str:
+    if "\0" in target:
+        raise ValueError("a path cannot hold a NUL byte")
+    rooted = target.startswith(("/", "~", "${workspace}"))
+    if not rooted:
+        raise ValueError(f"{target!r} must begin with /, ~ or ${{workspace}}")
+    return target if target == "/" else target.rstrip("/")
+
+
+def _name_within(target: str) -> str:
+    parts = target.split("/")
+    if not all(part not in {"", ".", ".."} for part in parts) or "\0" in target:
+        raise ValueError(f"{target!r} must be a plain relative path, such as .git/hooks")
+    return target
+
+
+def _variable(target: str) -> str:
+    if "=" in target or "\0" in target or not target.rstrip("*"):
+        raise ValueError(f"{target!r} is not the name of an environment variable")
+    return target
+
+
+def _assignment(target: str) -> str:
+    name, equals, _ = target.partition("=")
+    if not equals:
+        raise ValueError(f"{target!r} must be NAME=VALUE")
+    if "\0" in target:
+        raise ValueError("a value cannot hold a NUL byte")
+    _variable(name)
+    return target
+
+
+def _host(target: str) -> str:
+    if any(character in target for character in "\0/@ \t\n"):
+        raise ValueError(f"{target!r} is not a host name")
+    return target.lower().rstrip(".")
+
+
+def _path_word(target: str) -> str:
+    if target != "path":
+        raise ValueError("only `path` is known: the programs on the caller's PATH")
+    return target
+
+
+def _system_call(target: str) -> str:
+    if not target.replace("_", "").isalnum():
+        raise ValueError(f"{target!r} is not the name of a system call")
+    return target
+
+
+def _size(target: str) -> str:
+    return format_size(parse_size(target))
+
+
+def _share(target: str) -> str:
+    return format_share(parse_share(target))
+
+
+def _duration(target: str) -> str:
+    return format_duration(parse_duration(target))
+
+
+def _count(target: str) -> str:
+    return str(parse_count(target))
+
+
+#: kind -> verb -> what brings the target into its canonical form; None: the verb has no target.
+_VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
+    "filesystem": {
+        "read": _path,
+        "write": _path,
+        "deny": _path,
+        "private": _path,
+        "protect": _name_within,
+        "tools": _path_word,
+    },
+    "network": {
+        "none": None,
+        "limited": None,
+        "full": None,
+        "http": _host,
+        "https": _host,
+        "tcp": _host,
+    },
+    "memory": {"limit": _size},
+    "cpu": {"limit": _share},
+    "pids": {"limit": _count},
+    "time": {"limit": _duration},
+    "output": {"limit": _size},
+    "file": {"limit": _size},
+    "files": {"limit": _count},
+    "disk": {"limit": _size},
+    "env": {"pass": _variable, "set": _assignment},
+    "syscall": {"deny": _system_call},
+}
+
+
+def _error(
+    text: str, column: int, why: str, word: str, known: tuple[str, ...]
+) -> CapabilitySyntaxError:
+    if not known:
+        return CapabilitySyntaxError(text, column, why=why, fix="see `corral run --help` for examples")
+    import difflib  # only an error pays for it
+
+    near = difflib.get_close_matches(word, known, n=1)
+    fix = f"did you mean {near[0]!r}?" if near else f"use one of: {', '.join(known)}"
+    return CapabilitySyntaxError(text, column, why=why, fix=fix)

@@ -1,0 +1,117 @@
+"""Sizes, shares and durations as people write them: `512m`, `1GiB`, `50%`, `1.5`, `2m30s`."""
+
+from __future__ import annotations
+
+_SIZE_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1024,
+    "kb": 1000,
+    "kib": 1024,
+    "m": 1024**2,
+    "mb": 1000**2,
+    "mib": 1024**2,
+    "g": 1024**3,
+    "gb": 1000**3,
+    "gib": 1024**3,
+    "t": 1024**4,
+    "tb": 1000**4,
+    "tib": 1024**4,
+}
+_TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_size(text: str) -> int:
+    """`100MB` -> 100_000_000. Raises ValueError with a sentence."""
+    number, unit = _split(text.strip())
+    factor = _SIZE_UNITS.get(unit.lower())
+    if factor is None:
+        raise ValueError(f"{unit!r} is not a unit of size; use k, m, g, t, KB, MiB and the like")
+    size = int(number * factor)
+    if size < 1:
+        raise ValueError("a size must be at least one byte")
+    return size
+
+
+def parse_share(text: str) -> float:
+    """`50%` -> 0.5 and `1.5` -> 1.5 processors. Raises ValueError with a sentence."""
+    stripped = text.strip()
+    percent = stripped.endswith("%")
+    number, unit = _split(stripped.removesuffix("%"))
+    if unit:
+        raise ValueError(f"{unit!r} does not belong into a share; write 50% or 0.5")
+    share = number / 100 if percent else number
+    if share <= 0:
+        raise ValueError("a share must be more than nothing")
+    return share
+
+
+def parse_duration(text: str) -> float:
+    """`2m30s` -> 150.0; a bare number counts seconds. Raises ValueError with a sentence."""
+    rest, total = text.strip().lower(), 0.0
+    if not rest:
+        raise ValueError("a duration is missing")
+    while rest:
+        number, unit = _split(rest, stop_at_digit=True)
+        if unit == "" and rest == text.strip().lower():
+            unit = "s"
+            rest = ""
+        elif unit not in _TIME_UNITS:
+            raise ValueError(f"{unit!r} is not a unit of time; use ms, s, m, h or d")
+        else:
+            rest = rest[rest.index(unit) + len(unit) :]
+        total += number * _TIME_UNITS[unit]
+    if total <= 0:
+        raise ValueError("a duration must be more than nothing")
+    return total
+
+
+def parse_count(text: str) -> int:
+    """A whole number above zero. Raises ValueError with a sentence."""
+    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
+        raise ValueError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def format_size(size: int) -> str:
+    """100_000_000 -> `100MB`; exact, with the largest unit that loses nothing."""
+    for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB"):
+        factor = _SIZE_UNITS[unit.lower()]
+        if size % factor == 0 and size >= factor:
+            return f"{size // factor}{unit}"
+    return f"{size}B"
+
+
+def format_duration(seconds: float) -> str:
+    """150.0 -> `2m30s`."""
+    whole, fraction = int(seconds), round((seconds - int(seconds)) * 1000)
+    parts = []
+    for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
+        if whole >= length:
+            parts.append(f"{whole // length}{unit}")
+            whole %= length
+    if fraction:
+        parts.append(f"{fraction}ms")
+    return "".join(parts) or "0s"
+
+
+def format_share(share: float) -> str:
+    """0.5 -> `50%`."""
+    return f"{share * 100:g}%"
+
+
+def _split(text: str, *, stop_at_digit: bool = False) -> tuple[float, str]:
+    digits = 0
+    while digits < len(text) and (text[digits] in "0123456789." or text[digits] == "_"):
+        digits += 1
+    unit = text[digits:].strip()
+    if stop_at_digit:
+        for at, character in enumerate(unit):
+            if not character.isalpha():
+                unit = unit[:at]
+                break
+    try:
+        number = float(text[:digits])
+    except ValueError:
+        raise ValueError(f"{text!r} does not begin with a number") from None
+    return number, unit

@@ -1,0 +1,255 @@
+"""Run a launch: start it, carry its streams, watch over it, and say what happened."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from corral.linux.encode import append_cgroups
+from corral.model.errors import SetupError
+from corral.model.result import Enforcement, Outcome, Result, Usage
+from corral.runtime.cgroup import Cgroup
+from corral.runtime.check import check
+from corral.runtime.scratch import Scratch
+from corral.runtime.spawn import spawn
+from corral.runtime.status import Status
+from corral.runtime.streams import open_streams
+from corral.runtime.violations import collect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.runtime.guard import Guard
+    from corral.runtime.spawn import Process
+    from corral.runtime.streams import InheritedStreams
+
+#: After the launcher's own limit, before corral stops waiting for the launcher.
+_BACKSTOP_SECONDS = 10.0
+GRACE_SECONDS = 2.0
+_CHUNK = 65_536
+
+
+class Run:
+    """One run from start to end. `kill` and `send` may be called from signal handlers."""
+
+    def __init__(self, plan: Plan, launch: Launch, *, quarantine: str) -> None:
+        check(plan, launch)
+        self._plan = plan
+        self._launch = launch
+        self._quarantine = quarantine
+        self._status = Status()
+        self._process: Process | None = None
+        self._guard: Guard | None = None
+        self._over_output = False
+        self._over_time = False
+        self._blocked = False
+
+    def run(self) -> Result:
+        """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
+        with Scratch(self._launch), open_streams(self._plan) as streams:
+            cgroup = Cgroup(self._launch.cgroup, self._plan.run_id) if self._launch.cgroup else None
+            try:
+                return self._supervise(streams, cgroup)
+            finally:
+                if cgroup is not None:
+                    cgroup.remove()
+
+    def send(self, number: int) -> None:
+        """Pass a signal on to the command."""
+        if self._process is not None:
+            try:
+                os.kill(self._process.pid, number)
+            except ProcessLookupError:
+                return
+
+    def kill(self) -> None:
+        """Take the whole tree down."""
+        process = self._process
+        if process is None:
+            return
+        if process.lifeline >= 0:
+            os.close(process.lifeline)
+            self._process = process.replace(lifeline=-1)
+        elif process.status < 0:
+            _kill_group(process.pid)
+
+    def _supervise(self, streams: InheritedStreams, cgroup: Cgroup | None) -> Result:
+        spec = self._launch.spec
+        if spec is not None and cgroup is not None:
+            spec = append_cgroups(spec, cgroup.process_files())
+        began = time.monotonic()
+        self._guard = self._open_guard()
+        try:
+            self._process = spawn(self._launch, spec, streams.child_ends())
+            streams.close_child_ends()
+            usage = self._carry(streams, began)
+            ended = time.monotonic()
+            if self._guard is not None:
+                self._guard.sweep()
+        finally:
+            if self._guard is not None:
+                self._guard.close()
+        error = self._status.error() if spec is not None else None
+        if error is not None:
+            raise error
+        return self._result(streams, cgroup, usage, ended - began)
+
+    def _open_guard(self) -> Guard | None:
+        if not self._plan.watches:
+            return None
+        from corral.runtime.guard import Guard
+
+        try:
+            return Guard(self._plan.watches, self._quarantine)
+        except OSError as problem:
+            raise SetupError(
+                "guard",
+                "the protected paths cannot be watched",
+                why=str(problem),
+                fix="raise fs.inotify.max_user_instances and max_user_watches, or waive fs.protect",
+            ) from problem
+
+    def _carry(self, streams: InheritedStreams, began: float) -> Usage:
+        """Move bytes until the launcher is gone; then wait for it."""
+        process = self._process
+        assert process is not None
+        try:
+            if process.status >= 0:
+                self._loop(streams, began, process.status)
+            else:
+                self._loop_bare(streams, began, process.pid)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            usage = self._reap(process.pid)
+            if self._process is not None and self._process.lifeline >= 0:
+                os.close(self._process.lifeline)
+            if process.status >= 0:
+                os.close(process.status)
+            self._process = None
+        streams.drain()
+        return usage
+
+    def _loop(self, streams: InheritedStreams, began: float, status: int) -> None:
+        poller = select.poll()
+        poller.register(status, select.POLLIN)
+        if self._guard is not None:
+            poller.register(self._guard.descriptor, select.POLLIN)
+        streams.register(poller)
+        while True:
+            for descriptor, _ in poller.poll(self._patience_ms(began)):
+                if descriptor == status:
+                    piece = os.read(status, _CHUNK)
+                    if not piece:
+                        return
+                    self._status.feed(piece)
+                elif self._guard is not None and descriptor == self._guard.descriptor:
+                    self._watch_over()
+                else:
+                    streams.carry(descriptor, poller)
+            self._enforce(streams, began)
+
+    def _loop_bare(self, streams: InheritedStreams, began: float, pid: int) -> None:
+        """Without a launcher there is no status pipe: wait for the process itself."""
+        handle = os.pidfd_open(pid)
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        if self._guard is not None:
+            poller.register(self._guard.descriptor, select.POLLIN)
+        streams.register(poller)
+        try:
+            while True:
+                for descriptor, _ in poller.poll(self._patience_ms(began)):
+                    if descriptor == handle:
+                        return
+                    if self._guard is not None and descriptor == self._guard.descriptor:
+                        self._watch_over()
+                    else:
+                        streams.carry(descriptor, poller)
+                self._enforce(streams, began)
+        finally:
+            os.close(handle)
+
+    def _watch_over(self) -> None:
+        assert self._guard is not None
+        self._guard.react()
+        if self._guard.is_exhausted and not self._blocked:
+            self._blocked = True
+            self.kill()
+
+    def _enforce(self, streams: InheritedStreams, began: float) -> None:
+        if streams.is_over_limit and not self._over_output:
+            self._over_output = True
+            self.kill()
+        deadline = self._deadline(began)
+        if deadline is not None and time.monotonic() >= deadline and not self._over_time:
+            self._over_time = True
+            self.kill()
+
+    def _deadline(self, began: float) -> float | None:
+        wall = self._plan.ground.limits.wall_seconds
+        if wall is None:
+            return None
+        own = self._launch.spec is None  # nobody else keeps the time
+        return began + wall + (0.0 if own else GRACE_SECONDS + _BACKSTOP_SECONDS)
+
+    def _patience_ms(self, began: float) -> float | None:
+        deadline = self._deadline(began)
+        if deadline is None or self._over_time:
+            return None
+        return max(0.0, (deadline - time.monotonic()) * 1000)
+
+    def _reap(self, pid: int) -> Usage:
+        _, status, spent = os.wait4(pid, 0)
+        if self._launch.spec is None:
+            if os.WIFSIGNALED(status):
+                self._status.signal = os.WTERMSIG(status)
+            else:
+                self._status.exit_code = os.WEXITSTATUS(status)
+        return Usage(spent.ru_utime, spent.ru_stime, spent.ru_maxrss * 1024)
+
+    def _result(self, streams: InheritedStreams, cgroup: Cgroup | None, usage: Usage, seconds: float) -> Result:
+        peak = cgroup.peak_memory_bytes() if cgroup is not None else 0
+        outcome = self._outcome(cgroup)
+        exited = self._status.exit_code if outcome is Outcome.EXITED else None
+        guarded = tuple(self._guard.violations) if self._guard is not None else ()
+        return Result(
+            outcome=outcome,
+            exit_code=self._status.exit_code if exited is None and outcome is Outcome.PIDS_LIMIT else exited,
+            signal=self._status.signal,
+            stdout_bytes=streams.stdout,
+            stderr_bytes=streams.stderr,
+            truncated=streams.is_over_limit,
+            duration_seconds=seconds,
+            usage=usage.replace(peak_memory_bytes=peak) if peak else usage,
+            violations=collect(self._plan, outcome, self._status.signal, guarded, streams.stderr),
+            enforcement=Enforcement(self._launch.backend, self._launch.enforced, self._plan.waived),
+            policy=self._plan.policy,
+            run_id=self._plan.run_id,
+        )
+
+    def _outcome(self, cgroup: Cgroup | None) -> Outcome:
+        status = self._status
+        succeeded = status.exit_code == 0
+        if self._blocked or status.signal == signal.SIGSYS:
+            return Outcome.BLOCKED
+        if self._over_output:
+            return Outcome.OUTPUT_LIMIT
+        if self._over_time or status.timed_out:
+            return Outcome.TIMED_OUT
+        if cgroup is not None and not succeeded and cgroup.ran_out_of_memory():
+            return Outcome.OUT_OF_MEMORY
+        if cgroup is not None and not succeeded and cgroup.ran_out_of_pids():
+            return Outcome.PIDS_LIMIT
+        return Outcome.EXITED if status.exit_code is not None else Outcome.SIGNALLED
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

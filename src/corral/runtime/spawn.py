@@ -1,0 +1,141 @@
+"""Spawn a launch: the one place where corral starts a process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+
+from corral.model.errors import SetupError
+from corral.model.probe import LaunchTrial
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.launch import Launch
+
+#: What the launcher finds where: see launcher/main.c.
+_SPEC, _STATUS, _LIFELINE = 3, 4, 5
+_FIRST_FREE = 10
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class Process(Record):
+    """A started process and the ends of the pipes that corral keeps."""
+
+    pid: int
+    status: int  # read: what the launcher reports; -1 without a launcher
+    lifeline: int  # closing it takes the whole tree down; -1 without a launcher
+
+
+def spawn(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
+    """Start a launch on three descriptors. Raises SetupError; then nothing was started."""
+    if spec is None:
+        return _spawn_bare(launch, stdio)
+    owned: list[int] = []
+    try:
+        memory = _own(owned, os.memfd_create("corral-spec", os.MFD_CLOEXEC))
+        _write_all(memory, spec)
+        os.lseek(memory, 0, os.SEEK_SET)
+        status_read, status_write = (_own(owned, end) for end in os.pipe())
+        lifeline_read, lifeline_write = (_own(owned, end) for end in os.pipe())
+        places = zip((*stdio, memory, status_write, lifeline_read), (0, 1, 2, 3, 4, 5), strict=True)
+        pid = os.posix_spawn(
+            launch.argv[0],
+            launch.argv,
+            dict(launch.env),
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in places],
+            setsid=True,
+            setsigdef=_IGNORED_BY_PYTHON,
+        )
+    except OSError as problem:
+        for descriptor in owned:
+            os.close(descriptor)
+        raise _cannot_start(launch.argv[0], problem) from problem
+    for descriptor in (memory, status_write, lifeline_read):
+        os.close(descriptor)
+    return Process(pid, status_read, lifeline_write)
+
+
+def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
+    import subprocess  # only the backend `none` comes here
+
+    try:
+        child = subprocess.Popen(
+            launch.argv,
+            stdin=stdio[0],
+            stdout=stdio[1],
+            stderr=stdio[2],
+            env=dict(launch.env),
+            cwd=launch.cwd,
+            start_new_session=True,
+        )
+    except OSError as problem:
+        status = 127 if isinstance(problem, FileNotFoundError) else 126
+        raise SetupError(
+            "exec",
+            f"{launch.argv[0]} could not be started",
+            why=problem.strerror or str(problem),
+            fix="check the name and the PATH",
+            exit_status=status,
+        ) from problem
+    child.returncode = 0  # we wait for it ourselves
+    return Process(child.pid, -1, -1)
+
+
+def try_spec(launcher: str, spec: bytes, seconds: float) -> LaunchTrial:
+    """Run the launcher with a spec and say how far it came. Never raises."""
+    from corral.model.launch import Launch
+
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        process = spawn(Launch("trial", (launcher,), (), {}), spec, (null, null, null))
+    except SetupError as problem:
+        return LaunchTrial(False, "spawn", 0, problem.why)
+    finally:
+        os.close(null)
+    poller = select.poll()
+    poller.register(process.status, select.POLLIN)
+    report = b""
+    while poller.poll(seconds * 1000):
+        piece = os.read(process.status, 4096)
+        if not piece:
+            break
+        report += piece
+    os.close(process.lifeline)
+    os.close(process.status)
+    os.waitpid(process.pid, 0)
+    lines = report.decode("utf-8", "replace").splitlines()
+    for line in lines:
+        if line.startswith("failed "):
+            _, phase, number, *detail = line.split(" ", 3)
+            return LaunchTrial(False, phase, int(number), detail[0] if detail else "")
+    if "started" not in lines:
+        return LaunchTrial(False, "launcher", 0, "the launcher said nothing")
+    return LaunchTrial("exited 0" in lines, "command", 0, " ".join(lines))
+
+
+def _own(owned: list[int], descriptor: int) -> int:
+    """Move a descriptor out of the range that the launcher's own are placed in."""
+    if descriptor < _FIRST_FREE:
+        higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+        os.close(descriptor)
+        descriptor = higher
+    owned.append(descriptor)
+    return descriptor
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _cannot_start(program: str, problem: OSError) -> SetupError:
+    return SetupError(
+        "launcher",
+        "the launcher could not be started",
+        why=f"{program}: {problem.strerror or problem}",
+        fix="reinstall corral with a C compiler on the machine; `corral doctor` says more",
+    )

@@ -1,0 +1,95 @@
+"""What the launcher reports, line by line, and what it means."""
+
+from __future__ import annotations
+
+import errno as errno_names
+import os
+
+from corral.model.errors import SetupError
+
+_MAX_BYTES = 65_536
+
+_FIXES = {
+    "spec": "this is a bug in corral; please report it with `corral doctor --json`",
+    "cgroup": "run `corral doctor` to see which limits hold here",
+    "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
+    "mounts": "run `corral doctor`; if a path changed meanwhile, run the command again",
+    "landlock": "run `corral doctor` to see what this kernel offers",
+    "seccomp": "run `corral doctor` to see what this kernel offers",
+}
+
+
+class Status:
+    """Collects the launcher's lines. They come from outside the sandbox, and are bounded all the same."""
+
+    def __init__(self) -> None:
+        self._raw = b""
+        self.started = False
+        self.timed_out = False
+        self.lost = False
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.failure: tuple[str, int, str] | None = None
+
+    def feed(self, piece: bytes) -> None:
+        """Take bytes as they come."""
+        if len(self._raw) + len(piece) > _MAX_BYTES:
+            return
+        self._raw += piece
+        *lines, self._raw = self._raw.split(b"\n")
+        for line in lines:
+            self._take(line.decode("utf-8", "replace"))
+
+    def _take(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "started":
+            self.started = True
+        elif word == "timed-out":
+            self.timed_out = True
+        elif word == "lost":
+            self.lost = True
+        elif word == "exited" and rest.isdigit():
+            self.exit_code = int(rest)
+        elif word == "signalled" and rest.isdigit():
+            self.signal = int(rest)
+        elif word == "failed" and self.failure is None:
+            phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
+            self.failure = (phase, int(number) if number.isdigit() else 0, detail)
+
+    def error(self) -> SetupError | None:
+        """The reason why the command did not run, if it did not."""
+        if self.failure is not None:
+            return _explain(*self.failure)
+        if self.started:
+            return None
+        return SetupError(
+            "launcher",
+            "the launcher ended before it started the command",
+            why="it reported nothing; it may be broken, or was killed",
+            fix="run `corral doctor`; reinstall corral if it finds the launcher broken",
+        )
+
+
+def _explain(phase: str, number: int, detail: str) -> SetupError:
+    cause = os.strerror(number) if number else ""
+    why = ": ".join(part for part in (detail, cause) if part) or "no reason was given"
+    if phase == "exec":
+        missing = number in {errno_names.ENOENT, errno_names.ENOTDIR}
+        return SetupError(
+            "exec",
+            f"{detail or 'the command'} could not be started",
+            why=cause,
+            fix="check the name; programs outside the granted paths can be added with --read"
+            if missing
+            else "check that it is a program and executable",
+            exit_status=127 if missing else 126,
+        )
+    if number == errno_names.ESTALE:
+        return SetupError(
+            "path-changed",
+            "the sandbox could not be set up",
+            why=detail,
+            fix="run the command again; something replaces this path while commands start",
+        )
+    fix = _FIXES.get(phase, "run `corral doctor`")
+    return SetupError(phase, f"the sandbox could not be set up (phase {phase})", why=why, fix=fix)

@@ -1,0 +1,86 @@
+"""Collect what the command tried that it may not: from the mechanisms, and as a guess from its words."""
+
+from __future__ import annotations
+
+import os
+
+from corral.model.feature import Feature
+from corral.model.policy import FsAccess, NetMode
+from corral.model.result import Outcome
+from corral.model.violation import Evidence, Violation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.plan import Plan
+
+_LIMIT_OUTCOMES = {
+    Outcome.TIMED_OUT: (Feature.LIMIT_WALL, "time:limit", "the time was over"),
+    Outcome.OUT_OF_MEMORY: (Feature.LIMIT_MEMORY, "memory:limit", "the kernel ended a process"),
+    Outcome.PIDS_LIMIT: (Feature.LIMIT_PIDS, "pids:limit", "a new process was refused"),
+    Outcome.OUTPUT_LIMIT: (Feature.LIMIT_OUTPUT, "output:limit", "more was printed than permitted"),
+}
+_MAX_INFERRED = 5
+_TAIL_BYTES = 16_384
+_DENIALS = ("permission denied", "read-only file system", "operation not permitted")
+_NO_NETWORK = (
+    "network is unreachable",
+    "could not resolve host",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "getaddrinfo eai_again",
+)
+
+
+def collect(
+    plan: Plan, outcome: Outcome, signal: int | None, guarded: tuple[Violation, ...], stderr: bytes
+) -> tuple[Violation, ...]:
+    """Everything that is known, observed first."""
+    found = list(guarded)
+    if outcome in _LIMIT_OUTCOMES:
+        feature, hint, detail = _LIMIT_OUTCOMES[outcome]
+        found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, f"{hint}:MORE"))
+    if outcome is Outcome.BLOCKED and signal == 31:
+        detail = "it used a system-call interface of another architecture"
+        found.append(Violation(Feature.SYSCALLS, "the command", Evidence.OBSERVED, detail))
+    if outcome is not Outcome.EXITED or stderr:
+        found.extend(_infer(plan, stderr[-_TAIL_BYTES:].decode("utf-8", "replace")))
+    return tuple(found)
+
+
+def _infer(plan: Plan, text: str) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for line in text.splitlines():
+        lowered = line.lower()
+        if len(seen) >= _MAX_INFERRED:
+            return
+        if plan.ground.net.mode is NetMode.NONE and any(words in lowered for words in _NO_NETWORK):
+            if "network" not in seen:
+                seen.add("network")
+                detail = line.strip()[:200]
+                yield Violation(Feature.NET_NONE, "network", Evidence.INFERRED, detail, "network:full")
+        elif any(words in lowered for words in _DENIALS):
+            path = _path_in(line)
+            if path and path not in seen and not _is_writable(plan, path):
+                seen.add(path)
+                yield Violation(
+                    Feature.FS_WRITE, path, Evidence.INFERRED, line.strip()[:200], f"filesystem:write:{path}"
+                )
+
+
+def _path_in(line: str) -> str:
+    """The first absolute path that a message names."""
+    for word in line.replace("'", " ").replace('"', " ").replace("`", " ").replace("‘", " ").split():
+        candidate = word.rstrip(":,;.)’")
+        if candidate.startswith("/") and len(candidate) > 1:
+            return os.path.normpath(candidate)
+    return ""
+
+
+def _is_writable(plan: Plan, path: str) -> bool:
+    return any(
+        grant.access is FsAccess.WRITE
+        and (path == grant.target.path or path.startswith(grant.target.path + "/"))
+        for grant in plan.ground.grants
+    )

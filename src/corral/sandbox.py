@@ -1,0 +1,221 @@
+"""Sandbox: a policy ready to run commands. The method to read first is `Sandbox.run`."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+
+from corral.backends.registry import UNCONFINED, get_backend, names_for
+from corral.host import RealHost
+from corral.model.errors import PolicyError, SetupError
+from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.plan import Command, StdioMode
+from corral.model.policy import Policy
+from corral.model.record import Record
+from corral.planning.build import build, nested_repositories
+from corral.planning.ground import build_ground
+from corral.planning.select import select
+from corral.policy.preset import DEFAULT_PRESET, load_preset
+from corral.runtime.run import Run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from corral.model.backend import Host
+    from corral.model.launch import Launch
+    from corral.model.plan import Ground, Plan
+    from corral.model.probe import Probe
+    from corral.model.result import Result
+
+
+class Explanation(Record):
+    """Everything that would happen, up to the point where a process is started."""
+
+    plan: Plan
+    probe: Probe
+    launch: Launch
+
+
+class Sandbox:
+    """Runs commands under one policy, in one workspace. Safe to use from several threads.
+
+    `policy` is a Policy or the name of a preset; `backend` a name or "auto"; `waive` the features to
+    give up, on record. Nothing is started before `run`.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | str = DEFAULT_PRESET,
+        *,
+        backend: str = "auto",
+        workspace: str | os.PathLike[str] | None = None,
+        waive: Iterable[Feature | str] = (),
+        host: Host | None = None,
+    ) -> None:
+        self._policy = load_preset(policy) if isinstance(policy, str) else policy
+        self._host: Host = host if host is not None else RealHost()
+        self._workspace = _directory(workspace, self._host)
+        self._backend = backend
+        self._waived = frozenset(_feature(name) for name in waive)
+        self._lock = Lock()
+        self._ground: tuple[Ground, tuple[str, ...]] | None = None
+        self._probes: dict[str, Probe] = {}
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        stdin: bytes | str = b"",
+    ) -> Result:
+        """Run a command and return what happened. A text is given to a shell, a sequence is not.
+
+        Raises PolicyError, UnenforceableError or SetupError if the command did not run; a command
+        that ran and failed is a result like any other.
+        """
+        prepared = self.prepare(command, cwd=cwd, stdin=stdin)
+        return self.start(prepared).run()
+
+    def explain(self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None) -> Explanation:
+        """Say what `run` would do, without doing it."""
+        return self._explain(self.prepare(command, cwd=cwd))
+
+    def prepare(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        stdin: bytes | str = b"",
+        stdio: StdioMode = StdioMode.CAPTURE,
+    ) -> Command:
+        """Bring a command into the form that plans are made of."""
+        argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(map(os.fspath, command))
+        if isinstance(command, str) and not command.strip():
+            argv = ()
+        directory = self._workspace if cwd is None else _directory(cwd, self._host)
+        return Command(argv, directory, stdin.encode() if isinstance(stdin, str) else stdin, stdio)
+
+    def start(self, command: Command) -> _Attempt:
+        """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
+        return _Attempt(self, command)
+
+    def probes(self) -> Iterator[Probe]:
+        """Ask the backends that may be chosen, one after the other, each once."""
+        for name in names_for(self._backend, self._host.platform):
+            if name not in self._probes:
+                self._probes[name] = get_backend(name).probe(self._host)
+            yield self._probes[name]
+
+    def _explain(self, command: Command) -> Explanation:
+        plan = self._plan(command)
+        with self._lock:
+            probe = select(plan.requires - plan.waived, self.probes())
+        return Explanation(plan, probe, get_backend(probe.backend).lower(plan, probe))
+
+    def _plan(self, command: Command) -> Plan:
+        ground, nested = self._current_ground()
+        plan = build(
+            self._policy,
+            command,
+            ground,
+            self._host,
+            run_id=os.urandom(8).hex(),
+            nested=nested,
+            waived=self._waived,
+        )
+        if self._backend == UNCONFINED:  # asked for by name: everything is given up, and the record says so
+            return plan.replace(waived=plan.waived | (plan.requires - RUNNER_FEATURES))
+        return plan
+
+    def _current_ground(self) -> tuple[Ground, tuple[str, ...]]:
+        with self._lock:
+            if self._ground is None:
+                ground = build_ground(self._policy, self._workspace, self._host)
+                nested = nested_repositories(ground, self._host) if self._policy.protect else ()
+                self._ground = (ground, nested)
+            return self._ground
+
+    def _forget_ground(self) -> None:
+        with self._lock:
+            self._ground = None
+
+
+class _Attempt:
+    """One run that may be planned a second time, if the host changed between plan and launch."""
+
+    def __init__(self, sandbox: Sandbox, command: Command) -> None:
+        self._sandbox = sandbox
+        self._command = command
+        self._run = self._planned()
+
+    def _planned(self) -> Run:
+        explanation = self._sandbox._explain(self._command)
+        return Run(explanation.plan, explanation.launch, quarantine=_quarantine(explanation.plan.run_id))
+
+    def run(self) -> Result:
+        try:
+            return self._run.run()
+        except SetupError as problem:
+            if problem.code != "path-changed":
+                raise
+            self._sandbox._forget_ground()
+            self._run = self._planned()
+            return self._run.run()
+
+    def send(self, number: int) -> None:
+        """Pass a signal on to the command."""
+        self._run.send(number)
+
+    def kill(self) -> None:
+        """Take the whole tree down."""
+        self._run.kill()
+
+
+def run(
+    command: str | Sequence[str],
+    *,
+    policy: Policy | str = DEFAULT_PRESET,
+    backend: str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    waive: Iterable[Feature | str] = (),
+    stdin: bytes | str = b"",
+) -> Result:
+    """Run one command in a sandbox of its own. See `Sandbox`."""
+    return Sandbox(policy, backend=backend, workspace=workspace, waive=waive).run(command, stdin=stdin)
+
+
+def _feature(name: Feature | str) -> Feature:
+    if isinstance(name, Feature):
+        return name
+    try:
+        return Feature(name)
+    except ValueError:
+        raise PolicyError(
+            "unknown-feature",
+            f"there is no feature {name!r} to waive",
+            why=f"the features are {', '.join(feature.value for feature in Feature)}",
+            fix="name one of them",
+        ) from None
+
+
+def _directory(path: str | os.PathLike[str] | None, host: Host) -> str:
+    try:
+        found = os.path.realpath(os.path.join(host.cwd(), os.fspath(path) if path is not None else ""))
+    except FileNotFoundError:
+        raise _no_directory("the working directory", "it has been removed") from None
+    except ValueError as problem:
+        raise _no_directory(repr(path), str(problem)) from None
+    stat = host.lstat(found)
+    if stat is None or not stat.is_directory:
+        raise _no_directory(found, "there is no such directory")
+    return found
+
+
+def _no_directory(what: str, why: str) -> PolicyError:
+    return PolicyError("no-directory", f"{what} cannot be used", why=why, fix="name an existing directory")
+
+
+def _quarantine(run_id: str) -> str:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "corral", "quarantine", run_id)

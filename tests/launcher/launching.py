@@ -1,0 +1,188 @@
+"""Build corral-launch and start it the way corral does: descriptors 0 to 5, no environment, no arguments."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corral.linux.encode import encode
+from corral.linux.spec import Mount, MountFlag, MountKind, Spec
+
+SOURCES = Path(__file__).resolve().parents[2] / "launcher"
+STRICT = "-std=c11 -O2 -Wall -Wextra -Werror -fstack-protector-strong -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE".split()
+SANITIZED = "-std=c11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -DCORRAL_FAULTS".split() + [
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+]
+NAMESPACES = 0x7C020000  # mount, UTS, IPC, user, PID, network
+ORDINARY = 54321  # a user id that owns nothing
+PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
+
+
+def build(name: str, flags: list[str]) -> Path:
+    """Compile the launcher into a directory every user may enter."""
+    directory = Path(tempfile.mkdtemp(prefix="corral-launch-"))
+    directory.chmod(0o755)
+    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
+    subprocess.run([compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(directory / name)], check=True)
+    return directory / name
+
+
+@dataclass
+class Running:
+    """A launch under way. Streams are read to their end by `finish`."""
+
+    pid: int
+    status_fd: int
+    lifeline_fd: int
+    output_fd: int
+    status: bytes = b""
+    output: bytes = b""
+    exit_code: int | None = None
+    _open: list[int] = field(default_factory=list)
+
+    def wait_for(self, line: str, seconds: float = 5.0) -> None:
+        """Read the status pipe until it has said `line`."""
+        end = time.monotonic() + seconds
+        while f"{line}\n".encode() not in self.status:
+            assert self._read("status", end), f"no {line!r} in {self.status!r}"
+
+    def wait_for_output(self, text: bytes, seconds: float = 5.0) -> None:
+        end = time.monotonic() + seconds
+        while text not in self.output:
+            assert self._read("output", end), f"no {text!r} in {self.output!r}"
+
+    def _read(self, name: str, end: float) -> bool:
+        fd = getattr(self, f"{name}_fd")
+        if not select.select([fd], [], [], max(0.0, end - time.monotonic()))[0]:
+            return False
+        data = os.read(fd, 65536)
+        setattr(self, name, getattr(self, name) + data)
+        return bool(data)
+
+    def kill(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def cut_lifeline(self) -> None:
+        os.close(self.lifeline_fd)
+        self.lifeline_fd = -1
+
+    def finish(self, seconds: float = 10.0) -> Running:
+        """Wait for the launcher to exit, then read what is left."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.exit_code = os.waitstatus_to_exitcode(status)
+                break
+            self._read("output", time.monotonic() + 0.005)
+        else:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            raise AssertionError(f"the launcher did not end: {self.status!r} {self.output!r}")
+        for name in ("status", "output"):
+            while self._read(name, time.monotonic() + 1.0):
+                pass
+        for fd in (self.status_fd, self.output_fd, self.lifeline_fd):
+            if fd >= 0:
+                os.close(fd)
+        return self
+
+    @property
+    def lines(self) -> list[str]:
+        return self.status.decode().splitlines()
+
+
+def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None = None) -> Running:
+    """Start the launcher; stdout and stderr go to one pipe."""
+    raw = spec if isinstance(spec, bytes) else encode(spec)
+    memory = os.memfd_create("spec")
+    os.write(memory, raw)
+    status_read, status_write = os.pipe()
+    life_read, life_write = os.pipe()
+    out_read, out_write = os.pipe()
+    null = os.open("/dev/null", os.O_RDONLY)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            wanted = [null if stdin is None else stdin, out_write, out_write, memory, status_write, life_read]
+            moved = [os.dup(fd) for fd in [os.open("/dev/null", os.O_RDONLY)] * 12][-1]  # past 0..5
+            wanted = [_above(fd, moved) for fd in wanted]
+            for number, fd in enumerate(wanted):
+                os.dup2(fd, number)
+            os.close(life_write)
+            os.setsid()
+            if user:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
+            os.execve(binary, ["corral-launch"], {})
+        finally:
+            os._exit(99)
+    for fd in (memory, status_write, life_read, out_write, null):
+        os.close(fd)
+    return Running(pid, status_read, life_write, out_read)
+
+
+def _above(fd: int, floor: int) -> int:
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD, floor)
+
+
+def launch(binary: Path, spec: Spec | bytes, *, user: int = 0) -> Running:
+    """Start and finish."""
+    return start(binary, spec, user=user).finish()
+
+
+def bind(path: str, flags: MountFlag = MountFlag.READ_ONLY, target: str = "") -> Mount:
+    """A bind of a host path as it is now."""
+    found = os.stat(path)
+    return Mount(MountKind.BIND, target or path, path, flags, found.st_dev, found.st_ino)
+
+
+def view() -> tuple[Mount, ...]:
+    """The host's programs, a private /tmp, /proc and a few devices."""
+    device = MountFlag.DEVICES | MountFlag.UNVERIFIED
+    mounts = [Mount(MountKind.TMPFS, "/tmp", size=1 << 24, mode=0o1777)]
+    for name in ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/etc"):
+        if os.path.islink(name):
+            mounts.append(Mount(MountKind.SYMLINK, name, os.readlink(name)))
+        elif os.path.isdir(name):
+            mounts.append(bind(name))
+    mounts += [Mount(MountKind.PROC, "/proc", flags=MountFlag.READ_ONLY)]
+    mounts += [Mount(MountKind.BIND, f"/dev/{n}", f"/dev/{n}", device) for n in ("null", "zero", "urandom", "tty")]
+    mounts += [Mount(MountKind.DEVPTS, "/dev/pts"), Mount(MountKind.SYMLINK, "/dev/ptmx", "pts/ptmx")]
+    return tuple(mounts)
+
+
+def confined(*argv: str, user: int = 0, mounts: tuple[Mount, ...] = (), **more: object) -> Spec:
+    """A spec with every namespace."""
+    values: dict[str, object] = {
+        "namespaces": NAMESPACES,
+        "uid_map": f"{user} {user} 1\n",
+        "gid_map": f"{user} {user} 1\n",
+        "mounts": view() + mounts,
+        "hostname": "corral",
+        "loopback": True,
+        "env": (PATH,),
+        "cwd": "/",
+    }
+    return Spec(argv=argv, **(values | more))  # type: ignore[arg-type]
+
+
+def bare(*argv: str, **more: object) -> Spec:
+    """A spec without namespaces."""
+    values: dict[str, object] = {"env": (PATH,), "cwd": "/"}
+    return Spec(argv=argv, **(values | more))  # type: ignore[arg-type]
+
+
+def shell(script: str) -> tuple[str, str, str]:
+    return "sh", "-c", script
