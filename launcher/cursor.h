@@ -37,15 +37,18 @@ static inline uint64_t cursor_u64(struct cursor *c) {
     return low | (uint64_t)cursor_u32(c) << 32;
 }
 
-/* The bytes up to and including the next NUL; that NUL must be inside. */
+/* The bytes up to the next NUL, which must be inside and is consumed too. */
 static inline const char *cursor_string(struct cursor *c) {
-    const uint8_t *end = c->left ? memchr(c->at, 0, c->left) : NULL;
+    const uint8_t *start = c->at;
+    const uint8_t *end = c->left ? memchr(start, 0, c->left) : NULL;
     if (!end) {
         c->bad = true;
         c->left = 0;
         return "";
     }
-    return (const char *)cursor_take(c, (size_t)(end - c->at) + 1);
+    c->left -= (size_t)(end - start) + 1;
+    c->at = end + 1;
+    return (const char *)start;
 }
 
 #endif

@@ -71,7 +71,8 @@ int signals_open(void);                          /* a signalfd for SIGCHLD and w
 int signals_next(int fd);                        /* the next signal, 0 when there is none, or -errno */
 void signals_forward(const struct launch *launch, pid_t command, int signal);
 
-/* Kills every descendant and reaps it. tree.c */
-int tree_end(void);
+/* Descendants, where no PID namespace holds them. tree.c */
+int tree_signal(int signal);                     /* every one that is found; returns how many */
+int tree_end(void);                              /* kills and reaps all */
 
 #endif

@@ -50,13 +50,20 @@ static int enter_root(struct view *view) {
     return err ? err : k_pivot_root(".", ".");
 }
 
+/* The root tmpfs holds every other mount point and "/.." leads to whatever lies on it, so nothing may. */
+static int apply(struct view *view, const struct mount_record *m) {
+    view->launch->detail[0] = 0;
+    if (m->target[1]) return KINDS[m->kind].apply(view, m);
+    set_detail(view->launch, "the root itself cannot be a target");
+    return -EINVAL;
+}
+
 static int apply_all(struct view *view) {
     const struct spec *spec = &view->launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
         const struct mount_record *m = &spec->mounts[i];
         char reason[DETAIL_SIZE];
-        view->launch->detail[0] = 0;
-        int err = KINDS[m->kind].apply(view, m);
+        int err = apply(view, m);
         if (!err) continue;
         memcpy(reason, view->launch->detail, sizeof reason);
         set_detail(view->launch, *reason ? "%s %s: %s" : "%s %s", KINDS[m->kind].name, m->target, reason);

@@ -11,8 +11,11 @@ static const int WATCHED[] = {
     SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
 };
 
+/* An inherited SIG_IGN for SIGCHLD would have the kernel reap our children itself and not tell us. */
 int signals_block_all(void) {
+    struct sigaction standard = {.sa_handler = SIG_DFL};
     sigset_t all;
+    if (sigaction(SIGCHLD, &standard, NULL) < 0) return -errno;
     sigfillset(&all);
     return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -errno : 0;
 }

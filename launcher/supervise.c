@@ -46,7 +46,8 @@ static void forward(const struct watch *w, int signal) {
 static void kill_all(struct watch *w) {
     w->killed = true;
     w->term_at = w->kill_at = NEVER;
-    kill(w->launch->child, SIGKILL); /* with init, the kernel ends the rest; without, tree_end() does */
+    kill(w->launch->child, SIGKILL);                            /* with init, the kernel ends the rest */
+    if (!has_namespaces(w->launch)) (void)tree_signal(SIGKILL); /* and tree_end() whoever slips through */
 }
 
 /* Reads what init and command say about the setup. The end of the pipe after "executing" is how a successful

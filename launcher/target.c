@@ -61,7 +61,6 @@ int target_parent(struct view *view, const char *path, const char **name) {
     memcpy(parent, path, length + 1);
     char *slash = strrchr(parent, '/');
     *name = path + (slash - parent) + 1;
-    if (!**name) return -EEXIST; /* the root itself */
     *slash = 0;
     int fd = target_open(view, *parent ? parent : "/");
     if (fd == -ENOENT) fd = make_directories(view, parent);

@@ -19,7 +19,7 @@
 enum {
     STOP_PASSES = 20,
     KILL_ROUNDS = 500, /* of up to 10 ms */
-    DEPTH = 1000,
+    DEPTH = 100, /* who is deeper comes up when those above are gone */
 };
 
 /* Signals one process, then all below it. Returns how many. Children are listed by the kernel in one short file
@@ -53,6 +53,37 @@ static int signal_below(pid_t parent, int signal, int depth) {
     return count;
 }
 
+/* For kernels without lists of children: signals the direct ones. When they die, theirs become ours. */
+static int signal_scanned(int signal) {
+    DIR *processes = opendir("/proc");
+    int count = 0;
+    if (!processes) return 0;
+    for (struct dirent *entry; (entry = readdir(processes));) {
+        char path[320];
+        int pid = atoi(entry->d_name), parent = 0;
+        if (pid <= 0) continue;
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        FILE *status = fopen(path, "re");
+        if (!status) continue;
+        /* The name may hold spaces and parentheses, but nothing after it does: look from the last ")". */
+        char line[512] = "";
+        size_t size = fread(line, 1, sizeof line - 1, status);
+        line[size] = 0;
+        fclose(status);
+        const char *after = strrchr(line, ')');
+        if (!after || sscanf(after, ") %*c %d", &parent) != 1 || parent != (int)getpid()) continue;
+        kill(pid, signal);
+        count++;
+    }
+    closedir(processes);
+    return count;
+}
+
+int tree_signal(int signal) {
+    int count = signal_below(getpid(), signal, 0);
+    return count ? count : signal_scanned(signal);
+}
+
 /* False when no child is left. */
 static bool reap_all(void) {
     pid_t pid = 0;
@@ -63,7 +94,7 @@ static bool reap_all(void) {
 static void stop_all(void) {
     int before = -1;
     for (int pass = 0; pass < STOP_PASSES; pass++) {
-        int found = signal_below(getpid(), SIGSTOP, 0);
+        int found = tree_signal(SIGSTOP);
         if (found == before) return;
         before = found;
     }
@@ -73,7 +104,7 @@ int tree_end(void) {
     if (!reap_all()) return 0;
     stop_all();
     for (int round = 0; round < KILL_ROUNDS; round++) {
-        signal_below(getpid(), SIGKILL, 0);
+        tree_signal(SIGKILL);
         if (!reap_all()) return 0;
         struct timespec pause = {.tv_nsec = round < 10 ? 200000 : 10000000};
         nanosleep(&pause, NULL);

@@ -10,7 +10,7 @@ from corral.model.probe import LaunchTrial, Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
@@ -54,18 +54,11 @@ class RealHost:
     def readlink(self, path: str) -> str:
         return os.readlink(path)
 
-    def listdir(self, path: str) -> tuple[str, ...]:
-        try:
-            return tuple(sorted(os.listdir(path)))
-        except OSError:
-            return ()
+    def links(self, path: str) -> tuple[str, ...]:
+        return _names(path, os.DirEntry.is_symlink)
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
-        try:
-            with os.scandir(path) as entries:
-                return tuple(sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False)))
-        except OSError:
-            return ()
+        return _names(path, _is_directory)
 
     def read_text(self, path: str, limit_bytes: int) -> str:
         # O_NONBLOCK: a FIFO that somebody left in the workspace must not hold us up.
@@ -115,6 +108,18 @@ class RealHost:
 
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
+
+
+def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, ...]:
+    try:
+        with os.scandir(path) as entries:
+            return tuple(sorted(entry.name for entry in entries if wanted(entry)))
+    except OSError:
+        return ()
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
 
 
 def _home(uid: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
@@ -16,10 +17,13 @@ from corral.linux.encode import encode
 from corral.linux.spec import Mount, MountFlag, MountKind, Spec
 
 SOURCES = Path(__file__).resolve().parents[2] / "launcher"
-STRICT = "-std=c11 -O2 -Wall -Wextra -Werror -fstack-protector-strong -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE".split()
-SANITIZED = "-std=c11 -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -DCORRAL_FAULTS".split() + [
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
+STRICT = [
+    *("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fstack-protector-strong"),
+    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-D_GNU_SOURCE"),
+]
+SANITIZED = [
+    *("-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-DCORRAL_FAULTS"),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
 ]
 NAMESPACES = 0x7C020000  # mount, UTS, IPC, user, PID, network
 ORDINARY = 54321  # a user id that owns nothing
@@ -28,10 +32,12 @@ PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
 
 def build(name: str, flags: list[str]) -> Path:
     """Compile the launcher into a directory every user may enter."""
-    directory = Path(tempfile.mkdtemp(prefix="corral-launch-"))
+    directory = Path(tempfile.mkdtemp(prefix="test-launcher-"))
     directory.chmod(0o755)
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
-    subprocess.run([compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(directory / name)], check=True)
+    subprocess.run(
+        [compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(directory / name)], check=True
+    )
     return directory / name
 
 
@@ -103,6 +109,8 @@ class Running:
 def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None = None) -> Running:
     """Start the launcher; stdout and stderr go to one pipe."""
     raw = spec if isinstance(spec, bytes) else encode(spec)
+    if isinstance(spec, Spec) and spec.uid_map:
+        user = int(spec.uid_map.split()[0])  # the user the spec is for
     memory = os.memfd_create("spec")
     os.write(memory, raw)
     status_read, status_write = os.pipe()
@@ -113,13 +121,11 @@ def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None 
     if pid == 0:
         try:
             wanted = [null if stdin is None else stdin, out_write, out_write, memory, status_write, life_read]
-            moved = [os.dup(fd) for fd in [os.open("/dev/null", os.O_RDONLY)] * 12][-1]  # past 0..5
-            wanted = [_above(fd, moved) for fd in wanted]
-            for number, fd in enumerate(wanted):
+            for number, fd in enumerate([fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in wanted]):
                 os.dup2(fd, number)
             os.close(life_write)
             os.setsid()
-            if user:
+            if user and user != os.getuid():
                 os.setgroups([])
                 os.setresgid(user, user, user)
                 os.setresuid(user, user, user)
@@ -129,12 +135,6 @@ def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None 
     for fd in (memory, status_write, life_read, out_write, null):
         os.close(fd)
     return Running(pid, status_read, life_write, out_read)
-
-
-def _above(fd: int, floor: int) -> int:
-    import fcntl
-
-    return fcntl.fcntl(fd, fcntl.F_DUPFD, floor)
 
 
 def launch(binary: Path, spec: Spec | bytes, *, user: int = 0) -> Running:
@@ -158,12 +158,14 @@ def view() -> tuple[Mount, ...]:
         elif os.path.isdir(name):
             mounts.append(bind(name))
     mounts += [Mount(MountKind.PROC, "/proc", flags=MountFlag.READ_ONLY)]
-    mounts += [Mount(MountKind.BIND, f"/dev/{n}", f"/dev/{n}", device) for n in ("null", "zero", "urandom", "tty")]
+    mounts += [
+        Mount(MountKind.BIND, f"/dev/{n}", f"/dev/{n}", device) for n in ("null", "zero", "urandom", "tty")
+    ]
     mounts += [Mount(MountKind.DEVPTS, "/dev/pts"), Mount(MountKind.SYMLINK, "/dev/ptmx", "pts/ptmx")]
     return tuple(mounts)
 
 
-def confined(*argv: str, user: int = 0, mounts: tuple[Mount, ...] = (), **more: object) -> Spec:
+def confined(*argv: str, user: int = os.getuid(), mounts: tuple[Mount, ...] = (), **more: object) -> Spec:
     """A spec with every namespace."""
     values: dict[str, object] = {
         "namespaces": NAMESPACES,

@@ -34,7 +34,7 @@ from corral.linux.rule import (
 from corral.linux.syscalls import Arch, numbers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "linux"))
-from bpf_reference import Call, evaluate, interpret  # noqa: E402
+from bpf_reference import Call, evaluate, interpret
 
 WORD = 0xFFFF_FFFF
 NAMES = sorted({*numbers(Arch.X86_64), *numbers(Arch.AARCH64)})
@@ -88,7 +88,7 @@ def calls(draw: st.DrawFn, policy: Filter, arch: Arch) -> Call:
 @given(st.data(), filters(), arches)
 def test_a_program_agrees_with_its_filter(data: st.DataObject, policy: Filter, arch: Arch) -> None:
     program = compile_filter(policy, arch)
-    for _ in range(10):
+    for _ in range(5):
         call = data.draw(calls(policy, arch))
 
         assert interpret(program, call).code == evaluate(policy, arch, call).code
@@ -97,6 +97,7 @@ def test_a_program_agrees_with_its_filter(data: st.DataObject, policy: Filter, a
 DEFAULTS = [default_filter(sockets=sockets, private_ipc_by_filter=True) for sockets in SocketPolicy]
 
 
+@settings(max_examples=50)
 @given(st.data(), st.sampled_from(DEFAULTS), arches)
 def test_the_default_filter_agrees_with_its_table(data: st.DataObject, policy: Filter, arch: Arch) -> None:
     program = compile_filter(policy, arch)

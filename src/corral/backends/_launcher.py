@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from corral.model.policy import Limits
     from corral.model.probe import LaunchTrial
 
-RLIMIT_FSIZE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 6, 7
+RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 4, 6, 7
+#: One byte, not none: a core_pattern that names a program is run for a limit of 0, but not of 1 (core(5)).
+_NO_CORE = Rlimit(RLIMIT_CORE, 1, 1)
 GRACE_MS = 2000
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -70,7 +72,7 @@ def compile_seccomp(machine: str, sockets: SocketPolicy, *, by_filter: bool, den
 def rlimits(limits: Limits) -> tuple[Rlimit, ...]:
     """Limits that hold for each process of the tree by themselves."""
     pairs = ((RLIMIT_FSIZE, limits.file_size_bytes), (RLIMIT_NOFILE, limits.open_files))
-    return tuple(Rlimit(resource, value, value) for resource, value in pairs if value is not None)
+    return (_NO_CORE, *(Rlimit(resource, value, value) for resource, value in pairs if value is not None))
 
 
 def wall_ms(plan: Plan) -> int:

@@ -5,7 +5,8 @@ Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded priv
 Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter
 Not covered  fs.deny and fs.protect (Landlock only ever grants); fs.metadata (it knows no right for modes,
              owners and times); proc.hidden (names in /proc); proc.contained (a process that escapes its
-             parent is hunted, not contained); loopback inside; a writable /tmp: $TMPDIR is elsewhere
+             parent is hunted, not contained); names, sizes, times and link texts of files outside;
+             loopback inside; a writable /tmp: $TMPDIR is elsewhere
 Order        irrelevant: Landlock rules are a union, so no rule can narrow another
 """
 

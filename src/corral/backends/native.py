@@ -37,7 +37,8 @@ _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
 _HOSTNAME = "corral"
 _PRIVATE_BYTES = 2 * 1024**3
 _READ_ONLY = MountFlag.READ_ONLY
-_DEVICE = MountFlag.DEVICES | MountFlag.UNVERIFIED
+#: Read-only: that leaves the device usable and keeps its mode, owner and times from uid 0 inside.
+_DEVICE = MountFlag.DEVICES | MountFlag.UNVERIFIED | MountFlag.READ_ONLY
 
 _CLAIMS = frozenset(Feature) - {
     Feature.NET_PORTS,
@@ -190,9 +191,8 @@ def _private(path: str) -> Mount:
 
 def _shield_mounts(plan: Plan) -> Iterator[Mount]:
     """First pin what lies above a protected path, so that it cannot be renamed away; then cover it."""
-    pins = {pin.path: pin for shield in plan.shields for pin in shield.pins}
     covered = {shield.target.path for shield in plan.shields}
-    mounts = [_bind_path(pin, MountFlag(0)) for path, pin in pins.items() if path not in covered]
+    mounts = [_bind_path(pin, MountFlag(0)) for pin in plan.pins if pin.path not in covered]
     mounts += [_bind_path(shield.target, _READ_ONLY) for shield in plan.shields]
     yield from sorted(mounts, key=lambda mount: (mount.target.count("/"), mount.target))
 

@@ -53,8 +53,9 @@ def compile_filter(policy: Filter, arch: Arch) -> bytes:
     starts, fates = _ranges(policy, arch)
     for fate in fates:
         program.decide(fate)  # beforehand: the tree stays in one piece, and its jumps short
-    program.go(program.search(starts, fates))
+    root = program.search(starts, fates)
     tree = program.load(_NUMBER)
+    assert tree == root + 1, "the root of the search is written last, and the load falls into it"
     program.jump(_IF_EQUAL, arch.audit, tree, program.give(KILL_PROCESS.code))
     program.load(_ARCH)
     return program.encode()
@@ -132,11 +133,6 @@ class _Program:
         then, otherwise = self._near(then), self._near(otherwise)
         here = len(self._backwards)
         return self._put(operation, here - then, here - otherwise, operand)
-
-    def go(self, place: int) -> None:
-        """Make the place the next one in the program: what is put before this falls into it."""
-        if place != len(self._backwards):
-            self._put(_GO, 0, 0, len(self._backwards) - place)
 
     def search(self, starts: Sequence[int], fates: Sequence[_Fate]) -> int:
         """A place that finds the range of the number in the accumulator."""

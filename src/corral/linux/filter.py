@@ -45,6 +45,7 @@ TCP_ULP = 31
 MSG_FASTOPEN = 0x2000_0000
 CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to the exit signal there
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
+PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
 SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
 PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFF_FFFF)  # LINUX, LINUX32, UNAME26, both, "tell me"
@@ -160,6 +161,21 @@ SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
     *_deny("semget semop semtimedop semctl", ENOSYS, "semaphores of the host"),
     *_deny("mq_open mq_unlink", ENOSYS, "message queues of the host; the other mq_ calls need a descriptor"),
     *_deny("prlimit64", EPERM, "a CPU limit of zero kills a process of the host", different(0, 0)),
+    *_deny(
+        "sched_setaffinity sched_setparam sched_setscheduler",
+        EPERM,
+        "how processes of the host are scheduled",
+        different(0, 0),
+    ),
+    *_deny("setpriority", EPERM, "groups and users reach beyond the command", different(0, PRIO_PROCESS)),
+    *_deny("setpriority", EPERM, "how processes of the host are scheduled", different(1, 0)),
+    *_deny("ioprio_set", EPERM, "groups and users reach beyond the command", different(0, IOPRIO_WHO_PROCESS)),
+    *_deny("ioprio_set", EPERM, "how processes of the host read and write", different(1, 0)),
+    *_deny(
+        "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat",
+        fail_with(Errno.EOPNOTSUPP),
+        "attributes of files outside: Landlock knows no right for reading them",
+    ),
 )
 
 _NO_FAMILY = fail_with(Errno.EAFNOSUPPORT)

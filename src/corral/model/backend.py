@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         def readlink(self, path: str) -> str:
             """The text of a symbolic link."""
 
-        def listdir(self, path: str) -> tuple[str, ...]:
-            """Names in a directory; empty if it cannot be listed."""
+        def links(self, path: str) -> tuple[str, ...]:
+            """Names of the symbolic links in a directory; empty if it cannot be listed."""
 
         def subdirectories(self, path: str) -> tuple[str, ...]:
             """Names of the directories in a directory, links left out; empty if it cannot be listed."""

@@ -74,12 +74,14 @@ class UnenforceableError(CorralError):
 
 
 class SetupError(CorralError):
-    """The sandbox could not be set up; nothing of the command was run."""
+    """The sandbox could not be set up, so nothing of the command was run; or, rarely, not be cleared away."""
 
     exit_status = 125
 
-    def __init__(self, code: str, what: str, *, why: str, fix: str, exit_status: int = 125) -> None:
-        super().__init__(code, what, why=why, fix=fix)
+    def __init__(
+        self, code: str, what: str, *, why: str, fix: str, exit_status: int = 125, ran: bool = False
+    ) -> None:
+        super().__init__(code, what, why=why, fix=fix, ran=ran)
         self.exit_status = exit_status
 
 

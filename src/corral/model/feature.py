@@ -8,6 +8,7 @@ from enum import Enum
 class Feature(Enum):
     """Each member is a promise about the whole process tree of one run."""
 
+    __hash__ = object.__hash__  # members are single; the inherited hash is written in Python
 
     FS_READ = "fs.read"
     FS_WRITE = "fs.write"

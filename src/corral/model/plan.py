@@ -57,7 +57,6 @@ class Shield(Record):
     """A protected path that exists inside a writable one: it stays readable and cannot be changed."""
 
     target: ResolvedPath
-    pins: tuple[ResolvedPath, ...]  # directories above it that must not be renamed away, shallow to deep
 
 
 class Watch(Record):
@@ -97,6 +96,7 @@ class Ground(Record):
     uid: int
     gid: int
     scratch: str  # where a backend without private mounts may put a private directory
+    requires: frozenset[Feature]  # what must be enforced for the policy to hold
 
     # Compared and hashed by identity: backends keep what they compiled from a ground.
     __eq__ = object.__eq__
@@ -108,8 +108,13 @@ class Plan(Record):
     command: Command
     ground: Ground
     shields: tuple[Shield, ...]
+    pins: tuple[ResolvedPath, ...]  # directories above what is protected: they must not be renamed away
     watches: tuple[Watch, ...]
     env: tuple[tuple[str, str], ...]
-    requires: frozenset[Feature]
     waived: frozenset[Feature]
     policy: Policy
+
+    @property
+    def requires(self) -> frozenset[Feature]:
+        """What must be enforced, unless it is waived."""
+        return self.ground.requires

@@ -6,6 +6,10 @@ from enum import Enum
 
 from corral.model.record import Record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 class FsAccess(Enum):
     READ = "read"
@@ -47,11 +51,14 @@ class EnvPolicy(Record):
     passed: frozenset[str] = frozenset()  # names; a trailing * stands for any ending
     fixed: tuple[tuple[str, str], ...] = ()
 
-    def passes(self, name: str) -> bool:
-        """Whether a variable of the host reaches the command."""
-        return name in self.passed or any(
-            pattern[-1:] == "*" and name.startswith(pattern[:-1]) for pattern in self.passed
-        )
+    def choose(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables of the host that reach the command."""
+        beginnings = tuple(name[:-1] for name in self.passed if name[-1:] == "*")
+        return {
+            name: value
+            for name, value in environment.items()
+            if name in self.passed or name.startswith(beginnings)
+        }
 
 
 class Policy(Record):

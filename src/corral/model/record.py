@@ -9,7 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, ClassVar, Self, dataclass_transform
 else:
 
@@ -20,6 +20,8 @@ else:
 class _RecordType(type):
     """Moves the defaults of annotated fields aside, so that the fields can be slots."""
 
+    _setters: tuple[Callable[[Any, Any], None], ...]
+
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
     ) -> _RecordType:
@@ -29,9 +31,12 @@ class _RecordType(type):
             if not str(annotation).startswith("ClassVar")
         )
         defaults = {field: namespace.pop(field) for field in fields if field in namespace}
-        return super().__new__(
+        cls = super().__new__(
             mcs, name, bases, {**namespace, "__slots__": fields, "_fields": fields, "_defaults": defaults}
         )
+        # The slots' own setters go around `__setattr__`, which refuses.
+        cls._setters = tuple(getattr(cls, field).__set__ for field in fields)
+        return cls
 
 
 @dataclass_transform(frozen_default=True, eq_default=True)
@@ -40,22 +45,14 @@ class Record(metaclass=_RecordType):
 
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[Mapping[str, Any]]
+    _setters: ClassVar[tuple[Callable[[Any, Any], None], ...]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cls = type(self)
-        if len(args) > len(cls._fields):
-            raise TypeError(f"{cls.__name__} takes {len(cls._fields)} values, not {len(args)}")
-        values = dict(zip(cls._fields, args, strict=False))
-        for field, value in kwargs.items():
-            if field in values or field not in cls._fields:
-                raise TypeError(f"{cls.__name__} got an unexpected or repeated field {field!r}")
-            values[field] = value
-        for field in cls._fields:
-            if field not in values:
-                if field not in cls._defaults:
-                    raise TypeError(f"{cls.__name__} needs a value for {field!r}")
-                values[field] = cls._defaults[field]
-            object.__setattr__(self, field, values[field])
+        if kwargs or len(args) != len(cls._fields):
+            args = _complete(cls, args, kwargs)
+        for set_field, value in zip(cls._setters, args, strict=True):
+            set_field(self, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
@@ -86,3 +83,18 @@ class Record(metaclass=_RecordType):
         """Return a copy with some fields changed."""
         current = dict(zip(type(self)._fields, self._values(), strict=True))
         return type(self)(**{**current, **changes})
+
+
+def _complete(cls: type[Record], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All values in the order of the fields, the defaults filled in."""
+    if len(args) > len(cls._fields):
+        raise TypeError(f"{cls.__name__} takes {len(cls._fields)} values, not {len(args)}")
+    values = {**cls._defaults, **dict(zip(cls._fields, args, strict=False))}
+    for field in kwargs:
+        if field not in cls._fields or field in cls._fields[: len(args)]:
+            raise TypeError(f"{cls.__name__} got an unexpected or repeated field {field!r}")
+    values |= kwargs
+    try:
+        return tuple(values[field] for field in cls._fields)
+    except KeyError as missing:
+        raise TypeError(f"{cls.__name__} needs a value for {missing}") from None

@@ -5,16 +5,15 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.errors import PolicyError
+from corral.model.feature import Feature
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.planning.protect import find_repositories, protect
-from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.feature import Feature
     from corral.model.plan import Command, Ground
     from corral.model.policy import Policy
 
@@ -39,16 +38,17 @@ def build(
         for grant in ground.grants
         if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
     ]
-    protection = protect(host, resolver, roots, policy.protect, nested) if policy.protect else None
+    guarded = Feature.FS_PROTECT in ground.requires - waived
+    protection = protect(host, resolver, roots, policy.protect, nested) if guarded else None
     watches = protection.watches.values() if protection is not None else ()
     return Plan(
         run_id=run_id,
         command=command,
         ground=ground,
         shields=tuple(protection.shields.values()) if protection is not None else (),
+        pins=tuple(protection.pins.values()) if protection is not None else (),
         watches=(*watches, *_denied_watches(ground, resolver, roots)),
         env=build_environment(policy, command, ground, host),
-        requires=required_features(policy, ground),
         waived=waived,
         policy=policy,
     )
@@ -88,7 +88,7 @@ def build_environment(
     policy: Policy, command: Command, ground: Ground, host: Host
 ) -> tuple[tuple[str, str], ...]:
     """The complete environment of the command."""
-    env = {name: value for name, value in host.environment().items() if policy.env.passes(name)}
+    env = policy.env.choose(host.environment())
     env.setdefault("PATH", _DEFAULT_PATH)
     env["HOME"] = ground.home
     env["PWD"] = command.cwd

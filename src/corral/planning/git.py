@@ -14,16 +14,32 @@ _LIMIT = 65_536
 
 
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (section.key, value) of a git configuration, lower-cased keys; what is odd is passed over."""
+    """Yield (section.key, value) of a git configuration, keys lower-cased; what is odd is passed over."""
     section = ""
     for raw in text.splitlines():
         line = raw.strip()
         if line.startswith("["):
-            section = line[1:].partition("]")[0].split()[0].lower() if line[1:].strip("]") else ""
+            words = line[1:].partition("]")[0].split()
+            section = words[0].lower() if words else ""
             line = line.partition("]")[2].strip()
         name, equals, value = line.partition("=")
         if equals and section and not line.startswith(("#", ";")):
-            yield f"{section}.{name.strip().lower()}", value.strip().strip('"')
+            yield f"{section}.{name.strip().lower()}", _value(value)
+
+
+def _value(text: str) -> str:
+    """A value as git reads it: quotes taken off, escapes undone, a comment at its end left out."""
+    kept, quoted, characters = [], False, iter(text.strip())
+    for character in characters:
+        if character == "\\":
+            kept.append(next(characters, ""))
+        elif character == '"':
+            quoted = not quoted
+        elif character in "#;" and not quoted:
+            break
+        else:
+            kept.append(character)
+    return "".join(kept).strip()
 
 
 def redirected_paths(host: Host, worktree: str, git_directory: str) -> tuple[str, ...]:
@@ -35,6 +51,20 @@ def redirected_paths(host: Host, worktree: str, git_directory: str) -> tuple[str
         elif key in {"include.path", "includeif.path"}:
             found.append(posixpath.join(git_directory, _expand(host, value)))
     return tuple(posixpath.normpath(path) for path in found)
+
+
+def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
+    """Hook directories that the caller's own configuration names, relative to a worktree."""
+    return tuple(
+        posixpath.normpath(posixpath.join(worktree, _expand(host, value)))
+        for key, value in _caller_config(host)
+        if key == "core.hookspath" and value
+    )
+
+
+def _caller_config(host: Host) -> Iterator[tuple[str, str]]:
+    for path in (".config/git/config", ".gitconfig"):
+        yield from parse_config(host.read_text(posixpath.join(host.home, path), _LIMIT))
 
 
 def linked_repository(host: Host, worktree: str) -> tuple[str, str] | None:
@@ -59,10 +89,9 @@ def linked_repository(host: Host, worktree: str) -> tuple[str, str] | None:
 def identity(host: Host) -> str:
     """A git configuration with the caller's name and address and nothing else; empty if unknown."""
     known: dict[str, str] = {}
-    for path in (".config/git/config", ".gitconfig"):
-        for key, value in parse_config(host.read_text(posixpath.join(host.home, path), _LIMIT)):
-            if key in {"user.name", "user.email", "init.defaultbranch"} and value:
-                known[key] = value
+    for key, value in _caller_config(host):
+        if key in {"user.name", "user.email", "init.defaultbranch"} and value:
+            known[key] = value
     lines = []
     for key, value in sorted(known.items()):
         section, _, name = key.partition(".")

@@ -8,6 +8,7 @@ from corral.model.errors import PolicyError
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule
 from corral.planning.git import identity, linked_repository
+from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, is_beneath
 from corral.planning.tools import find_tools
 
@@ -38,14 +39,18 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         for path in sorted(_expand(text, workspace, host.home) for text in policy.private)
         if path != "/" and path not in {target.path for target in granted}
     )
-    grants = sorted(
-        (Grant(target, access) for target, access in granted.items()),
-        key=lambda grant: (depth(grant.target.path), grant.target.path),
+    grants = _without_repetition(
+        sorted(
+            (Grant(target, access) for target, access in granted.items()),
+            key=lambda grant: (depth(grant.target.path), grant.target.path),
+        ),
+        private,
     )
+    within = tuple(target for target in denied if _is_inside_any(target.path, granted))
     return Ground(
         grants=tuple(grants),
         links=_links_between(resolver, grants, private),
-        denied=tuple(target for target in denied if _is_inside_any(target.path, granted)),
+        denied=within,
         private=private,
         private_files=_private_files(host, private),
         net=policy.net,
@@ -56,6 +61,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         uid=host.uid,
         gid=host.gid,
         scratch=host.temporary_directory(),
+        requires=required_features(policy, grants, private=bool(private), denied=bool(within)),
     )
 
 
@@ -81,10 +87,15 @@ def _expanded(rules: Iterable[FsRule], workspace: str, home: str) -> list[FsRule
 def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> list[FsRule]:
     """Rules that follow from others: the caller's tools, the repository of a linked worktree."""
     implied = []
+    writable = tuple(
+        resolver.resolve(rule.path).path
+        for rule in _expanded(policy.fs, workspace, host.home)
+        if rule.access is FsAccess.WRITE
+    )
     if policy.tools:
-        implied += [FsRule(path, FsAccess.READ, True) for path in find_tools(host, resolver, workspace)]
-    writable = any(rule.access is FsAccess.WRITE and rule.path == "${workspace}" for rule in policy.fs)
-    linked = linked_repository(host, workspace) if writable else None
+        found = find_tools(host, resolver, workspace, writable)
+        implied += [FsRule(path, FsAccess.READ, True) for path in found]
+    linked = linked_repository(host, workspace) if workspace in writable else None
     if linked is not None:
         implied.append(FsRule(linked[0], FsAccess.WRITE, True))
     return implied
@@ -163,6 +174,18 @@ def _links_between(resolver: Resolver, grants: list[Grant], private: tuple[str, 
         and not link.path.startswith(("/proc/", "/dev/"))
     ]
     return tuple(sorted(links, key=lambda link: (depth(link.path), link.path)))
+
+
+def _without_repetition(grants: list[Grant], private: tuple[str, ...]) -> list[Grant]:
+    """Leave out a grant that the one right above it gives already, unless a private area lies between."""
+    above: dict[str, FsAccess | None] = dict.fromkeys(private)
+    kept = []
+    for grant in grants:
+        nearest = max((path for path in above if is_beneath(grant.target.path, path)), key=len, default="")
+        if not nearest or above[nearest] is not grant.access:
+            kept.append(grant)
+            above[grant.target.path] = grant.access
+    return kept
 
 
 def _private_files(host: Host, private: tuple[str, ...]) -> tuple[PrivateFile, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.plan import Shield, Watch
-from corral.planning.git import redirected_paths
-from corral.planning.resolve import is_beneath, resolved
+from corral.planning.git import hook_paths, redirected_paths
+from corral.planning.resolve import resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from corral.model.backend import Host
     from corral.model.plan import ResolvedPath
@@ -19,32 +19,54 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 3
 _MAX_DIRECTORIES = 256
 _NEVER_ENTERED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"})
+_MAX_LINKS = 8
+
+_GIT = ".git/"
+#: Files by which other worktrees find the repository; git itself writes them once.
+_WORKTREE_FILES = ("commondir", "gitdir", "config.worktree")
 
 
 class Protection:
-    """Collects shields (something is there) and watches (nothing is there yet, or only a link)."""
+    """Collects shields (something is there), watches (nothing is there yet, or only a link) and pins."""
 
-    def __init__(self, resolver: Resolver) -> None:
+    def __init__(self, resolver: Resolver, roots: tuple[str, ...]) -> None:
         self._resolver = resolver
+        self._roots = roots
         self.shields: dict[str, Shield] = {}
         self.watches: dict[tuple[str, str], Watch] = {}
+        self.pins: dict[str, ResolvedPath] = {}
 
-    def add(self, root: str, path: str, label: str) -> None:
-        """Protect one path inside a writable root. No link below the root is followed: it is held itself."""
-        pins: list[ResolvedPath] = []
+    def add(self, path: str, label: str, *, links: int = 0) -> None:
+        """Protect one path, if a writable root holds it. A link on the way is held, and what it leads to."""
+        root = max((root for root in self._roots if path.startswith(root + "/")), key=len, default="")
+        if not root:
+            return
         here = root
-        for part in posixpath.relpath(path, root).split("/"):
-            parent, here = here, posixpath.join(here, part)
+        for part in path[len(root) + 1 :].split("/"):
+            parent, here = here, f"{here}/{part}"
             stat = self._resolver.look(here)
-            if stat is None or stat.is_link:
-                text = self._resolver.resolve_link(here) if stat is not None else ""
-                self._watch(parent, part, label, text)
+            if stat is None:
+                self._watch(parent, part, label)
                 return
-            pins.append(resolved(here, here, stat))
-        target = pins.pop()
-        self.shields[target.path] = Shield(target, tuple(pins))
+            if stat.is_link:
+                self._hold_link(parent, part, label, posixpath.relpath(path, here), links)
+                return
+            if not stat.is_directory:
+                break  # a file where a directory was expected (`.git` of a worktree) is held itself
+            if here != path:
+                self.pins[here] = resolved(here, here, stat)
+        stat = self._resolver.look(here)
+        self.shields[here] = Shield(resolved(here, here, stat))
 
-    def _watch(self, directory: str, name: str, label: str, link_text: str) -> None:
+    def _hold_link(self, parent: str, name: str, label: str, rest: str, links: int) -> None:
+        link = posixpath.join(parent, name)
+        text = self._resolver.resolve_link(link)
+        self._watch(parent, name, label, text)
+        if links < _MAX_LINKS:
+            target = posixpath.normpath(posixpath.join(parent, text, rest))
+            self.add(target, label, links=links + 1)
+
+    def _watch(self, directory: str, name: str, label: str, link_text: str = "") -> None:
         stat = self._resolver.look(directory)
         if stat is not None and stat.is_directory:
             watch = Watch(directory, stat.device, stat.inode, name, label, link_text)
@@ -52,42 +74,51 @@ class Protection:
 
 
 def protect(
-    host: Host, resolver: Resolver, roots: Iterable[str], names: Iterable[str], nested: Iterable[str]
+    host: Host,
+    resolver: Resolver,
+    roots: Iterable[str],
+    names: Iterable[str],
+    nested: Iterable[str],
 ) -> Protection:
     """Find every protected path of the writable roots. `nested` are repositories inside them."""
-    protection = Protection(resolver)
     writable = tuple(roots)
+    protection = Protection(resolver, writable)
     ordered = sorted(names)
+    within_git = [name.removeprefix(_GIT) for name in ordered if name.startswith(_GIT)]
     for root in writable:
         for name in ordered:
-            protection.add(root, posixpath.join(root, name), name)
-        for path in host.corral_files():
-            if is_beneath(path, root):
-                protection.add(root, path, "corral's own files")
-    repositories = [(root, root) for root in writable] + list(_with_root(nested, writable))
-    for root, worktree in repositories:
-        _protect_repository(host, protection, root, worktree, ordered)
+            protection.add(f"{root}/{name}", name)
+        if within_git:
+            _protect_bare(host, resolver, protection, root, within_git)
+    for path in host.corral_files():
+        protection.add(path, "corral's own files")
+    if within_git:
+        for worktree in (*writable, *nested):
+            _protect_repository(host, protection, worktree, posixpath.join(worktree, ".git"), within_git)
     return protection
 
 
-def _protect_repository(
-    host: Host, protection: Protection, root: str, worktree: str, names: list[str]
+def _protect_bare(
+    host: Host, resolver: Resolver, protection: Protection, root: str, names: list[str]
 ) -> None:
-    git_directory = posixpath.join(worktree, ".git")
-    if worktree != root:
-        for name in names:
-            if name.startswith(".git/"):
-                protection.add(root, posixpath.join(worktree, name), name)
-    for path in redirected_paths(host, worktree, git_directory):
-        if is_beneath(path, root) and path != root:
-            protection.add(root, path, f"{posixpath.basename(path)} (named in .git/config)")
+    """A root that is itself a git directory, or that could be made to look like one."""
+    if resolver.look(posixpath.join(root, "HEAD")) is None:
+        protection.add(posixpath.join(root, "HEAD"), "HEAD (it would make a repository of the directory)")
+    elif resolver.look(posixpath.join(root, "objects")) is not None:
+        _protect_repository(host, protection, root, root, names)
 
 
-def _with_root(nested: Iterable[str], roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for repository in nested:
-        for root in roots:
-            if is_beneath(repository, root):
-                yield root, repository
+def _protect_repository(
+    host: Host, protection: Protection, worktree: str, git_directory: str, names: list[str]
+) -> None:
+    for name in names:
+        protection.add(posixpath.join(git_directory, name), f"{_GIT}{name}")
+    registered = posixpath.join(git_directory, "worktrees")
+    for entry in host.subdirectories(registered):
+        for name in _WORKTREE_FILES:
+            protection.add(posixpath.join(registered, entry, name), f"{_GIT}worktrees/{entry}/{name}")
+    for path in (*redirected_paths(host, worktree, git_directory), *hook_paths(host, worktree)):
+        protection.add(path, f"{posixpath.basename(path)} (named in a git configuration)")
 
 
 def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from corral.model.policy import FsAccess, NetMode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.plan import Ground
+    from collections.abc import Iterable
+
+    from corral.model.plan import Grant
     from corral.model.policy import Limits, NetPolicy, Policy
 
 _ALWAYS = frozenset(
@@ -38,14 +40,16 @@ _LIMITS = {
 }
 
 
-def required_features(policy: Policy, ground: Ground) -> frozenset[Feature]:
+def required_features(
+    policy: Policy, grants: Iterable[Grant], *, private: bool, denied: bool
+) -> frozenset[Feature]:
     """Everything that a backend must enforce for this policy to hold."""
     features = set(_ALWAYS) | _network(policy.net) | _limits(policy.limits)
-    if ground.private:
+    if private:
         features.add(Feature.FS_PRIVATE)
-    if ground.denied:
+    if denied:
         features.add(Feature.FS_DENY)
-    if policy.protect and any(grant.access is FsAccess.WRITE for grant in ground.grants):
+    if policy.protect and any(grant.access is FsAccess.WRITE for grant in grants):
         features.add(Feature.FS_PROTECT)
     return frozenset(features)
 

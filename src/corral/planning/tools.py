@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.model.plan import PathKind
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
@@ -30,16 +31,26 @@ _PROJECT_INTERPRETERS = (".venv/bin/python", "venv/bin/python", "env/bin/python"
 _MAX_ENTRIES = 512
 
 
-def find_tools(host: Host, resolver: Resolver, workspace: str) -> tuple[str, ...]:
-    """Paths that must be readable for the caller's programs to work, in no order."""
+def find_tools(
+    host: Host, resolver: Resolver, workspace: str, writable: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Paths that must be readable for the caller's programs to work, in no order.
+
+    TRUST: what lies in a writable path may have been put there by an earlier command. No link in it is
+    followed, except a project's interpreter, and that only to a tree that is a Python installation.
+    """
     finder = _Finder(host, resolver)
-    environment = host.environment()
-    for entry in environment.get("PATH", "").split(":"):
-        if entry.startswith("/"):
-            finder.add_directory(posixpath.normpath(entry))
+    for entry in host.environment().get("PATH", "").split(":"):
+        directory = posixpath.normpath(entry)
+        if entry.startswith("/") and not _is_in_any(resolver.resolve(directory).path, writable):
+            finder.add_directory(directory)
     for name in _PROJECT_INTERPRETERS:
-        finder.add_program(posixpath.join(workspace, name))
-    return tuple(sorted(finder.found))
+        finder.add_interpreter(posixpath.join(workspace, name))
+    return tuple(sorted(path for path in finder.found if not _is_in_any(path, writable)))
+
+
+def _is_in_any(path: str, directories: tuple[str, ...]) -> bool:
+    return any(is_beneath(path, directory) for directory in directories)
 
 
 class _Finder:
@@ -54,22 +65,37 @@ class _Finder:
         real = self._resolver.resolve(directory)
         if real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
             return
+        if is_beneath(self._home, real.path):
+            return  # the home or something above it: nothing that programs are installed in
         self.found.add(directory)  # with its own links, so that PATH works as it is written
         self.found.update(self._installation(real.path))
-        for name in self._host.listdir(real.path)[:_MAX_ENTRIES]:
-            self.add_program(posixpath.join(real.path, name))
+        for name in self._host.links(real.path)[:_MAX_ENTRIES]:
+            self._add_program(posixpath.join(real.path, name))
 
-    def add_program(self, path: str) -> None:
-        """Follow a program that is a link to where it is installed."""
-        stat = self._resolver.look(path)
-        if stat is None or not stat.is_link:
+    def _add_program(self, path: str) -> None:
+        """Follow a link to where the program is installed."""
+        real = self._resolver.resolve(path)
+        if real.kind is PathKind.FILE:
+            self.found.add(real.path)
+            self.found.update(self._prefix(posixpath.dirname(real.path)))
+
+    def add_interpreter(self, path: str) -> None:
+        """Follow a project's own interpreter, if it leads to a Python installation."""
+        real = self._resolver.resolve(path)
+        prefix, directory = posixpath.split(posixpath.dirname(real.path))
+        if real.kind is not PathKind.FILE or directory != "bin" or prefix == "/":
             return
-        real = self._resolver.resolve(path).path
-        self.found.update(self._installation(posixpath.dirname(real)))
+        libraries = self._host.subdirectories(posixpath.join(prefix, "lib"))
+        marks = (f"{prefix}/lib/{name}/os.py" for name in libraries if name.startswith("python3"))
+        if any(self._resolver.look(mark) for mark in marks):
+            self.found.add(prefix)
 
     def _installation(self, directory: str) -> Iterator[str]:
         """The tree that programs in a directory belong to, as far as it is safe to show."""
         yield directory
+        yield from self._prefix(directory)
+
+    def _prefix(self, directory: str) -> Iterator[str]:
         within_home = is_beneath(directory, self._home) and directory != self._home
         relative = posixpath.relpath(directory, self._home) if within_home else ""
         for companion in _COMPANIONS.get(relative, ()):

@@ -87,11 +87,8 @@ class Run:
             streams.close_child_ends()
             usage = self._carry(streams, began)
             ended = time.monotonic()
-            if self._guard is not None:
-                self._guard.sweep()
         finally:
-            if self._guard is not None:
-                self._guard.close()
+            self._close_guard()
         error = self._status.error() if spec is not None else None
         if error is not None:
             raise error
@@ -112,15 +109,28 @@ class Run:
                 fix="raise fs.inotify.max_user_instances and max_user_watches, or waive fs.protect",
             ) from problem
 
+    def _close_guard(self) -> None:
+        """INVARIANT: whatever happened, nothing planted is left when the caller gets the answer."""
+        if self._guard is None:
+            return
+        left = self._guard.sweep()
+        self._guard.close()
+        if left:
+            raise SetupError(
+                "guard",
+                f"something protected was planted and could not be taken away: {', '.join(left)}",
+                why="the command left it in a state that this user may not change",
+                fix="remove it by hand before anything on the host reads it",
+                ran=True,
+            )
+
     def _carry(self, streams: InheritedStreams, began: float) -> Usage:
         """Move bytes until the launcher is gone; then wait for it."""
         process = self._process
         assert process is not None
+        ending = process.status if process.status >= 0 else os.pidfd_open(process.pid)
         try:
-            if process.status >= 0:
-                self._loop(streams, began, process.status)
-            else:
-                self._loop_bare(streams, began, process.pid)
+            self._loop(streams, began, ending)
         except BaseException:
             self.kill()
             raise
@@ -128,56 +138,42 @@ class Run:
             usage = self._reap(process.pid)
             if self._process is not None and self._process.lifeline >= 0:
                 os.close(self._process.lifeline)
-            if process.status >= 0:
-                os.close(process.status)
+            os.close(ending)
             self._process = None
         streams.drain()
         return usage
 
-    def _loop(self, streams: InheritedStreams, began: float, status: int) -> None:
+    def _loop(self, streams: InheritedStreams, began: float, ending: int) -> None:
+        """Serve all descriptors until the one that announces the end: a status pipe or a pidfd."""
         poller = select.poll()
-        poller.register(status, select.POLLIN)
-        if self._guard is not None:
-            poller.register(self._guard.descriptor, select.POLLIN)
+        poller.register(ending, select.POLLIN)
         streams.register(poller)
         while True:
             for descriptor, _ in poller.poll(self._patience_ms(began)):
-                if descriptor == status:
-                    piece = os.read(status, _CHUNK)
-                    if not piece:
+                if descriptor == ending:
+                    if self._has_ended(ending):
                         return
-                    self._status.feed(piece)
                 elif self._guard is not None and descriptor == self._guard.descriptor:
-                    self._watch_over()
+                    self._guard.react()
                 else:
                     streams.carry(descriptor, poller)
+            self._watch_over(poller)
             self._enforce(streams, began)
 
-    def _loop_bare(self, streams: InheritedStreams, began: float, pid: int) -> None:
-        """Without a launcher there is no status pipe: wait for the process itself."""
-        handle = os.pidfd_open(pid)
-        poller = select.poll()
-        poller.register(handle, select.POLLIN)
-        if self._guard is not None:
-            poller.register(self._guard.descriptor, select.POLLIN)
-        streams.register(poller)
-        try:
-            while True:
-                for descriptor, _ in poller.poll(self._patience_ms(began)):
-                    if descriptor == handle:
-                        return
-                    if self._guard is not None and descriptor == self._guard.descriptor:
-                        self._watch_over()
-                    else:
-                        streams.carry(descriptor, poller)
-                self._enforce(streams, began)
-        finally:
-            os.close(handle)
+    def _has_ended(self, ending: int) -> bool:
+        if self._launch.spec is None:
+            return True
+        piece = os.read(ending, _CHUNK)
+        self._status.feed(piece)
+        return not piece
 
-    def _watch_over(self) -> None:
-        assert self._guard is not None
-        self._guard.react()
-        if self._guard.is_exhausted and not self._blocked:
+    def _watch_over(self, poller: select.poll) -> None:
+        guard = self._guard
+        if guard is None:
+            return
+        if guard.patience_ms is not None and guard.glance():
+            poller.register(guard.descriptor, select.POLLIN)
+        if guard.is_exhausted and not self._blocked:
             self._blocked = True
             self.kill()
 
@@ -198,10 +194,11 @@ class Run:
         return began + wall + (0.0 if own else GRACE_SECONDS + _BACKSTOP_SECONDS)
 
     def _patience_ms(self, began: float) -> float | None:
+        waits = [self._guard.patience_ms] if self._guard is not None else []
         deadline = self._deadline(began)
-        if deadline is None or self._over_time:
-            return None
-        return max(0.0, (deadline - time.monotonic()) * 1000)
+        if deadline is not None and not self._over_time:
+            waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _reap(self, pid: int) -> Usage:
         _, status, spent = os.wait4(pid, 0)

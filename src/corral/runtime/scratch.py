@@ -50,22 +50,23 @@ class Scratch:
     def _remove(self) -> None:
         if not self._made:
             return
-        import shutil
-
-        for directory in reversed(self._made):
-            # The command may have taken the rights away from its own directories.
-            shutil.rmtree(directory, onerror=_open_up)
+        try:
+            for file in self._files:
+                os.unlink(file.path)
+            for directory in reversed(self._made):
+                os.rmdir(directory)
+        except OSError:  # the command left something there
+            _remove_tree(self._made[0])  # the others lie inside it
         self._made = []
 
 
-def _open_up(function: object, path: str, _problem: object) -> None:
-    parent = os.path.dirname(path)
-    for directory in (parent, path):
-        if not os.path.islink(directory) and os.path.isdir(directory):
-            os.chmod(directory, 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        import shutil
+def _remove_tree(directory: str) -> None:
+    """Remove a tree whose owner took rights away from his own directories. No link is followed."""
+    import shutil
 
-        shutil.rmtree(path, ignore_errors=True)
-    elif os.path.lexists(path):
-        os.unlink(path)
+    for path, names, _ in os.walk(directory, topdown=True, followlinks=False):
+        for name in names:
+            child = os.path.join(path, name)
+            if not os.path.islink(child):
+                os.chmod(child, 0o700)
+    shutil.rmtree(directory, ignore_errors=True)

@@ -138,20 +138,20 @@ def test_ordinary_calls_reach_the_kernel() -> None:
 
 def test_arguments_are_judged_by_their_low_half() -> None:
     high = 0x7EAD << 32
-    tried = [
-        ("clone", 0x800 | 0x10000000),
-        ("clone", 0x800 | 0x10000000 | high),
-        ("ioctl", BAD, 0x5412),
-        ("ioctl", BAD, 0x5412 | high),
-        ("ioctl", BAD, 0x541C),
-        ("ioctl", BAD, 0x5423),
-        ("personality", 0x0040000),
-        ("sched_setscheduler", BAD, 1, 0),
-        ("sched_setscheduler", BAD, 2 | 0x4000_0000 | high, 0),
-        ("prlimit64", 1, 99, 0, 0),
+    tried: list[tuple[str, tuple[int, ...]]] = [
+        ("clone", (0x800 | 0x10000000,)),
+        ("clone", (0x800 | 0x10000000 | high,)),
+        ("ioctl", (BAD, 0x5412)),
+        ("ioctl", (BAD, 0x5412 | high)),
+        ("ioctl", (BAD, 0x541C)),
+        ("ioctl", (BAD, 0x5423)),
+        ("personality", (0x0040000,)),
+        ("sched_setscheduler", (BAD, 1, 0)),
+        ("sched_setscheduler", (BAD, 2 | 0x4000_0000 | high, 0)),
+        ("prlimit64", (1, 99, 0, 0)),
     ]
 
-    found = in_child(program_for(SocketPolicy.NONE), lambda: [attempt(*call) for call in tried])
+    found = in_child(program_for(SocketPolicy.NONE), lambda: [attempt(name, *call) for name, call in tried])
 
     assert found == [MARK + 1] * len(tried)
 

@@ -1,0 +1,60 @@
+# Two commands do everything: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') pyproject.toml hatch_build.py
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test fast check lint types format bench selftest clean packages
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## Make .venv and install corral into it.
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "corral needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@touch $@
+
+demo: install ## Watch hostile commands being contained.
+	@$(BIN)/corral demo
+
+packages: ## Install the system packages that the tests need (as root, with apt).
+	@sh tests/support/packages.sh
+
+test: packages $(VENV)/.dev lint types ## Install what the tests need and run every test.
+	$(BIN)/python -m pytest -n 2 --require native,landlock
+
+fast: $(VENV)/.dev ## Run the tests that need no kernel feature.
+	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture
+
+check: test ## Everything that must pass before a change lands.
+
+lint: $(VENV)/.dev ## Check style and formatting.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## Check types.
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## Bring the code into shape.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+selftest: install ## Attack the sandbox on this host.
+	@$(BIN)/corral selftest
+
+bench: packages $(VENV)/.dev ## Measure against bare processes, bubblewrap and firejail.
+	@$(BIN)/python bench/run.py
+
+clean: ## Remove what the other targets made.
+	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis

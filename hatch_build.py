@@ -1,0 +1,91 @@
+"""Build hook: compile the launcher into the package.
+
+A host without a C compiler, or with one that fails, still gets an installed corral: the reason is left in
+`corral/bin/BUILD_FAILED`, where `corral doctor` finds it, and the backends that need no launcher work.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import (  # type: ignore[import-not-found, unused-ignore]
+    BuildHookInterface,
+)
+
+FLAGS = (
+    *("-std=c11", "-O2", "-Wall", "-Wextra", "-fstack-protector-strong"),
+    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-D_GNU_SOURCE"),
+)
+# Static first: the same file then runs inside any container image. Without -Werror second: a newer compiler
+# with a new warning must not break an install.
+ATTEMPTS = (("-Werror", "-static"), ("-static",), ("-Werror",), ())
+OUTPUTS = ("corral-launch", "BUILD_FAILED", "BUILD_NOTES")
+COMPILE_SECONDS = 300
+LAST_LINES = 20
+
+
+def find_compiler() -> list[str]:
+    """Return the compiler's command, or an empty list."""
+    chosen = os.environ.get("CC")
+    if chosen:
+        return shlex.split(chosen)
+    return next(([found] for found in map(shutil.which, ("cc", "gcc", "clang")) if found), [])
+
+
+def compile_launcher(sources: list[Path], binary: Path) -> str:
+    """Compile, and return what went wrong on the way, if anything. Raises OSError when nothing worked."""
+    compiler = find_compiler()
+    if not compiler:
+        raise OSError("no C compiler: looked for $CC, cc, gcc and clang\n")
+    notes = []
+    for extra in ATTEMPTS:
+        command = [*compiler, *FLAGS, *extra, *map(str, sources), "-o", str(binary)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            notes.append(f"{shlex.join(command)}\n{error}\n")
+            continue
+        if done.returncode == 0:
+            return "".join(notes)
+        notes.append(f"{shlex.join(command)}\n" + "\n".join(done.stderr.splitlines()[-LAST_LINES:]) + "\n")
+    raise OSError("\n".join(notes))
+
+
+class CorralBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]
+    """Adds corral/bin/corral-launch to wheels and to editable installs."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel" or not sys.platform.startswith("linux"):
+            return
+        root = Path(self.root)
+        directory = root / "src" / "corral" / "bin"
+        binary = directory / "corral-launch"
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in OUTPUTS:  # nothing stale: not an old binary, not an old reason
+            (directory / name).unlink(missing_ok=True)
+        try:
+            notes = compile_launcher(sorted((root / "launcher").glob("*.c")), binary)
+        except OSError as error:
+            (directory / "BUILD_FAILED").write_text(str(error), encoding="utf-8")
+            self.app.display_warning("corral-launch was not built; `corral doctor` will say why")
+        else:
+            binary.chmod(0o755)
+            build_data["pure_python"] = False
+            build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            if notes:
+                (directory / "BUILD_NOTES").write_text(notes, encoding="utf-8")
+        if version != "editable":  # there the files already are where they are looked for
+            for name in OUTPUTS:
+                if (directory / name).exists():
+                    build_data["force_include"][str(directory / name)] = f"corral/bin/{name}"

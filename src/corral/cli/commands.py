@@ -1,0 +1,127 @@
+"""The commands, for click: help, completion, errors. Each imports what it does when it is called."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from corral import __version__
+from corral.cli.options import OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_EXAMPLES = """
+\b
+Examples:
+  corral run -- pytest -q
+  corral run -c 'grep -r TODO . | wc -l'
+  corral run -p strict --timeout 30s -- python untrusted.py
+  corral run --read ~/data --env LANG --json -- ./analyse
+
+\b
+Exit status: the command's own; 124 time over; 125 the sandbox could not be set
+up and the command did not run; 126, 127 as in a shell; 128+n signal n; 2 wrong
+usage or policy; 3 this host cannot enforce the policy.
+"""
+
+
+def _with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of the table."""
+    left_out = set(without)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        switches: dict[str, list[Any]] = {}
+        for option in reversed(OPTIONS):
+            if option.name in left_out:
+                continue
+            if option.metavar:
+                function = click.option(
+                    *option.flags, option.name, metavar=option.metavar, multiple=option.multiple, help=option.help
+                )(function)
+            else:
+                switches.setdefault(option.name, []).insert(0, option)
+        for name, group in switches.items():
+            function = _switch(name, group)(function)
+        return function
+
+    return decorate
+
+
+def _switch(name: str, group: list[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    yes = "/".join(option.flags[0] for option in group)
+    flags = (yes, *(flag for option in group[:1] for flag in option.flags[1:] if len(group) == 1))
+    text = " ".join(option.help for option in group)
+    return click.option(*flags, name, is_flag=True, default=name == "sandbox", help=text)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="corral")
+def cli() -> None:
+    """Run commands nobody has read yet.
+
+    What a policy says is enforced, or the command does not run.
+    """
+
+
+@cli.command(context_settings={"allow_interspersed_args": False}, epilog=_EXAMPLES)
+@_with_options()
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(command: tuple[str, ...], **options: Any) -> None:
+    """Run a command in a sandbox."""
+    from corral.cli.run import run_request
+
+    sys.exit(run_request(options, command))
+
+
+@cli.command()
+@_with_options(without=("line", "terminal", "json"))
+def shell(**options: Any) -> None:
+    """Open a shell in a sandbox."""
+    from corral.cli.run import run_shell
+
+    sys.exit(run_shell({**options, "line": None, "terminal": True, "json": False}))
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@_with_options(without=("terminal",))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def explain(command: tuple[str, ...], **options: Any) -> None:
+    """Say what a command could do, and how it would be confined, without running it."""
+    from corral.cli.explain import explain_request
+
+    sys.exit(explain_request(options, command))
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def doctor(*, as_json: bool) -> None:
+    """Say which backends work here, and what the others need."""
+    from corral.cli.doctor import examine
+
+    sys.exit(examine(as_json=as_json))
+
+
+@cli.command()
+@click.option("--backend", default="auto", metavar="NAME", help="The backend to show; auto by default.")
+def demo(backend: str) -> None:
+    """Watch hostile commands being contained, on throw-away files."""
+    from corral.cli.demo import show
+
+    sys.exit(show(backend))
+
+
+@cli.command()
+@click.option("--backend", default="auto", metavar="NAME", help="The backend to attack; auto by default.")
+@click.option("--only", multiple=True, metavar="PROBE", help="Run just this probe; can be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
+def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
+    """Attack the sandbox on this host, and say what held.
+
+    Every probe is first shown to work unconfined, on files of its own. It does no harm where it succeeds.
+    """
+    from corral.cli.selftest import attack
+
+    sys.exit(attack(backend, only, as_json=as_json))

@@ -1,0 +1,92 @@
+"""`corral doctor`: each backend works here, or the reason why not and what would mend it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from corral import __version__
+from corral.backends.registry import BUILTIN, UNCONFINED, get_backend
+from corral.host import RealHost
+from corral.model.feature import Feature
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from corral.model.probe import Probe
+
+_MARKS = {True: "works", False: "does not work"}
+
+
+def examine(*, as_json: bool) -> int:
+    """Print the findings. Status 0 if some backend confines here, 3 if none does."""
+    host = RealHost()
+    probes = [get_backend(name).probe(host) for name in BUILTIN]
+    usable = any(probe.available for probe in probes if probe.backend != UNCONFINED)
+    facts = _facts(host)
+    if as_json:
+        found = {"v": 1, **facts, "usable": usable, "backends": [_as_json(probe) for probe in probes]}
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        sys.stdout.write(_render(facts, probes, usable=usable))
+    return 0 if usable else 3
+
+
+def _facts(host: RealHost) -> dict[str, Any]:
+    import os
+
+    launcher, reason = host.launcher()
+    return {
+        "corral": __version__,
+        "kernel": os.uname().release,
+        "machine": host.machine,
+        "user": host.uid,
+        "landlock_abi": host.landlock_abi(),
+        "control_groups": sorted(host.cgroup_controllers()),
+        "launcher": launcher or f"missing: {reason}",
+    }
+
+
+def _as_json(probe: Probe) -> dict[str, Any]:
+    return {
+        "backend": probe.backend,
+        "available": probe.available,
+        "version": probe.version,
+        "reason": probe.reason,
+        "fix": probe.fix,
+        "enforces": sorted(feature.value for feature in probe.enforces),
+    }
+
+
+def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
+    groups = ", ".join(facts["control_groups"]) or "none that this user may use"
+    lines = [
+        f"corral {facts['corral']} on Linux {facts['kernel']}, {facts['machine']}, user {facts['user']}",
+        f"  launcher        {facts['launcher']}",
+        f"  landlock        {'ABI ' + str(facts['landlock_abi']) if facts['landlock_abi'] else 'not available'}",
+        f"  control groups  {groups}",
+        "",
+    ]
+    for probe in probes:
+        lines += _render_probe(probe)
+    verdict = "Commands can be confined here." if usable else "Nothing can confine commands here."
+    return "\n".join([*lines, "", verdict, ""])
+
+
+def _render_probe(probe: Probe) -> list[str]:
+    title = f"{probe.backend:<10} {_MARKS[probe.available]}"
+    if not probe.available:
+        return [title, f"  because: {probe.reason}", *([f"  fix: {probe.fix}"] if probe.fix else [])]
+    if probe.backend == UNCONFINED:
+        return [f"{title} (confines nothing; only when asked for by name)"]
+    missing = sorted(feature.value for feature in Feature if feature not in probe.enforces)
+    return [f"{title} ({probe.version})", *_wrapped("  not enforced: ", missing)]
+
+
+def _wrapped(label: str, names: list[str]) -> list[str]:
+    import textwrap
+
+    if not names:
+        return []
+    return textwrap.wrap(label + ", ".join(names), 90, subsequent_indent=" " * len(label))

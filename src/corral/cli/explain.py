@@ -1,0 +1,161 @@
+"""`corral explain`: what would be allowed, by which mechanism, and the exact launch."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from corral.cli.request import build_command, build_sandbox
+from corral.cli.run import report_error
+from corral.linux.bpf import disassemble
+from corral.linux.decode import decode
+from corral.linux.spec import MountFlag, MountKind
+from corral.model.errors import CorralError
+from corral.model.feature import PROMISES, RUNNER_FEATURES
+from corral.model.policy import FsAccess
+from corral.policy.quantities import format_duration, format_share, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from corral.model.feature import Feature
+    from corral.model.plan import Plan
+    from corral.sandbox import Explanation
+
+_LIMIT_FORMATS = {
+    "wall_seconds": ("time", format_duration),
+    "memory_bytes": ("memory", format_size),
+    "cpus": ("processors", format_share),
+    "pids": ("processes", str),
+    "output_bytes": ("output", format_size),
+    "file_size_bytes": ("file size", format_size),
+    "open_files": ("open files", str),
+    "disk_bytes": ("disk", format_size),
+}
+
+
+def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
+    """Print the explanation; returns the exit status."""
+    try:
+        command = build_command(options, words) or ("true",)
+        explanation = build_sandbox(options).explain(command)
+    except CorralError as error:
+        return report_error(error, as_json=bool(options["json"]))
+    if options["json"]:
+        sys.stdout.write(json.dumps(_as_json(explanation), indent=2) + "\n")
+    else:
+        lines = render(explanation, verbose=bool(options["verbose"]))
+        sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def render(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
+    """The explanation as lines for a person."""
+    plan = explanation.plan
+    yield f"command    {' '.join(plan.command.argv)}"
+    yield f"workspace  {plan.command.cwd}"
+    yield f"profile    {plan.policy.name}"
+    yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
+    yield from _section("may write", _paths(plan, FsAccess.WRITE))
+    yield from _section("may read", _paths(plan, FsAccess.READ))
+    yield from _section("private, gone afterwards", plan.ground.private)
+    yield from _section("denied", (target.requested for target in plan.ground.denied))
+    yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
+    yield from _section("protected, not here yet", (watch.label for watch in plan.watches))
+    yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
+    yield from _section("limits", _limits(plan))
+    yield from _section("environment", (name for name, _ in plan.env))
+    yield "enforced"
+    for feature, how in _mechanisms(explanation):
+        yield f"  {feature.value:<16} {how:<58} {PROMISES[feature]}" if verbose else f"  {feature.value:<16} {how}"
+    yield "launch"
+    yield f"  {' '.join(explanation.launch.argv)}"
+    yield from _launch(explanation, verbose=verbose)
+
+
+def _section(title: str, entries: Iterable[str]) -> Iterator[str]:
+    found = list(dict.fromkeys(entries))
+    if not found:
+        return
+    yield title
+    yield from _columns(found)
+
+
+def _columns(entries: list[str]) -> Iterator[str]:
+    """Short entries share lines; long ones have their own."""
+    import textwrap
+
+    text = "  ".join(entry.replace(" ", "\0") for entry in entries)
+    for line in textwrap.wrap(text, 96, break_long_words=False, break_on_hyphens=False):
+        yield "  " + line.replace("\0", " ")
+
+
+def _paths(plan: Plan, access: FsAccess) -> Iterator[str]:
+    for grant in plan.ground.grants:
+        if grant.access is access:
+            target = grant.target
+            renamed = target.requested != target.path
+            yield f"{target.requested} -> {target.path}" if renamed else target.path
+
+
+def _limits(plan: Plan) -> Iterator[str]:
+    for field, (label, render_value) in _LIMIT_FORMATS.items():
+        value = getattr(plan.ground.limits, field)
+        if value is not None:
+            yield f"{label} {render_value(value)}"
+
+
+def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
+    plan = explanation.plan
+    for feature in sorted(plan.requires | plan.waived, key=lambda feature: feature.value):
+        if feature in plan.waived:
+            yield feature, "WAIVED"
+        elif feature in explanation.launch.enforced:
+            yield feature, explanation.launch.enforced[feature]
+        elif feature in RUNNER_FEATURES:
+            yield feature, "corral's own runner"
+
+
+def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
+    if explanation.launch.spec is None:
+        return
+    spec = decode(explanation.launch.spec)
+    for mount in spec.mounts:
+        flags = " ".join(str(flag.name).lower().replace("_", "-") for flag in MountFlag if flag in mount.flags)
+        source = f" {mount.source} ->" if mount.kind in {MountKind.BIND, MountKind.SYMLINK} else ""
+        yield f"  mount {mount.kind.name.lower()}{source} {mount.target} {flags}".rstrip()
+    if spec.landlock is not None:
+        lock = spec.landlock
+        handled = f"fs {lock.handled_fs:#x} net {lock.handled_net:#x} scoped {lock.scoped:#x}"
+        yield f"  landlock {handled}, {len(lock.paths)} paths"
+        for rights, path in lock.paths if verbose else ():
+            yield f"    {rights:#06x} {path}"
+    yield f"  seccomp {len(spec.seccomp) // 8} instructions{'' if verbose else ' (-v lists them)'}"
+    if verbose:
+        yield from (f"    {line}" for line in disassemble(spec.seccomp).splitlines())
+
+
+def _as_json(explanation: Explanation) -> dict[str, Any]:
+    plan = explanation.plan
+    return {
+        "v": 1,
+        "command": list(plan.command.argv),
+        "workspace": plan.command.cwd,
+        "profile": plan.policy.name,
+        "policy_hash": plan.policy.digest(),
+        "backend": explanation.probe.backend,
+        "read": list(_paths(plan, FsAccess.READ)),
+        "write": list(_paths(plan, FsAccess.WRITE)),
+        "private": list(plan.ground.private),
+        "denied": [target.requested for target in plan.ground.denied],
+        "shielded": [shield.target.path for shield in plan.shields],
+        "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
+        "network": plan.ground.net.mode.value,
+        "limits": list(_limits(plan)),
+        "environment": [name for name, _ in plan.env],
+        "enforced": {feature.value: how for feature, how in _mechanisms(explanation) if how != "WAIVED"},
+        "waived": sorted(feature.value for feature in plan.waived),
+        "launch": list(_launch(explanation, verbose=True)),
+    }

@@ -1,0 +1,80 @@
+"""The options of `run`, `shell` and `explain`: one table, read by click and by the quick parser."""
+
+from __future__ import annotations
+
+from corral.model.record import Record
+
+
+class Option(Record):
+    name: str  # the key in the parsed options
+    flags: tuple[str, ...]
+    help: str
+    metavar: str = ""  # empty: a switch
+    multiple: bool = False
+    value: object = True  # what a switch stands for
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("profile", ("-p", "--profile", "--sandbox-profile"), "strict, moderate (default) or permissive.", "NAME"),
+    Option("sandbox", ("--sandbox",), "Confine the command; this is the default."),
+    Option("sandbox", ("--no-sandbox",), "Do not confine it at all. Same as --backend none.", value=False),
+    Option("backend", ("--backend",), "auto (default), native, landlock or none.", "NAME"),
+    Option("read", ("--read",), "Let it read a path.", "PATH", multiple=True),
+    Option("write", ("--write",), "Let it read and write a path.", "PATH", multiple=True),
+    Option("deny", ("--deny",), "Keep a path inside a granted one away from it.", "PATH", multiple=True),
+    Option("net", ("--net",), "none (default), limited or full.", "MODE"),
+    Option("cap", ("--cap",), "Add a capability, such as filesystem:read:/docs.", "TEXT", multiple=True),
+    Option("env", ("--env",), "Pass a variable (NAME), or set one (NAME=VALUE).", "NAME", multiple=True),
+    Option("memory", ("--memory",), "Memory for all its processes together: 512m, 1GiB.", "SIZE"),
+    Option("cpus", ("--cpus",), "Share of the processors: 1.5, 50%.", "SHARE"),
+    Option("pids", ("--pids",), "Number of processes.", "COUNT"),
+    Option("timeout", ("--timeout",), "Time until it is ended: 90s, 2m30s.", "TIME"),
+    Option("output_limit", ("--output-limit",), "Bytes it may print.", "SIZE"),
+    Option("waive", ("--waive",), "Give up a feature, on record: fs.metadata,proc.hidden.", "FEATURE", multiple=True),
+    Option("cwd", ("--cwd",), "Directory to work in; it is the workspace.", "DIR"),
+    Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
+    Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
+    Option("json", ("--json",), "Print the whole result record as JSON."),
+    Option("verbose", ("-v", "--verbose"), "Say what protected the run."),
+)
+
+
+def defaults() -> dict[str, object]:
+    """The parsed form of no option at all."""
+    empty: dict[str, object] = {}
+    for option in OPTIONS:
+        empty[option.name] = () if option.multiple else None if option.metavar else option.name == "sandbox"
+    return empty
+
+
+def parse_quickly(arguments: list[str]) -> tuple[dict[str, object], tuple[str, ...]] | None:
+    """Parse options and the command after them; None for anything that is not plain.
+
+    Importing click takes longer than starting a sandbox. What this does not understand, click does,
+    with its help and its errors; a test holds both to the same answers.
+    """
+    known = {flag: option for option in OPTIONS for flag in option.flags}
+    found = defaults()
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        flag = rest.pop(0)
+        if flag == "--":
+            break
+        name, equals, value = flag.partition("=") if flag.startswith("--") else (flag, "", "")
+        option = known.get(name)
+        if option is None or (equals and not option.metavar):
+            return None
+        if not option.metavar:
+            found[option.name] = option.value
+            continue
+        if not equals:
+            if not rest:
+                return None
+            value = rest.pop(0)
+        _store(found, option, value)
+    return found, tuple(rest)
+
+
+def _store(found: dict[str, object], option: Option, value: str) -> None:
+    previous = found[option.name]
+    found[option.name] = (*previous, value) if isinstance(previous, tuple) else value

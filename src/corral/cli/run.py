@@ -1,0 +1,126 @@
+"""`corral run` and `corral shell`: carry out a request and give the command's own status back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from corral.cli.request import build_command, build_sandbox
+from corral.model.errors import CorralError, PolicyError
+from corral.model.plan import StdioMode
+from corral.model.result import Outcome
+from corral.model.violation import Evidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from corral.model.result import Result
+    from corral.sandbox import Sandbox
+
+#: Passed on to the command as they come. The command decides; corral ends when it has ended.
+_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
+_LIMITS_SAID = {
+    Outcome.TIMED_OUT: "its time was over",
+    Outcome.OUT_OF_MEMORY: "it ran out of its memory",
+    Outcome.PIDS_LIMIT: "it ran out of its processes",
+    Outcome.OUTPUT_LIMIT: "it printed more than it may",
+    Outcome.BLOCKED: "the sandbox ended it",
+}
+
+
+def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
+    """Run what was asked for; returns the exit status."""
+    try:
+        command = build_command(options, words)
+        result = _carry_out(build_sandbox(options), command, options)
+    except CorralError as error:
+        return report_error(error, as_json=bool(options["json"]))
+    if options["json"]:
+        _print_json(result.to_json())
+    _report(result, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+    return result.exit_status
+
+
+def run_shell(options: Mapping[str, Any]) -> int:
+    """An interactive shell in a sandbox."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    return run_request({**options, "terminal": True, "line": None, "json": False}, (shell,))
+
+
+def report_error(error: CorralError, *, as_json: bool) -> int:
+    """Say what went wrong, in three lines or as JSON; returns the exit status."""
+    if as_json:
+        fields = {name: getattr(error, name) for name in ("code", "what", "why", "fix", "ran")}
+        _print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
+    else:
+        _say(error.render())
+    return error.exit_status
+
+
+def _carry_out(sandbox: Sandbox, command: str | tuple[str, ...], options: Mapping[str, Any]) -> Result:
+    stdio = StdioMode.INHERIT
+    if options["json"]:
+        stdio = StdioMode.CAPTURE
+    elif options["terminal"]:
+        stdio = StdioMode.TERMINAL
+    stdin = b""
+    if options["json"] and not os.isatty(0):
+        stdin = sys.stdin.buffer.read()
+    prepared = sandbox.prepare(command, stdin=stdin, stdio=stdio)
+    if not prepared.argv:
+        raise PolicyError(
+            "empty-command",
+            "there is no command to run",
+            why="nothing follows the options",
+            fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
+        )
+    attempt = sandbox.start(prepared)
+    for name in _PASSED_ON:
+        signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
+    signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))
+    return attempt.run()
+
+
+def _stop(send: Any) -> None:
+    """Ctrl-Z: the command stops, then corral; the shell's `fg` lets both go on."""
+    send(signal.SIGTSTP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    send(signal.SIGCONT)
+
+
+def _report(result: Result, *, verbose: bool, as_json: bool) -> None:
+    if as_json and not verbose:
+        return
+    if result.enforcement.backend == "none":
+        _say("the command ran without a sandbox, as asked")
+    if result.outcome in _LIMITS_SAID:
+        _say(f"the command was stopped: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})")
+    for violation in result.violations:
+        if verbose or violation.evidence is Evidence.OBSERVED:
+            _say(violation.describe())
+    if verbose:
+        _report_enforcement(result)
+
+
+def _report_enforcement(result: Result) -> None:
+    enforcement = result.enforcement
+    _say(f"{result.describe()} after {result.duration_seconds:.3f} s, run {result.run_id}")
+    _say(f"profile {result.policy.name}, backend {enforcement.backend}")
+    for feature, how in sorted(enforcement.enforced.items(), key=lambda pair: pair[0].value):
+        _say(f"  {feature.value:<16} {how}")
+    for feature in sorted(enforcement.waived, key=lambda feature: feature.value):
+        _say(f"  {feature.value:<16} WAIVED")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"corral: {text}\n")

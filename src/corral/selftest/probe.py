@@ -1,0 +1,63 @@
+"""EscapeProbe: one way out of a sandbox that somebody has tried, with the means to try it again."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corral.model.feature import Feature
+    from corral.selftest.stage import Stage
+
+    Setup = Callable[[Stage], None]
+    #: Says in words what the attack achieved on the host; an empty text if nothing.
+    Judge = Callable[[Stage, str], str]
+
+
+class ProbeOutcome(Enum):
+    HELD = "held"
+    ESCAPED = "ESCAPED"
+    NOT_APPLICABLE = "not-applicable"  # it does not work on this host even without a sandbox
+    BROKEN = "broken"  # the confined attack never ran, so nothing is known
+    NOT_CLAIMED = "not-claimed"  # the backend does not promise to stop it; never counted as held
+
+
+class Language(Enum):
+    SHELL = "sh"
+    PYTHON = "python3"
+
+
+class EscapeProbe(Record):
+    name: str
+    title: str  # the attack, as a person would say it
+    feature: Feature  # the promise that it breaks if it succeeds
+    source: str  # item of ESCAPES.md, CVE or issue; "corral" for our own inventions
+    script: str
+    judge: Judge
+    setup: Setup | None = None
+    language: Language = Language.SHELL
+    earlier: str = ""  # a script of an earlier run in the same workspace: attacks in two steps
+    capabilities: tuple[str, ...] = ()  # added to the profile `moderate`
+    needs_terminal: bool = False
+    runner_holds: str = ""  # why the backend `none` stops it as well, where it does
+    limit: str = ""  # where the documents say that this is not stopped: its success is then not-claimed
+
+
+class ProbeReport(Record):
+    """What one probe found out."""
+
+    name: str
+    title: str
+    feature: Feature
+    source: str
+    outcome: ProbeOutcome
+    reason: str
+    seconds: float
+
+
+class NotHere(Exception):
+    """Raised by a setup: this host lacks what the attack is about."""

@@ -1,0 +1,184 @@
+"""Trial: run a probe's attack on a stage, once without any sandbox and once confined."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import shutil
+import subprocess
+import termios
+from contextlib import contextmanager
+
+from corral.model.plan import StdioMode
+from corral.model.record import Record
+from corral.planning.ground import build_ground
+from corral.planning.require import required_features
+from corral.policy.compose import build_policy
+from corral.sandbox import Sandbox
+from corral.selftest.probe import Language
+from corral.selftest.stage import StagedHost, staged_environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from corral.model.feature import Feature
+    from corral.selftest.probe import EscapeProbe
+    from corral.selftest.stage import Stage
+
+WALL_SECONDS = 20
+_BASE_CAPABILITIES = (f"time:limit:{WALL_SECONDS}s",)
+
+#: ORDER: the sentinel first: it proves that the attack began, whatever becomes of it.
+_SHELL_PRELUDE = 'echo "$1"; WS=$2 OUT=$3 HOUSE=$4 TOKEN=$5; shift 5; cd "$WS"\n'
+_PYTHON_PRELUDE = """\
+import ctypes, os, socket, sys, time
+print(sys.argv[1], flush=True)
+WS, OUT, HOUSE, TOKEN = sys.argv[2:6]
+MORE = sys.argv[6:]
+os.chdir(WS)
+libc = ctypes.CDLL(None, use_errno=True)
+def syscall(number, *arguments):
+    return libc.syscall(ctypes.c_long(int(number)), *[
+        ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
+def prove(text):
+    with open(WS + "/proof", "w") as file: file.write(str(text))
+def prove_descriptor(number):
+    if number >= 0: prove(os.readlink(f"/proc/self/fd/{number}") if os.path.isdir("/proc/self/fd") else number)
+"""
+
+
+class Trace(Record):
+    """What an attack printed, and why it could not be run, if it could not."""
+
+    output: str
+    complaint: str  # the last words on stderr, or corral's own error
+
+
+def command_of(probe: EscapeProbe, stage: Stage, script: str) -> tuple[str, ...]:
+    """The attack as an argument vector."""
+    arguments = (stage.sentinel, stage.at("ws"), stage.at("out"), stage.at("home"), stage.token)
+    if probe.language is Language.SHELL:
+        return ("/bin/sh", "-c", _SHELL_PRELUDE + script, "probe", *arguments, *stage.arguments)
+    return ("python3", "-c", _PYTHON_PRELUDE + script, *arguments, *stage.arguments)
+
+
+def missing_program(probe: EscapeProbe) -> str:
+    """The interpreter that this host lacks for the attack, or an empty text."""
+    return "" if shutil.which(probe.language.value) else probe.language.value
+
+
+def run_unconfined(probe: EscapeProbe, stage: Stage) -> Trace:
+    """The control: the same attack, as any program of the caller."""
+    trace = Trace("", "")
+    for script in filter(None, (probe.earlier, probe.script)):
+        argv = command_of(probe, stage, script)
+        if probe.needs_terminal:
+            return _with_terminal(stage, lambda argv=argv: _exec(argv, stage))  # type: ignore[misc]
+        trace = _run_plain(argv, stage)
+    return trace
+
+
+def _run_plain(argv: tuple[str, ...], stage: Stage) -> Trace:
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=stage.at("ws"),
+            env=staged_environment(stage),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=WALL_SECONDS,
+            pass_fds=stage.inherited,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Trace("", f"it did not end within {WALL_SECONDS} seconds")
+    return Trace(done.stdout.decode("utf-8", "replace"), last_words(done.stderr.decode("utf-8", "replace")))
+
+
+def run_confined(
+    probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]
+) -> Trace:
+    """The attack in a sandbox of the profile `moderate`. What the backend does not claim is waived, no more."""
+    trace = Trace("", "")
+    with _state_directory(stage):
+        for script in filter(None, (probe.earlier, probe.script)):
+            sandbox = _sandbox(probe, stage, backend, enforces)
+            argv = command_of(probe, stage, script)
+            if probe.needs_terminal:
+                return _with_terminal(stage, lambda s=sandbox, a=argv: _run_inherited(s, a))  # type: ignore[misc]
+            trace = _run_captured(sandbox, argv)
+    return trace
+
+
+def _sandbox(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> Sandbox:
+    policy = build_policy(capabilities=(*_BASE_CAPABILITIES, *probe.capabilities))
+    host, workspace = StagedHost(stage), stage.at("ws")
+    required = required_features(policy, build_ground(policy, workspace, host))
+    return Sandbox(policy, backend=backend, workspace=workspace, waive=required - enforces, host=host)
+
+
+def _run_captured(sandbox: Sandbox, argv: tuple[str, ...]) -> Trace:
+    # Whatever is raised is told, and the host is judged all the same: an error that leaves a planted
+    # file behind is an escape, not an excuse.
+    try:
+        result = sandbox.run(argv)
+    except Exception as problem:
+        return Trace("", f"{type(problem).__name__}: {problem}".replace("\n", " "))
+    words = last_words(result.stderr)
+    return Trace(result.stdout, words or f"it ended with {result.describe()}")
+
+
+def _run_inherited(sandbox: Sandbox, argv: tuple[str, ...]) -> None:
+    command = sandbox.prepare(argv, stdio=StdioMode.INHERIT)
+    sandbox.start(command).run()
+
+
+@contextmanager
+def _state_directory(stage: Stage) -> Iterator[None]:
+    """Quarantine belongs to the stage, too: a self-test must not fill the user's own."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = stage.at("state")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XDG_STATE_HOME"]
+        else:
+            os.environ["XDG_STATE_HOME"] = before
+
+
+def _with_terminal(stage: Stage, action: Callable[[], None]) -> Trace:
+    """Do something in a process whose controlling terminal is a new one, of which the stage keeps both ends."""
+    ours, theirs = pty.openpty()
+    stage.on_leaving(lambda: os.close(ours))
+    stage.on_leaving(lambda: os.close(theirs))
+    stage.remembered["terminal"] = theirs
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+            os.dup2(theirs, 0)
+            os.dup2(write_end, 1)
+            os.dup2(write_end, 2)
+            action()
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with open(read_end, encoding="utf-8", errors="replace") as pipe:
+        output = pipe.read()
+    os.waitpid(pid, 0)
+    return Trace(output, last_words(output))
+
+
+def _exec(argv: tuple[str, ...], stage: Stage) -> None:
+    os.execvpe(argv[0], argv, staged_environment(stage))
+
+
+def last_words(text: str) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:160] if lines else ""

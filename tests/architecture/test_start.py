@@ -1,0 +1,42 @@
+"""What a start costs, said structurally: modules that take long to import are not imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from sources import PACKAGE, SOURCE
+
+#: Each costs milliseconds; `corral run -- true` may take fifty in all, the interpreter included.
+SLOW = {
+    "argparse", "asyncio", "click", "dataclasses", "inspect", "json", "pathlib", "re", "subprocess", "tomllib", "typing",
+}  # fmt: skip
+
+_SCRIPT = """
+import sys
+sys.path.insert(0, {source!r})
+before = set(sys.modules)
+import {module}
+print(' '.join(sorted(set(sys.modules) - before)))
+"""
+
+
+def _imports_of(module: str) -> set[str]:
+    script = _SCRIPT.format(source=str(SOURCE), module=module)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True, timeout=30
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["corral.sandbox", "corral.cli.main"])
+def test_importing_it_pulls_in_nothing_slow(module: str) -> None:
+    if module == "corral.cli.main" and not (PACKAGE / "cli/main.py").exists():
+        pytest.skip("the command line is not there yet")
+
+    assert _imports_of(module) & SLOW == set()
+
+
+def test_importing_corral_alone_imports_nothing_else() -> None:
+    assert {name for name in _imports_of("corral") if name.startswith("corral")} == {"corral"}

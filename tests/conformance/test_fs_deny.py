@@ -1,0 +1,86 @@
+"""fs.deny: denied paths inside a granted tree can be neither read nor written."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.model.feature import Feature
+from support.confinement import attempt, shell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from support.confinement import Case, Stage
+
+pytestmark = pytest.mark.proves(Feature.FS_DENY)
+
+
+_DENY = ["filesystem:deny:${workspace}/secrets"]
+
+
+def test_a_denied_file_inside_the_workspace_cannot_be_read(backend: Case, stage: Stage) -> None:
+    stolen = stage.work / "stolen"
+    (stage.work / "secrets").mkdir()
+    (stage.work / "secrets/key").write_text("the secret")
+
+    done = attempt(
+        backend,
+        stage,
+        shell("cat secrets/key > stolen"),
+        effect=lambda _: stolen.exists() and stolen.read_text() == "the secret",
+        reset=stolen.unlink,
+        capabilities=_DENY,
+    )
+
+    assert not done.worked
+
+
+def test_nothing_is_written_into_a_denied_directory(backend: Case, stage: Stage) -> None:
+    planted = stage.work / "secrets/planted"
+    planted.parent.mkdir()
+
+    done = attempt(
+        backend,
+        stage,
+        shell("echo evil > secrets/planted"),
+        effect=lambda _: planted.exists(),
+        reset=planted.unlink,
+        capabilities=_DENY,
+    )
+
+    assert not done.worked
+
+
+def test_renaming_a_denied_directory_does_not_open_it(backend: Case, stage: Stage) -> None:
+    stolen = stage.work / "stolen"
+    (stage.work / "secrets").mkdir()
+    (stage.work / "secrets/key").write_text("the secret")
+
+    def reset() -> None:
+        stolen.unlink()
+        (stage.work / "open").rename(stage.work / "secrets")
+
+    done = attempt(
+        backend,
+        stage,
+        shell("mv secrets open; cat open/key secrets/key > stolen; true"),
+        effect=lambda _: stolen.exists() and "the secret" in stolen.read_text(),
+        reset=reset,
+        capabilities=_DENY,
+    )
+
+    assert not done.worked
+
+
+def test_a_denied_path_that_is_missing_does_not_come_into_being(backend: Case, stage: Stage) -> None:
+    planted = stage.work / "secrets"
+
+    done = attempt(
+        backend,
+        stage,
+        shell("echo evil > secrets"),
+        effect=lambda _: planted.exists(),
+        reset=planted.unlink,
+        capabilities=_DENY,
+    )
+
+    assert not done.worked

@@ -1,0 +1,81 @@
+"""fs.write: nothing outside the writable paths can be created, changed or removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.model.feature import Feature
+from support.confinement import attempt, shell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from support.confinement import Case, Stage
+
+pytestmark = pytest.mark.proves(Feature.FS_WRITE)
+
+
+def test_a_file_in_a_readable_directory_cannot_be_created(backend: Case, stage: Stage) -> None:
+    planted = stage.outside / "planted"
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"echo evil > {planted}"),
+        effect=lambda _: planted.exists(),
+        reset=planted.unlink,
+        capabilities=[f"filesystem:read:{stage.outside}"],
+    )
+
+    assert not done.worked
+
+
+def test_a_readable_file_cannot_be_changed(backend: Case, stage: Stage) -> None:
+    kept = stage.outside / "kept"
+    kept.write_text("good")
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"echo evil >> {kept}; truncate -s 0 {kept}"),
+        effect=lambda _: kept.read_text() != "good",
+        reset=lambda: kept.write_text("good"),
+        capabilities=[f"filesystem:read:{stage.outside}"],
+    )
+
+    assert not done.worked
+
+
+def test_a_readable_file_cannot_be_removed_or_renamed(backend: Case, stage: Stage) -> None:
+    kept = stage.outside / "kept"
+    kept.touch()
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"mv {kept} {kept}.old; rm -f {kept} {kept}.old"),
+        effect=lambda _: not kept.exists(),
+        reset=kept.touch,
+        capabilities=[f"filesystem:read:{stage.outside}"],
+    )
+
+    assert not done.worked
+
+
+def test_a_hard_link_does_not_make_a_readable_file_writable(backend: Case, stage: Stage) -> None:
+    kept = stage.outside / "kept"
+    kept.write_text("good")
+
+    def reset() -> None:
+        kept.write_text("good")
+        (stage.work / "alias").unlink()
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"ln {kept} alias; echo evil >> alias; true"),
+        effect=lambda _: kept.read_text() != "good",
+        reset=reset,
+        capabilities=[f"filesystem:read:{stage.outside}"],
+    )
+
+    assert not done.worked

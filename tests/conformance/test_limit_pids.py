@@ -1,0 +1,57 @@
+"""limit.pids: the whole tree together stays within its number of processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.model.feature import Feature
+from support.confinement import attempt, python
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from support.confinement import Case, Stage
+
+pytestmark = pytest.mark.proves(Feature.LIMIT_PIDS)
+
+_LIMIT = ["pids:limit:12"]
+
+# Never more than forty, which all end when their parent does: no bomb, even where nothing holds it.
+_FORK = """
+import os
+gate, release = os.pipe()
+for number in range(40):
+    try:
+        pid = os.fork()
+    except OSError:
+        break
+    if pid == 0:
+        os.close(release)
+        {child}
+        os.read(gate, 1)
+        os._exit(0)
+    open(f'child-{{number}}', 'w').close()
+"""
+
+
+@pytest.mark.parametrize("child", ["pass", "os.setsid()"], ids=["one session", "sessions of their own"])
+def test_no_more_processes_run_than_permitted(backend: Case, stage: Stage, child: str) -> None:
+    """Each process that could be started has left a file."""
+
+    def count() -> int:
+        return len(list(stage.work.glob("child-*")))
+
+    def reset() -> None:
+        for mark in stage.work.glob("child-*"):
+            mark.unlink()
+
+    done = attempt(
+        backend,
+        stage,
+        python(_FORK.format(child=child)),
+        effect=lambda _: count() > 12,
+        reset=reset,
+        capabilities=_LIMIT,
+    )
+
+    assert not done.worked
+    assert count() > 0

@@ -1,0 +1,63 @@
+"""syscalls: the system-call filter is installed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from corral.model.feature import Feature
+from support.confinement import attempt, python, shell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from support.confinement import Case, Stage
+
+pytestmark = pytest.mark.proves(Feature.SYSCALLS)
+
+# It leaves a file behind where the call is let through; the filter refuses it before the kernel looks at it.
+_TRY = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.syscall({number}, {arguments}) >= 0:
+    open('mark', 'w').close()
+"""
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_PERSONALITY = {"x86_64": 135, "aarch64": 92}
+_NO_RANDOM_ADDRESSES = 0x0040000
+
+
+def test_the_keyrings_of_the_host_are_out_of_reach(backend: Case, stage: Stage) -> None:
+    """KEYCTL_GET_KEYRING_ID of the thread's keyring, made if there is none."""
+    script = _TRY.format(number=_KEYCTL[os.uname().machine], arguments="0, -1, 1")
+
+    assert not _attempted(backend, stage, script)
+
+
+def test_address_randomisation_cannot_be_switched_off(backend: Case, stage: Stage) -> None:
+    script = _TRY.format(number=_PERSONALITY[os.uname().machine], arguments=_NO_RANDOM_ADDRESSES)
+
+    assert not _attempted(backend, stage, script)
+
+
+def test_a_system_call_that_the_policy_denies_is_refused(backend: Case, stage: Stage) -> None:
+    """Making directories, for one: what the call would have done is not there."""
+    made = stage.work / "made"
+
+    done = attempt(
+        backend,
+        stage,
+        shell("mkdir made"),
+        effect=lambda _: made.exists(),
+        reset=made.rmdir,
+        capabilities=["syscall:deny:mkdirat", "syscall:deny:mkdir"],
+    )
+
+    assert not done.worked
+
+
+def _attempted(backend: Case, stage: Stage, script: str) -> bool:
+    mark = stage.work / "mark"
+    return attempt(
+        backend, stage, python(script), effect=lambda _: mark.exists(), reset=mark.unlink
+    ).worked

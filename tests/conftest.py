@@ -1,0 +1,88 @@
+"""Options and the fixture `backend`, for every test directory.
+
+    --require native,landlock   a skip because such a backend is unavailable becomes a failure
+    --launcher PATH             the corral-launch to test (the same as CORRAL_LAUNCHER)
+    --update-golden             write the golden files anew, to be read as a diff
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+for place in (str(HERE), str(HERE.parent / "src")):
+    if place not in sys.path:
+        sys.path.insert(0, place)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.probe import Probe
+    from support.confinement import Case
+
+LEAKY = "leaky"
+_probes: dict[str, Probe] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("corral")
+    group.addoption("--require", default="", metavar="NAMES", help="backends that must be available: a,b")
+    group.addoption("--launcher", default="", metavar="PATH", help="the corral-launch to test")
+    group.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    launcher = config.getoption("--launcher")
+    if launcher:
+        os.environ["CORRAL_LAUNCHER"] = os.path.abspath(launcher)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is tested: a suite that skips everything is green as well."""
+    from corral.backends.registry import BUILTIN
+
+    probes = [_probe(name) for name in BUILTIN]
+    return [f"corral {probe.backend}: {probe.version if probe.available else probe.reason}" for probe in probes]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A proof runs on every confining backend, and on the leaky one, which must fail it."""
+    if "backend" not in metafunc.fixturenames or not metafunc.definition.get_closest_marker("proves"):
+        return
+    from corral.backends.registry import BUILTIN, UNCONFINED
+
+    must_fail = pytest.mark.xfail(strict=True, raises=AssertionError, reason="it enforces nothing")
+    names = [pytest.param(name) for name in BUILTIN if name != UNCONFINED]
+    metafunc.parametrize("backend", [*names, pytest.param(LEAKY, marks=must_fail)], indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Case:
+    """A backend that claims the feature which the test proves; skipped, with the reason, if it does not."""
+    from corral.backends.registry import get_backend
+    from support.confinement import Case
+    from support.leaky import LeakyBackend
+
+    feature = request.node.get_closest_marker("proves").args[0]
+    name = request.param
+    if name == LEAKY:
+        return Case(LeakyBackend(), LeakyBackend().probe(None), feature)
+    probe = _probe(name)
+    if not probe.available:
+        required = request.config.getoption("--require").split(",")
+        (pytest.fail if name in required else pytest.skip)(f"{name} is not available: {probe.reason}")
+    if feature not in probe.enforces:
+        pytest.skip(f"{name} does not claim {feature.value} here")
+    return Case(get_backend(name), probe, feature)
+
+
+def _probe(name: str) -> Probe:
+    from corral.backends.registry import get_backend
+    from corral.host import RealHost
+
+    if name not in _probes:
+        _probes[name] = get_backend(name).probe(RealHost())
+    return _probes[name]

@@ -1,0 +1,96 @@
+"""Fixtures: the launcher, built once plainly and once with sanitizers and fault injection."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+for place in (str(HERE.parents[1] / "src"), str(HERE)):
+    if place not in sys.path:
+        sys.path.insert(0, place)
+
+import launching  # noqa: E402  (needs the paths above)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def _built(name: str, flags: list[str]) -> Iterator[Path]:
+    binary = launching.build(name, flags)
+    yield binary
+    shutil.rmtree(binary.parent)
+
+
+@pytest.fixture(scope="session")
+def plain() -> Iterator[Path]:
+    """What is shipped."""
+    yield from _built("corral-launch", [*launching.STRICT, "-static"])
+
+
+@pytest.fixture(scope="session")
+def checked() -> Iterator[Path]:
+    """With sanitizers, and with FAULT records."""
+    yield from _built("corral-launch-checked", launching.SANITIZED)
+
+
+@pytest.fixture(scope="session", params=["plain", "checked"])
+def launcher(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[0, launching.ORDINARY], ids=["root", "ordinary"])
+def user(request: pytest.FixtureRequest) -> int:
+    if os.getuid() == 0:
+        return int(request.param)
+    if request.param == 0:
+        pytest.skip("needs root")
+    return os.getuid()
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """An empty directory of the host that every user may reach and write."""
+    directory = Path(tempfile.mkdtemp(prefix="test-launcher-"))
+    directory.chmod(0o777)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def _children() -> set[int]:
+    listed = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    return {int(pid) for text in listed for pid in text.split()}
+
+
+def _survivors(known: set[int], seconds: float) -> set[int]:
+    """Children that are still there after a while; the dead among them are reaped."""
+    end = time.monotonic() + seconds
+    while True:
+        living = {pid for pid in _children() - known if os.waitpid(pid, os.WNOHANG)[0] == 0}
+        if not living or time.monotonic() > end:
+            return living
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def orphans_come_to_us() -> None:
+    """A process that loses its parent becomes a child of the test, where it is seen."""
+    pr_set_child_subreaper = 36
+    assert ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0) == 0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """No mount on the host and no process, whatever a test did."""
+    mounts, children = Path("/proc/self/mountinfo").read_text(), _children()
+    yield
+    assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert _survivors(children, seconds=0.5) == set()

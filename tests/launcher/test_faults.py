@@ -1,0 +1,70 @@
+"""A phase that fails stops the launch: the command does not run and nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from launching import ORDINARY, MountFlag, bare, bind, confined, launch, shell
+
+PHASES = [
+    *("cgroup", "namespaces", "mounts", "net", "limits"),
+    *("no_new_privs", "caps", "landlock", "seccomp", "exec"),
+]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_fault_is_told_and_the_command_does_not_run(
+    checked: Path, user: int, phase: str, open_directory: Path
+) -> None:
+    mounts = (bind(str(open_directory), MountFlag(0), target="/mnt"),)
+
+    done = launch(checked, confined(*shell("touch /mnt/ran"), user=user, mounts=mounts, fault=phase))
+
+    assert done.lines == [f"failed {phase} {errno.EIO} injected fault"]
+    assert (done.exit_code, done.output) == (125, b"")
+    assert list(open_directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("phase", [p for p in PHASES if p not in ("mounts", "net")])
+def test_a_fault_without_namespaces(checked: Path, user: int, phase: str, open_directory: Path) -> None:
+    done = launch(checked, bare(*shell(f"touch {open_directory}/ran"), fault=phase), user=user)
+
+    assert done.lines == [f"failed {phase} {errno.EIO} injected fault"]
+    assert done.exit_code == 125
+    assert list(open_directory.iterdir()) == []
+
+
+def test_the_shipped_launcher_knows_no_faults(plain: Path) -> None:
+    assert launch(plain, bare("true", fault="exec")).lines == [
+        f"failed spec {errno.EINVAL} unknown record type"
+    ]
+
+
+def test_no_fault_no_failure(checked: Path, user: int) -> None:
+    """The control: the same spec runs."""
+    assert launch(checked, confined("true", user=user)).lines == ["started", "exited 0"]
+    assert launch(checked, bare("true"), user=user).lines == ["started", "exited 0"]
+
+
+def test_an_id_map_of_others_is_refused(plain: Path) -> None:
+    user = os.getuid() or ORDINARY
+    spec = confined("true", user=user, uid_map=f"{user} 0 1\n")
+
+    done = launch(plain, spec)
+
+    assert done.lines == [f"failed namespaces {errno.EPERM} write uid_map"]
+
+
+def test_namespaces_need_an_init(plain: Path) -> None:
+    done = launch(plain, bare("true", namespaces=0x40000000))
+
+    assert done.lines[0].startswith(f"failed namespaces {errno.EINVAL} ")
+
+
+def test_an_id_map_needs_a_user_namespace(plain: Path) -> None:
+    done = launch(plain, bare("true", namespaces=0x20000000, uid_map="0 0 1\n"))
+
+    assert done.lines[0].startswith(f"failed namespaces {errno.EINVAL} ")

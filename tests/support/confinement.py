@@ -1,0 +1,155 @@
+"""`attempt`: try something forbidden, in three legs, so that a test cannot pass by accident.
+
+    control   the script does its harm unconfined, or the test is void
+    alive     the confined script printed a sentinel before it tried, or the test is void
+    effect    judged on the host by the same question as the control, never by what the script says
+
+A void test raises RuntimeError, not AssertionError: the strict expected failure of the leaky backend
+must not hide it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.host import RealHost
+from corral.model.plan import Command, StdioMode
+from corral.planning.build import build, nested_repositories
+from corral.planning.ground import build_ground
+from corral.policy.compose import build_policy
+from corral.runtime.run import Run
+from support.leaky import LeakyBackend, run_leaking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from corral.model.backend import Backend
+    from corral.model.feature import Feature
+    from corral.model.probe import Probe
+    from corral.model.result import Result
+
+SENTINEL = b"alive\n"
+CONTROL_SECONDS = 30
+
+#: An interpreter without site-packages: quick to start, and of a version we know.
+PYTHON = os.path.realpath(sys.executable)
+_INTERPRETER = () if sys.base_prefix == "/usr" else (f"filesystem:read:{os.path.realpath(sys.base_prefix)}",)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One backend, and the feature that it has to prove."""
+
+    backend: Backend
+    probe: Probe
+    feature: Feature
+
+    @property
+    def is_leaky(self) -> bool:
+        return isinstance(self.backend, LeakyBackend)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The directories of one test. The caller's HOME and TMPDIR lead to two of them."""
+
+    work: Path  # the workspace
+    outside: Path  # granted by nobody
+    home: Path
+    temporary: Path
+    quarantine: Path
+
+
+@dataclass(frozen=True)
+class Script:
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """`worked`: the effect is there on the host, though the policy forbids it."""
+
+    worked: bool
+    result: Result
+
+
+def shell(text: str) -> Script:
+    """A script for /bin/sh that says that it is alive first."""
+    return Script(("/bin/sh", "-c", f"echo alive\n{text}"))
+
+
+def python(text: str) -> Script:
+    """A script for Python that says that it is alive first."""
+    return Script((PYTHON, "-I", "-S", "-c", f"print('alive', flush=True)\n{text}"))
+
+
+def attempt(
+    case: Case,
+    stage: Stage,
+    script: Script,
+    *,
+    effect: Callable[[bytes], bool],
+    reset: Callable[[], object] = lambda: None,
+    capabilities: Iterable[str] = (),
+    control: Script | None = None,
+    stdio: StdioMode = StdioMode.CAPTURE,
+) -> Attempt:
+    """Run a script unconfined and then confined. `effect` gets the output and looks at the host.
+
+    `control` stands in for the script on the first leg, where the same harm would take too long.
+    """
+    _check_control(stage, control or script, effect, stdio)
+    reset()
+    if effect(b""):
+        raise RuntimeError("the effect of the control run was not undone")
+    result = confine(case, stage, script.argv, capabilities=capabilities, stdio=stdio)
+    if stdio is StdioMode.CAPTURE and not result.stdout_bytes.startswith(SENTINEL):
+        raise RuntimeError(f"the sandbox never ran the script: {result.describe()}: {result.stderr}")
+    return Attempt(effect(result.stdout_bytes), result)
+
+
+def _check_control(stage: Stage, script: Script, effect: Callable[[bytes], bool], stdio: StdioMode) -> None:
+    pipe = subprocess.PIPE if stdio is StdioMode.CAPTURE else None
+    done = subprocess.run(
+        script.argv,
+        cwd=stage.work,
+        stdout=pipe,
+        stderr=pipe,
+        timeout=CONTROL_SECONDS,
+        close_fds=False,  # descriptors that leak must leak here as well
+        check=False,
+    )
+    if not effect(done.stdout or b""):
+        raise RuntimeError(f"the control had no effect (status {done.returncode}): {done.stderr!r}")
+
+
+def confine(
+    case: Case,
+    stage: Stage,
+    argv: tuple[str, ...],
+    *,
+    capabilities: Iterable[str] = (),
+    preset: str = "moderate",
+    stdio: StdioMode = StdioMode.CAPTURE,
+) -> Result:
+    """Run a command on one backend, waiving exactly what that backend does not claim."""
+    host = RealHost()
+    policy = build_policy(preset, (*_INTERPRETER, *capabilities))
+    ground = build_ground(policy, str(stage.work), host)
+    command = Command(argv, str(stage.work), stdio=stdio)
+    nested = nested_repositories(ground, host)
+    plan = build(policy, command, ground, host, run_id=os.urandom(8).hex(), nested=nested)
+    if case.feature not in plan.requires:
+        raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")
+    if case.feature not in case.probe.enforces:
+        raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")
+    plan = plan.replace(waived=plan.requires - case.probe.enforces)
+    launch = case.backend.lower(plan, case.probe)
+    if case.is_leaky:
+        return run_leaking(plan, launch, str(stage.quarantine))
+    return Run(plan, launch, quarantine=str(stage.quarantine)).run()

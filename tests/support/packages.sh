@@ -1,0 +1,25 @@
+#!/bin/sh
+# System packages that the tests need: a compiler with sanitizers, git, and peers to measure against.
+# As root with apt they are installed; otherwise what is missing is named, and the tests say what they skip.
+set -eu
+
+missing=
+for pair in cc:gcc git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
+done
+# A static launcher needs the C library's archive.
+printf 'int main(void){return 0;}' >"${TMPDIR:-/tmp}/corral-cc-$$.c"
+if ! cc -static -o /dev/null "${TMPDIR:-/tmp}/corral-cc-$$.c" 2>/dev/null; then
+    missing="$missing libc6-dev"
+fi
+rm -f "${TMPDIR:-/tmp}/corral-cc-$$.c"
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing:$missing"
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "missing on this machine (install them as root):$missing" >&2
+fi
