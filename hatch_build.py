@@ -6,6 +6,7 @@ A host without a C compiler, or with one that fails, still gets an installed cor
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
@@ -31,33 +32,39 @@ COMPILE_SECONDS = 300
 LAST_LINES = 20
 
 
-def find_compiler() -> list[str]:
-    """Return the compiler's command, or an empty list."""
+def find_compilers() -> list[list[str]]:
+    """Return the compilers' commands, the preferred one first.
+
+    A program linked with musl starts half a millisecond sooner than one with glibc, which is a tenth of
+    what a sandbox costs.
+    """
     chosen = os.environ.get("CC")
     if chosen:
-        return shlex.split(chosen)
-    return next(([found] for found in map(shutil.which, ("cc", "gcc", "clang")) if found), [])
+        return [shlex.split(chosen)]
+    return [[found] for found in map(shutil.which, ("musl-gcc", "cc", "gcc", "clang")) if found]
 
 
 def compile_launcher(sources: list[Path], binary: Path) -> str:
     """Compile, and return what went wrong on the way, if anything. Raises OSError when nothing worked."""
-    compiler = find_compiler()
-    if not compiler:
-        raise OSError("no C compiler: looked for $CC, cc, gcc and clang\n")
+    compilers = find_compilers()
+    if not compilers:
+        raise OSError("no C compiler: looked for $CC, musl-gcc, cc, gcc and clang\n")
     notes = []
-    for extra in ATTEMPTS:
+    for compiler, extra in itertools.product(compilers, ATTEMPTS):
         command = [*compiler, *FLAGS, *extra, *map(str, sources), "-o", str(binary)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            notes.append(f"{shlex.join(command)}\n{error}\n")
-            continue
-        if done.returncode == 0:
+        problem = _compile(command)
+        if problem is None:
             return "".join(notes)
-        notes.append(f"{shlex.join(command)}\n" + "\n".join(done.stderr.splitlines()[-LAST_LINES:]) + "\n")
+        notes.append(f"{shlex.join(command)}\n{problem}\n")
     raise OSError("\n".join(notes))
+
+
+def _compile(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else "\n".join(done.stderr.splitlines()[-LAST_LINES:])
 
 
 class CorralBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]

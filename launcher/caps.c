@@ -4,29 +4,27 @@
  * Three locks, because uid 0 normally regains everything at execve: the bounding set is emptied, securebits
  * say that uid 0 means nothing, and no_new_privs (the phase before) forbids gaining at all. */
 #include <errno.h>
-#include <linux/capability.h>
-#include <linux/securebits.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernel.h"
 #include "launch.h"
 
 static const unsigned long LOCKED_SECUREBITS =
-    SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
-    SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+    K_SECBITS_NOROOT | K_SECBITS_NO_SETUID_FIXUP | K_SECBIT_KEEP_CAPS_LOCKED | K_SECBITS_NO_CAP_AMBIENT_RAISE;
 
 struct cap_sets {
-    struct __user_cap_data_struct word[2];
+    struct k_cap_data word[2];
 };
 
 static int read_caps(struct cap_sets *sets) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct k_cap_header header = {.version = K_CAPABILITY_VERSION_3};
     return syscall(SYS_capget, &header, sets->word) < 0 ? -errno : 0;
 }
 
 static int clear_caps(void) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct k_cap_header header = {.version = K_CAPABILITY_VERSION_3};
     struct cap_sets none = {0};
     return syscall(SYS_capset, &header, none.word) < 0 ? -errno : 0;
 }
@@ -52,7 +50,7 @@ int phase_caps(struct launch *launch) {
     struct cap_sets held;
     set_detail(launch, "read capabilities");
     int err = read_caps(&held);
-    if (!err && held.word[0].effective & (1u << CAP_SETPCAP)) {
+    if (!err && held.word[0].effective & (1u << K_CAP_SETPCAP)) {
         set_detail(launch, "bounding set and securebits");
         err = close_ways_back();
     }

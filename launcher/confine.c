@@ -1,9 +1,9 @@
 /* The phases in which the command's process binds itself: limits, no_new_privs, landlock, seccomp. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernel.h"
@@ -31,9 +31,10 @@ int phase_limits(struct launch *launch) {
         if (err) return err;
         if (r->resource == RLIMIT_CORE) core_is_set = true;
     }
-    /* A core dump is written by the host's kernel where the host's core_pattern says. */
+    /* A core is given to the file or the program (as root, on the host) that the host's core_pattern names. One
+     * byte is too little for a file and is how core(5) programs are told not to run; zero stops only files. */
     set_detail(launch, "core size");
-    return core_is_set ? 0 : lower_limit(RLIMIT_CORE, 0, 0);
+    return core_is_set ? 0 : lower_limit(RLIMIT_CORE, 1, 1);
 }
 
 /* no_new_privs: after it, execve cannot gain a privilege from a set-user-ID bit or file capabilities. Before
@@ -50,6 +51,21 @@ static int add_path(int ruleset, const struct path_rule *rule) {
     int err = k_landlock_add(ruleset, K_LANDLOCK_RULE_PATH_BENEATH, &attr);
     close(fd);
     return err;
+}
+
+/* Scripts open /dev/stderr again although they hold it. A file or terminal that was given as stdio may be opened
+ * by that name, for no more than it is open for. Failing to say so only leaves less permitted. */
+static void add_stdio(int ruleset, uint64_t handled) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        struct stat status;
+        int flags = fcntl(fd, F_GETFL);
+        if (flags < 0 || fstat(fd, &status) < 0 || !(S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))) continue;
+        uint64_t rights = S_ISCHR(status.st_mode) ? K_LANDLOCK_FS_IOCTL_DEV : 0;
+        if ((flags & O_ACCMODE) != O_WRONLY) rights |= K_LANDLOCK_FS_READ_FILE;
+        if ((flags & O_ACCMODE) != O_RDONLY) rights |= K_LANDLOCK_FS_WRITE_FILE | K_LANDLOCK_FS_TRUNCATE;
+        struct k_landlock_path_beneath_attr attr = {.allowed_access = rights & handled, .parent_fd = fd};
+        if (attr.allowed_access) k_landlock_add(ruleset, K_LANDLOCK_RULE_PATH_BENEATH, &attr);
+    }
 }
 
 static int add_rules(struct launch *launch, int ruleset) {
@@ -80,6 +96,7 @@ int phase_landlock(struct launch *launch) {
     int ruleset = k_landlock_create(&attr, sizeof attr, 0);
     if (ruleset < 0) return ruleset;
     int err = add_rules(launch, ruleset);
+    add_stdio(ruleset, spec->handled_fs);
     if (!err) {
         set_detail(launch, "restrict");
         err = k_landlock_restrict(ruleset);
@@ -91,8 +108,8 @@ int phase_landlock(struct launch *launch) {
 /* seccomp: after it, the system calls the filter names are gone, for this process and all it starts. Last,
  * because most phases before it use calls that the filter denies. */
 int phase_seccomp(struct launch *launch) {
-    struct sock_fprog program = {.len = launch->spec.filter_length, .filter = launch->spec.filter};
+    struct k_sock_fprog program = {.len = launch->spec.filter_length, .filter = launch->spec.filter};
     set_detail(launch, "install filter");
     if (!program.len) return 0;
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno : 0;
+    return prctl(PR_SET_SECCOMP, K_SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno : 0;
 }

@@ -2,7 +2,8 @@
  *
  * The build host's headers may be older than the kernel the launcher will meet, and a static program
  * cannot ask libc for wrappers it does not have. Everything here exists since Linux 5.13 at the latest
- * (later Landlock fields are passed as zero where unused, which older kernels accept). */
+ * (later Landlock fields are passed as zero where unused, which older kernels accept). No header below linux/
+ * is used: a C library of its own, such as musl, comes without them. */
 #ifndef CORRAL_KERNEL_H
 #define CORRAL_KERNEL_H
 
@@ -59,6 +60,41 @@ enum { K_LANDLOCK_RULE_PATH_BENEATH = 1, K_LANDLOCK_RULE_NET_PORT = 2 };
 #define K_LANDLOCK_CREATE_RULESET_VERSION 1u
 
 #define K_KEYCTL_JOIN_SESSION_KEYRING 1
+
+#define K_LANDLOCK_FS_WRITE_FILE (1ull << 1)
+#define K_LANDLOCK_FS_READ_FILE (1ull << 2)
+#define K_LANDLOCK_FS_TRUNCATE (1ull << 14)
+#define K_LANDLOCK_FS_IOCTL_DEV (1ull << 15)
+
+#define K_SECCOMP_MODE_FILTER 2
+
+#define K_CAPABILITY_VERSION_3 0x20080522u
+#define K_CAP_SETPCAP 8
+/* securebits(7): each with its lock */
+#define K_SECBITS_NOROOT 0x03u
+#define K_SECBITS_NO_SETUID_FIXUP 0x0cu
+#define K_SECBIT_KEEP_CAPS_LOCKED 0x20u
+#define K_SECBITS_NO_CAP_AMBIENT_RAISE 0xc0u
+
+struct k_sock_filter {
+    uint16_t code;
+    uint8_t jt, jf;
+    uint32_t k;
+};
+
+struct k_sock_fprog {
+    unsigned short len;
+    struct k_sock_filter *filter;
+};
+
+struct k_cap_header {
+    uint32_t version;
+    int32_t pid;
+};
+
+struct k_cap_data {
+    uint32_t effective, permitted, inheritable;
+};
 
 struct k_open_how {
     uint64_t flags, mode, resolve;

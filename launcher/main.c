@@ -20,7 +20,8 @@
  *   limits        before seccomp, which forbids raising them again
  *   no_new_privs  required by landlock and seccomp when unprivileged
  *   caps          after everything that needed one
- *   landlock      before seccomp, whose filter may forbid the landlock system calls; after chdir
+ *   surroundings  the working directory is entered by permission, and before landlock asks for a rule to do so
+ *   landlock      before seccomp, whose filter may forbid the landlock system calls
  *   seccomp       last: after it we execve, or write one report and exit
  * Init gives up its own privileges before it forks the command, which starts with none and checks so again. */
 const struct phase SUPERVISOR_PHASES[] = {
@@ -43,7 +44,7 @@ const struct phase COMMAND_PHASES[] = {
     {"limits", phase_limits},
     {"no_new_privs", phase_no_new_privs},
     {"caps", phase_caps},
-    {"exec", phase_surroundings},
+    {"surroundings", phase_surroundings},
     {"landlock", phase_landlock},
     {"seccomp", phase_seccomp},
     {"exec", phase_exec},

@@ -72,6 +72,23 @@ static int apply_all(struct view *view) {
     return 0;
 }
 
+/* The caller's terminal has a name on the host only. Programs that ask for it (ttyname(3): tty, gpg, tmux) look
+ * through /dev, so it is shown there as the console. A comfort: when it cannot be had, nothing is lost. */
+static void show_terminal(struct view *view, const char *name) {
+    struct stat status;
+    if (!*name || fstat(STDIN_FILENO, &status) < 0) return;
+    struct mount_record m = {.kind = MOUNT_BIND, .flags = MOUNT_DEVICES | MOUNT_READ_ONLY, .device = status.st_dev,
+                             .inode = status.st_ino, .source = name, .target = "/dev/console"};
+    (void)mount_bind(view, &m);
+}
+
+/* INVARIANT: read while /proc is still the host's; empty when stdin is no terminal of the host's /dev. */
+static void find_terminal(char *name, size_t size) {
+    ssize_t length = isatty(STDIN_FILENO) ? readlink("/proc/self/fd/0", name, size - 1) : 0;
+    name[length > 0 ? length : 0] = 0;
+    if (strncmp(name, "/dev/", 5) != 0 || strstr(name, "/../")) name[0] = 0;
+}
+
 static int leave_old_root(struct view *view) {
     set_detail(view->launch, "detach the old root");
     if (fchdir(view->old_root) < 0 || umount2(".", MNT_DETACH) < 0) return -errno;
@@ -91,9 +108,12 @@ static int seal(struct view *view) {
 }
 
 static int build(struct view *view) {
+    char terminal[64];
+    find_terminal(terminal, sizeof terminal);
     set_detail(view->launch, "new root");
     int err = enter_root(view);
     if (!err) err = apply_all(view);
+    if (!err) show_terminal(view, terminal);
     if (!err) err = leave_old_root(view);
     return err ? err : seal(view);
 }

@@ -102,7 +102,7 @@ static const char *parse_landlock_port(struct spec *spec, struct cursor *c) {
     return NULL;
 }
 
-/* The program is copied because records are not aligned and struct sock_filter is. */
+/* The program is copied because records are not aligned and struct k_sock_filter is. */
 static const char *parse_seccomp(struct spec *spec, struct cursor *c) {
     size_t size = c->left;
     if (size == 0 || size % sizeof *spec->filter) return "seccomp program is not whole instructions";

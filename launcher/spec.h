@@ -2,10 +2,11 @@
 #ifndef CORRAL_SPEC_H
 #define CORRAL_SPEC_H
 
-#include <linux/filter.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "kernel.h"
 
 enum {
     SPEC_MAX_BYTES = 8 * 1024 * 1024,
@@ -91,7 +92,7 @@ struct spec {
     uint64_t handled_fs, handled_net, scoped;
     struct path_rule *paths;
     struct port_rule *ports;
-    struct sock_filter *filter;
+    struct k_sock_filter *filter;
     uint16_t filter_length;
     const char *cwd;
     char **argv, **envp; /* end in NULL */

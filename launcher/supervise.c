@@ -86,8 +86,10 @@ static void reap_command(struct watch *w) {
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         if (pid == w->launch->child) {
             on_ended(w, status);
-            if (tree_end() < 0) status_line("lost\n");
             w->gone = true;
+            if (tree_end() == 0) return;
+            status_line("lost\n"); /* something that SIGKILL does not end is still there: say so */
+            w->failed = true;
             return;
         }
 }

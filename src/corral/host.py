@@ -101,13 +101,19 @@ class RealHost:
 
     def corral_files(self) -> tuple[str, ...]:
         # TRUST: code that runs on the host at the next start must not be writable from inside.
-        files = {_PACKAGE, os.path.dirname(self._launcher)}
+        files = {_PACKAGE, os.path.dirname(self._launcher), state_directory()}
         if sys.prefix != sys.base_prefix:
             files.add(os.path.realpath(sys.prefix))
         return tuple(sorted(os.path.realpath(path) for path in files))
 
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
+
+
+def state_directory() -> str:
+    """Where corral keeps what it must remember. Never granted to a command."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "corral")
 
 
 def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, ...]:

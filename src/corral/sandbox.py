@@ -6,7 +6,7 @@ import os
 from threading import Lock
 
 from corral.backends.registry import UNCONFINED, get_backend, names_for
-from corral.host import RealHost
+from corral.host import RealHost, state_directory
 from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
@@ -16,6 +16,7 @@ from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.planning.select import select
 from corral.policy.preset import DEFAULT_PRESET, load_preset
+from corral.probes import forget, probe_remembered
 from corral.runtime.run import Run
 
 TYPE_CHECKING = False
@@ -104,8 +105,14 @@ class Sandbox:
         """Ask the backends that may be chosen, one after the other, each once."""
         for name in names_for(self._backend, self._host.platform):
             if name not in self._probes:
-                self._probes[name] = get_backend(name).probe(self._host)
+                self._probes[name] = self._probe(name)
             yield self._probes[name]
+
+    def _probe(self, name: str) -> Probe:
+        backend = get_backend(name)
+        if isinstance(self._host, RealHost):
+            return probe_remembered(backend, self._host)
+        return backend.probe(self._host)
 
     def _explain(self, command: Command) -> Explanation:
         plan = self._plan(command)
@@ -158,6 +165,7 @@ class _Attempt:
             return self._run.run()
         except SetupError as problem:
             if problem.code != "path-changed":
+                forget(self._run.backend)
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
@@ -217,5 +225,4 @@ def _no_directory(what: str, why: str) -> PolicyError:
 
 
 def _quarantine(run_id: str) -> str:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "corral", "quarantine", run_id)
+    return os.path.join(state_directory(), "quarantine", run_id)

@@ -15,7 +15,8 @@ ROWS = (
     {"linux"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
     {"sandbox", "session", "pool", "aio", "host"},
-    {"cli", "mcp", "tui", "web", "integrations", "selftest", "testing", "__main__"},
+    {"cli", "mcp", "tui", "web", "integrations", "selftest", "testing"},
+    {"__main__"},
 )
 SIBLINGS = ROWS[3] | ROWS[5]
 #: `corral/__init__.py` lists the public names and belongs to no row; importing `corral` itself is free.

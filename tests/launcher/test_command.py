@@ -102,7 +102,7 @@ def test_a_file_without_a_format_is_not_given_to_a_shell(plain: Path, tmp_path: 
 
 
 def test_a_missing_working_directory(plain: Path, make) -> None:
-    assert launch(plain, make("true", cwd="/no/such")).lines == [f"failed exec {errno.ENOENT} chdir /no/such"]
+    assert launch(plain, make("true", cwd="/no/such")).lines == [f"failed surroundings {errno.ENOENT} chdir /no/such"]
 
 
 def test_a_name_cannot_add_a_status_line(plain: Path, make) -> None:
@@ -169,6 +169,13 @@ def test_limits_hold_and_no_core_is_dumped(launcher: Path, make, user: int) -> N
     )
 
     assert done.output.split() == [b"100", b"200", b"0", b"unlimited"]
+
+
+def test_no_core_handler_of_the_host_is_run(plain: Path, make) -> None:
+    """One byte, not none: core(5) runs a handler for a limit of zero."""
+    done = launch(plain, make("grep", "core file", "/proc/self/limits"))
+
+    assert done.output.split()[4:6] == [b"1", b"1"]
 
 
 def test_an_unknown_limit_is_refused(plain: Path, make) -> None:

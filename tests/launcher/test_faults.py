@@ -11,7 +11,7 @@ from launching import ORDINARY, MountFlag, bare, bind, confined, launch, shell
 
 PHASES = [
     *("cgroup", "namespaces", "mounts", "net", "limits"),
-    *("no_new_privs", "caps", "landlock", "seccomp", "exec"),
+    *("no_new_privs", "caps", "surroundings", "landlock", "seccomp", "exec"),
 ]
 
 

@@ -275,3 +275,13 @@ def test_no_name_leads_to_the_old_root(launcher: Path, user: int) -> None:
     )
 
     assert output(launcher, user, script + "; ls /oldroot 2>/dev/null") == "same\n" * 3
+
+
+def test_a_path_bound_onto_itself_must_still_be_itself(launcher: Path, user: int, shared: Path) -> None:
+    """Else the bind would cover another object, and the name it was to protect would be free."""
+    (shared / "sub" / "sub").mkdir()
+    elsewhere = bind(str(shared / "sub"), MountFlag(0), target=str(shared))
+
+    text = failure(launcher, elsewhere, bind(str(shared / "sub")), user=user)
+
+    assert text == f"{errno.ESTALE} bind {shared}/sub: changed since it was planned"

@@ -142,13 +142,19 @@ def confine(
     policy = build_policy(preset, (*_INTERPRETER, *capabilities))
     ground = build_ground(policy, str(stage.work), host)
     command = Command(argv, str(stage.work), stdio=stdio)
-    nested = nested_repositories(ground, host)
-    plan = build(policy, command, ground, host, run_id=os.urandom(8).hex(), nested=nested)
-    if case.feature not in plan.requires:
+    if case.feature not in ground.requires:
         raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")
     if case.feature not in case.probe.enforces:
         raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")
-    plan = plan.replace(waived=plan.requires - case.probe.enforces)
+    plan = build(
+        policy,
+        command,
+        ground,
+        host,
+        run_id=os.urandom(8).hex(),
+        nested=nested_repositories(ground, host),
+        waived=ground.requires - case.probe.enforces,
+    )
     launch = case.backend.lower(plan, case.probe)
     if case.is_leaky:
         return run_leaking(plan, launch, str(stage.quarantine))

@@ -126,7 +126,9 @@ class LandlockBackend:
 def _redirected(
     env: tuple[tuple[str, str], ...], home: str, temporary: str
 ) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({**dict(env), "HOME": home, "TMPDIR": temporary}.items()))
+    # git gives up on a system configuration that is there and cannot be read.
+    changed = {"HOME": home, "TMPDIR": temporary, "GIT_CONFIG_NOSYSTEM": "1"}
+    return tuple(sorted({**dict(env), **changed}.items()))
 
 
 @lru_cache(maxsize=64)

@@ -37,6 +37,7 @@ class Run:
 
     def __init__(self, plan: Plan, launch: Launch, *, quarantine: str) -> None:
         check(plan, launch)
+        self.backend = launch.backend
         self._plan = plan
         self._launch = launch
         self._quarantine = quarantine

@@ -14,6 +14,7 @@ _FIXES = {
     "cgroup": "run `corral doctor` to see which limits hold here",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
     "mounts": "run `corral doctor`; if a path changed meanwhile, run the command again",
+    "surroundings": "the working directory must lie in the workspace or in a granted path",
     "landlock": "run `corral doctor` to see what this kernel offers",
     "seccomp": "run `corral doctor` to see what this kernel offers",
 }
@@ -60,7 +61,7 @@ class Status:
         """The reason why the command did not run, if it did not."""
         if self.failure is not None:
             return _explain(*self.failure)
-        if self.started:
+        if self.started or self.timed_out:
             return None
         return SetupError(
             "launcher",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.model.feature import Feature
-from corral.selftest.judge import appeared, emptied, vanished, written
+from corral.selftest.judge import emptied, vanished, written
 from corral.selftest.probe import EscapeProbe, Language
 
 TYPE_CHECKING = False
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 def _precious_home(stage: Stage) -> None:
     stage.write("home/Documents/thesis.txt", "years of work")
 
+
+
+def _granted_for_reading(stage: Stage) -> None:
+    stage.write("out/granted/file", "read-only text")
+
+
+def _denied_file(stage: Stage) -> None:
+    stage.write("ws/keys/private", stage.secret)
 
 
 def _link_to_outside(stage: Stage) -> None:
@@ -111,15 +119,6 @@ PROBES = (
         written("out/pwn"),
     ),
     EscapeProbe(
-        "write-to-program-directories",
-        "Plant a program in /usr/local/bin, where the caller's next command finds it.",
-        Feature.FS_WRITE,
-        "corral",
-        'f="/usr/local/bin/corral-selftest-$TOKEN"; touch "$f"; ln -f "$f" "$WS/../out/pwn" || ls "$f" > "$OUT/pwn"'
-        '\nrm -f "$f"',
-        appeared("out/pwn"),
-    ),
-    EscapeProbe(
         "write-after-chroot",
         "Leave by chroot(2) and a directory that stayed open.",
         Feature.FS_WRITE,
@@ -136,7 +135,7 @@ PROBES = (
         "RUSTSEC-2026-0188",
         "os.link(OUT + '/granted/file', WS + '/h')\nopen(WS + '/h', 'a').write(TOKEN)\n",
         written("out/granted/file"),
-        lambda stage: stage.write("out/granted/file", "read-only text") and None,
+        _granted_for_reading,
         language=Language.PYTHON,
         capabilities=("filesystem:read:${workspace}/../out/granted",),
     ),
@@ -147,7 +146,7 @@ PROBES = (
         "A5, landlock REFER",
         "os.rename(OUT + '/granted/file', WS + '/stolen')\n",
         vanished("out/granted/file"),
-        lambda stage: stage.write("out/granted/file", "read-only text") and None,
+        _granted_for_reading,
         language=Language.PYTHON,
         capabilities=("filesystem:read:${workspace}/../out/granted",),
     ),
@@ -158,7 +157,7 @@ PROBES = (
         "A5, A9",
         'mv keys k2; echo "$TOKEN" > k2/private; mkdir -p keys; mv k2/private keys/private',
         written("ws/k2/private", "ws/keys/private"),
-        lambda stage: stage.write("ws/keys/private", stage.secret) and None,
+        _denied_file,
         capabilities=("filesystem:deny:${workspace}/keys/private",),
     ),
 )

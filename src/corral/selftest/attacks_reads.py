@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from corral.model.feature import Feature
 from corral.selftest.judge import leaked
-from corral.selftest.probe import EscapeProbe, Language, NotHere
+from corral.selftest.probe import EscapeProbe, Language, NotHereError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _attribute_secret(stage: Stage) -> None:
     try:
         os.setxattr(stage.at("out/secret"), "user.corral", stage.secret.encode())
     except OSError as problem:
-        raise NotHere(f"no extended attributes here: {problem.strerror}") from problem
+        raise NotHereError(f"no extended attributes here: {problem.strerror}") from problem
 
 
 def _named_secret(stage: Stage) -> None:
@@ -46,10 +47,25 @@ def _denied_file(stage: Stage) -> None:
     stage.write("ws/keys/private", stage.secret)
 
 
+def _workspace_on_path(stage: Stage) -> None:
+    stage.environment["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{stage.at('ws/node_modules/.bin')}"
+
+
+def _shared_places(stage: Stage) -> None:
+    stage.write("ws/gift", stage.secret)
+    for directory in ("/tmp", "/var/tmp", "/dev/shm"):
+        stage.on_leaving(partial(_unlink, f"{directory}/mark-{stage.token}"))
+
+
+def _unlink(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 def _shadow(stage: Stage) -> None:
     """Only the fact counts, not the content: the secret is printed if the file could be opened."""
     if not os.access("/etc/shadow", os.R_OK):
-        raise NotHere("/etc/shadow cannot be read by this user")
+        raise NotHereError("/etc/shadow cannot be read by this user")
     stage.arguments.append(stage.secret)
 
 
@@ -142,9 +158,7 @@ PROBES = (
         "corral (planning/tools.py)",
         'cat "$HOUSE/.ssh/id_ed25519"',
         leaked(),
-        lambda stage: stage.environment.update(
-            PATH=f"{os.environ.get('PATH', '/usr/bin:/bin')}:{stage.at('ws/node_modules/.bin')}"
-        ),
+        _workspace_on_path,
         earlier='mkdir -p node_modules/.bin && ln -s "$HOUSE/.ssh/id_ed25519" node_modules/.bin/tsc',
     ),
     EscapeProbe(
@@ -180,10 +194,9 @@ if libc.name_to_handle_at(-100, (OUT + '/secret').encode(), ctypes.byref(handle)
         "Look for what an earlier run has left in /tmp, /var/tmp, /dev/shm and the home directory.",
         Feature.FS_PRIVATE,
         "A17, bkn-foundry #451",
-        'cat "${TMPDIR:-/tmp}"/mark /tmp/mark-"$TOKEN" /var/tmp/mark-"$TOKEN" /dev/shm/mark-"$TOKEN" "$HOME"/mark;'
-        ' rm -f /tmp/mark-"$TOKEN" /var/tmp/mark-"$TOKEN" /dev/shm/mark-"$TOKEN"',
+        'cat "${TMPDIR:-/tmp}"/mark "$HOME"/mark; for d in /tmp /var/tmp /dev/shm; do cat $d/mark-"$TOKEN"; done',
         leaked(),
-        lambda stage: stage.write("ws/gift", stage.secret) and None,
+        _shared_places,
         earlier='for d in "${TMPDIR:-/tmp}" "$HOME"; do cp gift "$d"/mark; done;'
         ' for d in /tmp /var/tmp /dev/shm; do cp gift $d/mark-"$TOKEN"; done; rm gift',
     ),

@@ -15,9 +15,9 @@ from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
 from corral.sandbox import Sandbox
 from corral.selftest.catalogue import PROBES
-from corral.selftest.probe import NotHere, ProbeOutcome, ProbeReport
+from corral.selftest.probe import NotHereError, ProbeOutcome, ProbeReport
 from corral.selftest.receipt import Receipt, host_facts
-from corral.selftest.stage import Stage
+from corral.selftest.stage import Stage, StagedHost
 from corral.selftest.trial import missing_program, run_confined, run_unconfined
 
 TYPE_CHECKING = False
@@ -63,7 +63,8 @@ def choose_backend(backend: str) -> str:
     """The name of the backend that `auto` would take."""
     if backend != AUTO_NAME:
         return backend
-    return Sandbox(workspace="/").explain("true").probe.backend
+    with Stage() as stage:
+        return Sandbox(workspace=stage.at("ws"), host=StagedHost(stage)).explain("true").probe.backend
 
 
 def claims_of(backend: str) -> frozenset[Feature]:
@@ -98,8 +99,6 @@ def select_probes(only: Iterable[str]) -> tuple[EscapeProbe, ...]:
 def _find(probe: EscapeProbe, backend: str, enforces: frozenset[Feature]) -> Finding:
     if probe.feature not in enforces:
         return ProbeOutcome.NOT_CLAIMED, f"{backend} does not claim {probe.feature.value}"
-    if backend == UNCONFINED and probe.runner_holds:
-        return ProbeOutcome.NOT_APPLICABLE, f"held without a sandbox, too: {probe.runner_holds}"
     lacking = missing_program(probe)
     if lacking:
         return ProbeOutcome.NOT_APPLICABLE, f"there is no {lacking} on this host"
@@ -115,7 +114,7 @@ def _control(probe: EscapeProbe) -> str:
         try:
             if probe.setup is not None:
                 probe.setup(stage)
-        except (NotHere, OSError) as problem:
+        except (NotHereError, OSError) as problem:
             return str(problem)
         trace = run_unconfined(probe, stage)
         if stage.sentinel not in trace.output:
@@ -130,8 +129,8 @@ def _confined(probe: EscapeProbe, backend: str, enforces: frozenset[Feature]) ->
             probe.setup(stage)
         trace = run_confined(probe, stage, backend, enforces)
         effect = probe.judge(stage, trace.output)
-        # ORDER: the host is judged first: an effect is an effect, even of an attack that seems not to have run.
-        if effect and probe.limit:
+        # ORDER: the host is judged first: an effect counts, even of an attack that seems not to have run.
+        if effect and probe.limit and backend != UNCONFINED:
             return ProbeOutcome.NOT_CLAIMED, f"{effect}; {probe.limit}"
         if effect:
             return ProbeOutcome.ESCAPED, effect

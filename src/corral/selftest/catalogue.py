@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from corral.selftest import attacks_files, attacks_reads
+from corral.selftest import (
+    attacks_files,
+    attacks_git,
+    attacks_ipc,
+    attacks_kernel,
+    attacks_limits,
+    attacks_metadata,
+    attacks_network,
+    attacks_plant,
+    attacks_processes,
+    attacks_reads,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.selftest.probe import EscapeProbe
 
-PROBES: tuple[EscapeProbe, ...] = (*attacks_files.PROBES, *attacks_reads.PROBES)
+PROBES: tuple[EscapeProbe, ...] = (
+    *attacks_files.PROBES,
+    *attacks_reads.PROBES,
+    *attacks_metadata.PROBES,
+    *attacks_git.PROBES,
+    *attacks_plant.PROBES,
+    *attacks_network.PROBES,
+    *attacks_ipc.PROBES,
+    *attacks_processes.PROBES,
+    *attacks_kernel.PROBES,
+    *attacks_limits.PROBES,
+)

@@ -75,7 +75,7 @@ def proved(what: str) -> Judge:
     """The attack left a proof that a system call succeeded."""
 
     def judge(stage: Stage, _output: str) -> str:
-        proof = stage.read(PROOF).strip()
+        proof = " ".join(stage.read(PROOF).replace("\0", " ").split())[:80]
         return f"{what}: {proof}" if proof else ""
 
     return judge
@@ -85,15 +85,16 @@ def altered(what: str) -> Judge:
     """A status that the setup remembered is another one now. See `remember`."""
 
     def judge(stage: Stage, _output: str) -> str:
-        path, before = stage.remembered[what]  # type: ignore[misc]
-        return "" if status(path) == before else f"the {what} was changed"
+        path = str(stage.remembered[f"path of {what}"])
+        return "" if status(path) == stage.remembered[what] else f"the {what} was changed"
 
     return judge
 
 
 def remember(stage: Stage, what: str, path: str) -> None:
     """Note what a file looks like before the attack."""
-    stage.remembered[what] = (path, status(path))
+    stage.remembered[f"path of {what}"] = path
+    stage.remembered[what] = status(path)
 
 
 def status(path: str) -> tuple[object, ...]:

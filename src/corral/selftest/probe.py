@@ -59,5 +59,5 @@ class ProbeReport(Record):
     seconds: float
 
 
-class NotHere(Exception):
+class NotHereError(Exception):
     """Raised by a setup: this host lacks what the attack is about."""

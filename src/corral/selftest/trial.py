@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import termios
 from contextlib import contextmanager
+from functools import partial
 
+from corral.backends.registry import UNCONFINED
 from corral.model.plan import StdioMode
 from corral.model.record import Record
-from corral.planning.ground import build_ground
-from corral.planning.require import required_features
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 from corral.selftest.probe import Language
@@ -45,7 +45,8 @@ def syscall(number, *arguments):
 def prove(text):
     with open(WS + "/proof", "w") as file: file.write(str(text))
 def prove_descriptor(number):
-    if number >= 0: prove(os.readlink(f"/proc/self/fd/{number}") if os.path.isdir("/proc/self/fd") else number)
+    name = f"/proc/self/fd/{number}"
+    if number >= 0: prove(os.readlink(name) if os.path.islink(name) else number)
 """
 
 
@@ -75,7 +76,7 @@ def run_unconfined(probe: EscapeProbe, stage: Stage) -> Trace:
     for script in filter(None, (probe.earlier, probe.script)):
         argv = command_of(probe, stage, script)
         if probe.needs_terminal:
-            return _with_terminal(stage, lambda argv=argv: _exec(argv, stage))  # type: ignore[misc]
+            return _with_terminal(stage, partial(os.execvpe, argv[0], argv, staged_environment(stage)))
         trace = _run_plain(argv, stage)
     return trace
 
@@ -100,39 +101,34 @@ def _run_plain(argv: tuple[str, ...], stage: Stage) -> Trace:
 def run_confined(
     probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]
 ) -> Trace:
-    """The attack in a sandbox of the profile `moderate`. What the backend does not claim is waived, no more."""
+    """The attack under the profile `moderate`. What the backend does not claim is waived, and no more."""
     trace = Trace("", "")
     with _state_directory(stage):
         for script in filter(None, (probe.earlier, probe.script)):
-            sandbox = _sandbox(probe, stage, backend, enforces)
-            argv = command_of(probe, stage, script)
-            if probe.needs_terminal:
-                return _with_terminal(stage, lambda s=sandbox, a=argv: _run_inherited(s, a))  # type: ignore[misc]
-            trace = _run_captured(sandbox, argv)
+            # Whatever is raised is told, and the host is judged all the same: an error that leaves a
+            # planted file behind is an escape, not an excuse.
+            try:
+                sandbox = _sandbox(probe, stage, backend, enforces)
+                trace = _run_in(sandbox, probe, stage, command_of(probe, stage, script))
+            except Exception as problem:
+                trace = Trace("", f"{type(problem).__name__}: {problem}".replace("\n", " "))
     return trace
+
+
+def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str, ...]) -> Trace:
+    if probe.needs_terminal:
+        command = sandbox.prepare(argv, stdio=StdioMode.INHERIT)
+        return _with_terminal(stage, lambda: sandbox.start(command).run())
+    result = sandbox.run(argv)
+    return Trace(result.stdout, last_words(result.stderr) or f"it ended with {result.describe()}")
 
 
 def _sandbox(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> Sandbox:
     policy = build_policy(capabilities=(*_BASE_CAPABILITIES, *probe.capabilities))
     host, workspace = StagedHost(stage), stage.at("ws")
-    required = required_features(policy, build_ground(policy, workspace, host))
-    return Sandbox(policy, backend=backend, workspace=workspace, waive=required - enforces, host=host)
-
-
-def _run_captured(sandbox: Sandbox, argv: tuple[str, ...]) -> Trace:
-    # Whatever is raised is told, and the host is judged all the same: an error that leaves a planted
-    # file behind is an escape, not an excuse.
-    try:
-        result = sandbox.run(argv)
-    except Exception as problem:
-        return Trace("", f"{type(problem).__name__}: {problem}".replace("\n", " "))
-    words = last_words(result.stderr)
-    return Trace(result.stdout, words or f"it ended with {result.describe()}")
-
-
-def _run_inherited(sandbox: Sandbox, argv: tuple[str, ...]) -> None:
-    command = sandbox.prepare(argv, stdio=StdioMode.INHERIT)
-    sandbox.start(command).run()
+    # What the policy requires does not depend on the backend; this one can always say it.
+    planned = Sandbox(policy, backend=UNCONFINED, workspace=workspace, host=host).explain("true").plan
+    return Sandbox(policy, backend=backend, workspace=workspace, waive=planned.requires - enforces, host=host)
 
 
 @contextmanager
@@ -149,8 +145,8 @@ def _state_directory(stage: Stage) -> Iterator[None]:
             os.environ["XDG_STATE_HOME"] = before
 
 
-def _with_terminal(stage: Stage, action: Callable[[], None]) -> Trace:
-    """Do something in a process whose controlling terminal is a new one, of which the stage keeps both ends."""
+def _with_terminal(stage: Stage, action: Callable[[], object]) -> Trace:
+    """Do something in a process that has a new controlling terminal; the stage keeps both its ends."""
     ours, theirs = pty.openpty()
     stage.on_leaving(lambda: os.close(ours))
     stage.on_leaving(lambda: os.close(theirs))
@@ -172,10 +168,6 @@ def _with_terminal(stage: Stage, action: Callable[[], None]) -> Trace:
         output = pipe.read()
     os.waitpid(pid, 0)
     return Trace(output, last_words(output))
-
-
-def _exec(argv: tuple[str, ...], stage: Stage) -> None:
-    os.execvpe(argv[0], argv, staged_environment(stage))
 
 
 def last_words(text: str) -> str:

@@ -1,0 +1,104 @@
+"""Probes, remembered: what a backend found out about this host is true until the next boot.
+
+Trying a sandbox costs as much as using one. The answer is kept in a file of the user's own state
+directory and believed only while boot, kernel, user, corral and launcher are the ones it was found with.
+A probe that is out of date does no harm: the launch itself fails then, and the command does not run.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral import __version__
+from corral.host import state_directory
+from corral.model.feature import Feature
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Backend, Host
+
+_MAX_BYTES = 16_384
+
+
+def probe_remembered(backend: Backend, host: Host) -> Probe:
+    """Return what is known of a backend, or find it out."""
+    path = os.path.join(state_directory(), f"probe-{backend.name}")
+    key = _key(host)
+    known = _decode(_read(path), key, backend.name)
+    if known is not None:
+        return known
+    probe = backend.probe(host)
+    if probe.available and key:
+        _write(path, _encode(probe, key))
+    return probe
+
+
+def forget(backend: str) -> None:
+    """A launch failed where the probe had succeeded: find it out again next time."""
+    try:
+        os.unlink(os.path.join(state_directory(), f"probe-{backend}"))
+    except OSError:
+        return
+
+
+def _key(host: Host) -> str:
+    """Everything that the answer depends on; empty if it cannot be told."""
+    launcher, _ = host.launcher()
+    try:
+        status = os.stat(launcher)
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+    except OSError:
+        return ""
+    parts = (
+        *(__version__, boot, os.uname().release, host.uid, launcher),
+        *(status.st_mtime_ns, status.st_size, status.st_ino, ",".join(sorted(host.cgroup_controllers()))),
+    )
+    return " ".join(map(str, parts))
+
+
+def _encode(probe: Probe, key: str) -> str:
+    features = ",".join(sorted(feature.value for feature in probe.enforces))
+    lines = [key, probe.backend, probe.version, features]
+    return "\n".join([*lines, *(f"{name}={value}" for name, value in probe.details)]) + "\n"
+
+
+def _decode(text: str, key: str, backend: str) -> Probe | None:
+    lines = text.splitlines()
+    if len(lines) < 4 or not key or lines[0] != key or lines[1] != backend:
+        return None
+    try:
+        enforces = frozenset(Feature(name) for name in lines[3].split(","))
+    except ValueError:
+        return None
+    details = tuple((name, value) for name, _, value in (line.partition("=") for line in lines[4:]))
+    return Probe(backend, True, enforces, version=lines[2], details=details)
+
+
+def _read(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            return ""
+        return os.read(descriptor, _MAX_BYTES).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: str, text: str) -> None:
+    """Replace the file as a whole. A host where that is not possible simply remembers nothing."""
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except OSError:
+        return

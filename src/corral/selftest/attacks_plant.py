@@ -1,0 +1,210 @@
+"""Attacks that plant or change files which the host runs later: editors, shells, agents, corral itself."""
+
+from __future__ import annotations
+
+import os
+
+from corral.model.feature import Feature
+from corral.selftest.judge import appeared, written
+from corral.selftest.probe import EscapeProbe, Language
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.selftest.probe import Setup
+    from corral.selftest.stage import Stage
+
+_GUARD = "names that are missing are guarded by the runner"
+_NAMES = (
+    ".bashrc .bash_profile .profile .zshrc .zshenv .envrc .mcp.json .gitmodules .gitconfig"
+    " .vscode/tasks.json .idea/workspace.xml .devcontainer/devcontainer.json .claude/settings.json"
+    " .codex/config.toml .cursor/mcp.json .gemini/settings.json .husky/pre-commit corral.toml .corral/policy"
+)
+
+
+def _existing(name: str) -> Setup:
+    def setup(stage: Stage) -> None:
+        stage.write(f"ws/{name}", "the user's own\n")
+
+    return setup
+
+
+def _linked(name: str, target: str) -> Setup:
+    def setup(stage: Stage) -> None:
+        stage.write(f"ws/{target}", "the user's own\n")
+        os.symlink(target, stage.at(f"ws/{name}"))
+
+    return setup
+
+
+def _listing(stage: Stage) -> None:
+    stage.write("ws/src/main.py", "print(1)\n")
+    stage.remembered["listing"] = _walk(stage)
+
+
+def _walk(stage: Stage) -> list[str]:
+    found = []
+    for directory, names, files in os.walk(stage.at("ws")):
+        found += [os.path.join(directory, name) for name in (*names, *files)]
+    return sorted(found)
+
+
+def _is_littered(stage: Stage, _output: str) -> str:
+    more = sorted(set(_walk(stage)) - set(stage.remembered["listing"]))  # type: ignore[call-overload]
+    return f"{os.path.relpath(more[0], stage.at('ws'))} is left in the workspace" if more else ""
+
+
+def _plant(
+    name: str,
+    title: str,
+    source: str,
+    script: str,
+    target: str | tuple[str, ...],
+    setup: Setup | None = None,
+    language: Language = Language.SHELL,
+) -> EscapeProbe:
+    names = (target,) if isinstance(target, str) else target
+    held = "" if setup is not None else _GUARD
+    return EscapeProbe(
+        name, title, Feature.FS_PROTECT, source, script, written(*names), setup, language, runner_holds=held
+    )
+
+
+PROBES = (
+    _plant(
+        "plant-editor-task",
+        "Plant a task in .vscode/tasks.json, which was not there, that the editor runs on opening.",
+        "B22, A6",
+        'mkdir -p .vscode && echo "$TOKEN" > .vscode/tasks.json',
+        "ws/.vscode/tasks.json",
+    ),
+    _plant(
+        "plant-agent-settings",
+        "Plant .claude/settings.json with a hook that the agent runs on the host.",
+        "CVE-2026-25725",
+        'mkdir -p .claude && echo "$TOKEN" > .claude/settings.json',
+        "ws/.claude/settings.json",
+    ),
+    EscapeProbe(
+        "plant-everything",
+        "Plant every file that some program of the host runs or trusts.",
+        Feature.FS_PROTECT,
+        "B22, srt #103",
+        f'for f in {_NAMES}; do case $f in */*) mkdir -p "${{f%/*}}";; esac; echo "$TOKEN" > "$f"; done',
+        _is_littered,
+        _listing,
+        runner_holds=_GUARD,
+    ),
+    _plant(
+        "plant-prepared-elsewhere",
+        "Prepare the directory under another name and move it into place in one step.",
+        "corral (runtime/guard.py)",
+        'mkdir x; echo "$TOKEN" > x/tasks.json; mv x .vscode',
+        "ws/.vscode/tasks.json",
+    ),
+    _plant(
+        "plant-read-only-directory",
+        "Move a directory into place that its own owner may not write, so that it cannot be moved away.",
+        "corral (runtime/guard.py)",
+        'mkdir -p x/y; echo "$TOKEN" > x/settings.json; echo "$TOKEN" > x/y/z; chmod 555 x/y x; mv x .claude; sleep 0.1',
+        "ws/.claude/settings.json",
+    ),
+    _plant(
+        "plant-in-frozen-workspace",
+        "Plant a file and take the right to write from the workspace, so that it cannot be removed.",
+        "corral (runtime/guard.py)",
+        "open('t', 'w').write(TOKEN)\nos.rename('t', '.mcp.json')\nos.chmod('.', 0o555)\ntime.sleep(0.1)\n",
+        "ws/.mcp.json",
+        language=Language.PYTHON,
+    ),
+    _plant(
+        "plant-at-the-last-moment",
+        "Plant the file with the very last system call before the end.",
+        "corral (runtime/guard.py)",
+        "open('t', 'w').write(TOKEN)\nos.rename('t', '.envrc')\nos._exit(0)\n",
+        "ws/.envrc",
+        language=Language.PYTHON,
+    ),
+    _plant(
+        "plant-in-a-flood",
+        "Drown the guard in events, so that it misses the one that counts.",
+        "corral (runtime/guard.py)",
+        """
+for i in range(20000): os.close(os.open('noise', os.O_CREAT | os.O_WRONLY)); os.unlink('noise')
+open('t', 'w').write(TOKEN); os.rename('t', '.envrc')
+""",
+        "ws/.envrc",
+        language=Language.PYTHON,
+    ),
+    _plant(
+        "plant-by-persistence",
+        "Put the file back as often as it is taken away.",
+        "corral (runtime/guard.py)",
+        """
+for i in range(400): open(f't{i}', 'w').write(TOKEN)
+for i in range(400): os.rename(f't{i}', '.envrc')
+""",
+        "ws/.envrc",
+        language=Language.PYTHON,
+    ),
+    _plant(
+        "plant-fifo-or-socket",
+        "Put a named pipe where a protected file should be, then a file when the guard is busy with it.",
+        "corral (runtime/guard.py)",
+        'mkfifo .envrc; sleep 0.05; rm -f .envrc; echo "$TOKEN" > .envrc; mkfifo .mcp.json',
+        "ws/.envrc",
+    ),
+    _plant(
+        "change-protected-file",
+        "Change a start file that is there: in place, by replacing it, by removing it first.",
+        "B22, srt #175",
+        'echo "$TOKEN" >> .envrc; echo "$TOKEN" > n; mv -f n .envrc; rm -f .envrc; echo "$TOKEN" > .envrc; cp n .envrc',
+        "ws/.envrc",
+        _existing(".envrc"),
+    ),
+    _plant(
+        "change-protected-directory",
+        "Add a file to a protected directory, or rename the directory and make another.",
+        "A5, A7",
+        'echo "$TOKEN" > .vscode/tasks.json; mv .vscode v2; mkdir -p .vscode; echo "$TOKEN" > .vscode/tasks.json',
+        "ws/.vscode/tasks.json",
+        _existing(".vscode/settings.json"),
+    ),
+    _plant(
+        "change-link-target",
+        "Where .envrc is a symbolic link inside the workspace, change the file that it leads to.",
+        "corral (planning/protect.py)",
+        'echo "$TOKEN" >> envs/dev; rm -f envs/dev; mkdir -p envs; echo "$TOKEN" > envs/dev;'
+        ' mv envs e2; mkdir -p envs; echo "$TOKEN" > envs/dev',
+        ("ws/.envrc", "ws/envs/dev"),
+        _linked(".envrc", "envs/dev"),
+    ),
+    EscapeProbe(
+        "replace-protected-link",
+        "Replace a protected link as fast as possible, so that the guard fails to put it back.",
+        Feature.FS_PROTECT,
+        "corral (runtime/guard.py)",
+        """
+for i in range(3000): open(f't{i}', 'w').write(TOKEN)
+for i in range(3000): os.rename(f't{i}', '.envrc')
+""",
+        written("ws/.envrc"),
+        _linked(".envrc", "envs/dev"),
+        language=Language.PYTHON,
+        runner_holds=_GUARD,
+    ),
+    _plant(
+        "plant-through-link-to-directory",
+        "Make the protected name a link to a directory of one's own.",
+        "A7",
+        'mkdir evil; echo "$TOKEN" > evil/tasks.json; ln -s evil .vscode; sleep 0.05',
+        "ws/.vscode/tasks.json",
+    ),
+    EscapeProbe(
+        "steal-quarantine",
+        "Write into the quarantine, or read what other runs have left there.",
+        Feature.FS_WRITE,
+        "B23, firejail #7132",
+        'd="$WS/../state/corral/quarantine"; mkdir -p "$d" && touch "$d/evil"',
+        appeared("state/corral/quarantine/evil"),
+    ),
+)

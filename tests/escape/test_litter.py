@@ -1,0 +1,60 @@
+"""Corral leaves nothing behind: not in the workspace, not in the temporary directory, not in the mount table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corral.backends.registry import BUILTIN, UNCONFINED
+from corral.model.errors import UnenforceableError
+from corral.sandbox import Sandbox
+from corral.selftest.battery import claims_of, run_battery
+from corral.selftest.stage import Stage, StagedHost
+
+CONFINING = [name for name in BUILTIN if name != UNCONFINED]
+
+
+def listing(top: str | Path) -> list[tuple[str, int, int]]:
+    found = []
+    for directory, names, files in os.walk(top):
+        for name in (*names, *files):
+            path = os.path.join(directory, name)
+            status = os.lstat(path)
+            found.append((path, status.st_mode, status.st_size))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", CONFINING)
+def test_harmless_command_leaves_the_workspace_as_it_was(name: str) -> None:
+    try:
+        enforces = claims_of(name)
+    except UnenforceableError as problem:
+        pytest.skip(problem.why)
+    with Stage() as stage:
+        stage.repository()
+        stage.write("ws/src/main.py", "print(1)\n")
+        host = StagedHost(stage)
+        required = Sandbox(backend=UNCONFINED, workspace=stage.at("ws"), host=host).explain("true").plan.requires
+        sandbox = Sandbox(backend=name, workspace=stage.at("ws"), waive=required - enforces, host=host)
+        before = listing(stage.base)
+
+        result = sandbox.run(["/bin/sh", "-c", "touch $HOME/x $TMPDIR/x; echo done"])
+
+        assert (result.stdout, result.stderr) == ("done\n", "")
+        assert listing(stage.base) == before
+
+
+def test_battery_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    only = ["plant-read-only-directory", "kill-host-process", "outlive-the-run", "remount-writable", "abstract-socket"]
+
+    run_battery(UNCONFINED, only=only)
+
+    assert list(tmp_path.iterdir()) == []
+    assert Path("/proc/self/mountinfo").read_text(encoding="utf-8") == mounts
+    assert subprocess.run(["pgrep", "-P", str(os.getpid()), "sleep"], check=False).returncode == 1

@@ -1,0 +1,162 @@
+"""A host in memory: a tree of files, an environment, a kernel that can do everything. The same everywhere."""
+
+from __future__ import annotations
+
+import posixpath
+import zlib
+
+from corral.model.probe import LaunchTrial, Stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEVICE = 7
+LAUNCHER = "/opt/corral/bin/corral-launch"
+
+#: What almost every Linux machine has.
+SYSTEM = {
+    "/usr/bin/": "",
+    "/usr/bin/sh": "#!",
+    "/usr/sbin/": "",
+    "/usr/lib/libc.so.6": "elf",
+    "/usr/lib64/": "",
+    "/usr/local/bin/": "",
+    "/bin": "-> usr/bin",
+    "/sbin": "-> usr/sbin",
+    "/lib": "-> usr/lib",
+    "/lib64": "-> usr/lib64",
+    "/etc/passwd": "root:x:0:0",
+    "/etc/group": "root:x:0",
+    "/etc/hosts": "127.0.0.1 localhost",
+    "/etc/shadow": "root:!",
+    "/etc/ld.so.cache": "cache",
+    "/etc/alternatives/": "",
+    "/etc/localtime": "-> ../usr/share/zoneinfo/UTC",
+    "/usr/share/zoneinfo/UTC": "TZif",
+    "/opt/corral/bin/corral-launch": "elf",
+    "/dev/null": "",
+    "/proc/": "",
+    "/run/": "",
+    "/tmp/": "",
+    "/var/tmp/": "",
+    "/home/ann/.ssh/id_ed25519": "the secret",
+}
+
+
+class FakeHost:
+    """Implements `Host` over a mapping: path -> text; `-> text` is a link, `/` at the end a directory.
+
+    Directories above a path come by themselves. Numbers of files follow from their names alone.
+    """
+
+    platform = "linux"
+    machine = "x86_64"
+
+    def __init__(
+        self,
+        files: Mapping[str, str] = {},
+        *,
+        env: Mapping[str, str] = {},
+        home: str = "/home/ann",
+        cwd: str = "/home/ann/project",
+        uid: int = 1000,
+        controllers: frozenset[str] = frozenset(),
+        abi: int = 7,
+        sockets: frozenset[str] = frozenset(),
+        system: bool = True,
+        corral_files: tuple[str, ...] = ("/opt/corral",),
+    ) -> None:
+        self.uid = self.gid = uid
+        self.home = home
+        self._env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "LANG": "C.UTF-8", **env}
+        self._cwd = cwd
+        self._controllers = controllers
+        self._abi = abi
+        self._sockets = sockets
+        self._corral_files = corral_files
+        self._files: dict[str, str] = {}
+        self._directories = {"/"}
+        self.opened: list[str] = []  # whatever was read, so that tests can tell what was not
+        for path, text in {**(SYSTEM if system else {}), cwd + "/": "", home + "/": "", **files}.items():
+            self.add(path, text)
+
+    def add(self, path: str, text: str = "") -> None:
+        plain = path.rstrip("/")
+        if path.endswith("/"):
+            self._directories.add(plain)
+        else:
+            self._files[plain] = text
+        parent = posixpath.dirname(plain)
+        while parent not in self._directories:
+            self._directories.add(parent)
+            parent = posixpath.dirname(parent)
+
+    def environment(self) -> Mapping[str, str]:
+        return self._env
+
+    def cwd(self) -> str:
+        return self._cwd
+
+    def lstat(self, path: str) -> Stat | None:
+        plain = posixpath.normpath(path)
+        inode = zlib.crc32(plain.encode("utf-8", "surrogateescape"))
+        if plain in self._directories:
+            return Stat(True, False, DEVICE, inode)
+        if plain in self._files:
+            return Stat(False, self._files[plain].startswith("-> "), DEVICE, inode, plain in self._sockets)
+        return None
+
+    def readlink(self, path: str) -> str:
+        return self._files[path].removeprefix("-> ")
+
+    def links(self, path: str) -> tuple[str, ...]:
+        return tuple(sorted(self._names(path, [name for name, text in self._files.items() if text[:3] == "-> "])))
+
+    def subdirectories(self, path: str) -> tuple[str, ...]:
+        return tuple(sorted(self._names(path, self._directories)))
+
+    def _names(self, path: str, among: object) -> list[str]:
+        return [
+            posixpath.basename(entry)
+            for entry in among  # type: ignore[attr-defined]
+            if entry != "/" and posixpath.dirname(entry) == path
+        ]
+
+    def read_text(self, path: str, limit_bytes: int) -> str:
+        self.opened.append(path)
+        text = self._files.get(self._real(path), "")
+        return "" if text.startswith("-> ") else text[:limit_bytes]
+
+    def _real(self, path: str) -> str:
+        """As open(2) would: links are followed, at the end as well as on the way."""
+        real, pending, followed = "/", path.split("/"), 0
+        while pending and followed < 40:
+            part = pending.pop(0)
+            if part in {"", "."}:
+                continue
+            real = posixpath.dirname(real) if part == ".." else posixpath.join(real, part)
+            text = self._files.get(real, "")
+            if text.startswith("-> "):
+                followed += 1
+                pending = text[3:].split("/") + pending
+                real = "/" if text[3:].startswith("/") else posixpath.dirname(real)
+        return real
+
+    def launcher(self) -> tuple[str, str]:
+        return LAUNCHER, ""
+
+    def landlock_abi(self) -> int:
+        return self._abi
+
+    def cgroup_controllers(self) -> frozenset[str]:
+        return self._controllers
+
+    def try_launch(self, spec: bytes) -> LaunchTrial:
+        return LaunchTrial(False, "exec", 2, "/corral-trial")
+
+    def corral_files(self) -> tuple[str, ...]:
+        return self._corral_files
+
+    def temporary_directory(self) -> str:
+        return "/tmp"

@@ -1,0 +1,122 @@
+"""The situations whose launches are kept as golden files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from corral.backends.registry import get_backend
+from corral.model.plan import Command
+from corral.planning.build import build, nested_repositories
+from corral.planning.ground import build_ground
+from corral.policy.compose import build_policy
+from support.fake_host import FakeHost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.plan import Plan
+    from corral.model.probe import Probe
+
+WORKSPACE = "/home/ann/project"
+RUN_ID = "0123456789abcdef"
+
+REPOSITORY = {
+    f"{WORKSPACE}/.git/config": "[core]\n\tbare = false\n",
+    f"{WORKSPACE}/.git/hooks/": "",
+    f"{WORKSPACE}/.git/HEAD": "ref: refs/heads/main",
+    f"{WORKSPACE}/README.md": "hello",
+    "/home/ann/.gitconfig": "[user]\n\tname = Ann\n\temail = ann@example.org\n[credential]\n\thelper = store\n",
+}
+#: A worktree whose repository lies beside it; both sides point at each other.
+LINKED = {
+    f"{WORKSPACE}/.git": "gitdir: /home/ann/main/.git/worktrees/project\n",
+    "/home/ann/main/.git/worktrees/project/gitdir": f"{WORKSPACE}/.git\n",
+    "/home/ann/main/.git/worktrees/project/commondir": "../..\n",
+    "/home/ann/main/.git/config": "[core]\n\tbare = false\n",
+    "/home/ann/main/.git/hooks/": "",
+}
+TOOLS = {
+    "/home/ann/.pyenv/shims/python": "#!/bin/sh",
+    "/home/ann/.pyenv/versions/3.11/bin/python3.11": "elf",
+    f"{WORKSPACE}/.venv/bin/python": "-> /home/ann/.pyenv/versions/3.11/bin/python3.11",
+    f"{WORKSPACE}/.venv/pyvenv.cfg": "home = /home/ann/.pyenv/versions/3.11/bin",
+    "/home/ann/.cargo/bin/cargo": "elf",
+    "/home/ann/.cargo/credentials.toml": "the secret",
+    "/home/ann/.cargo/registry/": "",
+    "/home/ann/.rustup/": "",
+    "/home/ann/.local/bin/uv": "elf",
+    "/home/ann/.local/share/keyrings/login.keyring": "the secret",
+}
+_PATH = (
+    "/home/ann/.pyenv/shims",
+    "/home/ann/.cargo/bin",
+    "/home/ann/.local/bin",
+    "/usr/local/bin",
+    "/usr/bin",
+    "/bin",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    preset: str = "moderate"
+    files: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = ()
+    uid: int = 1000
+
+
+CASES = (
+    Case("moderate-git", files=REPOSITORY),
+    Case("moderate-root", files=REPOSITORY, uid=0),
+    Case("strict", "strict", files=REPOSITORY),
+    Case("permissive", "permissive", files={**REPOSITORY, "/home/ann/.cache/pip/": ""}),
+    Case(
+        "deny-inside",
+        files={**REPOSITORY, f"{WORKSPACE}/secrets/key": "the secret"},
+        capabilities=("filesystem:deny:${workspace}/secrets", "filesystem:deny:${workspace}/later"),
+    ),
+    Case("linked-worktree", files=LINKED),
+    Case("tools", files={**REPOSITORY, **TOOLS}, env={"PATH": ":".join(_PATH)}),
+    Case("net-full", files=REPOSITORY, capabilities=("network:full",)),
+    Case(
+        "limits",
+        files=REPOSITORY,
+        capabilities=(
+            "memory:limit:512MiB",
+            "cpu:limit:50%",
+            "pids:limit:64",
+            "time:limit:90s",
+            "output:limit:1MiB",
+            "file:limit:100MiB",
+            "files:limit:256",
+        ),
+    ),
+    Case("deny-syscalls", files=REPOSITORY, capabilities=("syscall:deny:chmod", "env:set:MODE=test")),
+)
+
+
+def host_of(case: Case) -> FakeHost:
+    controllers = frozenset({"memory", "cpu", "pids"})
+    return FakeHost(case.files, env=case.env, uid=case.uid, cwd=WORKSPACE, controllers=controllers)
+
+
+def fake_probe(name: str, host: FakeHost | None = None) -> Probe:
+    return get_backend(name).probe(host or FakeHost(controllers=frozenset({"memory", "cpu", "pids"})))
+
+
+def plan_of(case: Case, probe: Probe) -> Plan:
+    """The plan of a case, its run identifier fixed; what a backend does not claim is waived."""
+    host = host_of(case)
+    policy = build_policy(case.preset, case.capabilities)
+    ground = build_ground(policy, WORKSPACE, host)
+    command = Command(("/bin/sh", "-c", "make"), WORKSPACE)
+    return build(
+        policy,
+        command,
+        ground,
+        host,
+        run_id=RUN_ID,
+        nested=nested_repositories(ground, host),
+        waived=ground.requires - probe.enforces,
+    )

@@ -1,0 +1,143 @@
+"""A launch as text, one fact a line: reviewers read a security change as a diff."""
+
+from __future__ import annotations
+
+from corral.backends._launcher import compile_seccomp
+from corral.linux.decode import decode
+from corral.linux.filter import SocketPolicy
+from corral.linux.landlock import FsRight, NetRight, Scope
+from corral.linux.spec import MountFlag, MountKind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.linux.spec import Landlock, Mount, Spec
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+
+_NAMESPACES = {
+    "user": 0x10000000,
+    "mount": 0x00020000,
+    "pid": 0x20000000,
+    "net": 0x40000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+    "cgroup": 0x02000000,
+}
+_NEVER_GRANTED = FsRight.IOCTL_DEV | FsRight.MAKE_CHAR | FsRight.MAKE_BLOCK
+_RLIMITS = {1: "FSIZE", 4: "CORE", 6: "NPROC", 7: "NOFILE"}
+#: Sets of rights that occur on every other line.
+_SHORT = {
+    frozenset({"EXECUTE", "READ_FILE", "READ_DIR"}): "read",
+    frozenset({"EXECUTE", "READ_FILE"}): "read (file)",
+    frozenset({"WRITE_FILE", "READ_FILE", "IOCTL_DEV"}): "use (device)",
+}
+
+
+def render(plan: Plan, launch: Launch) -> str:
+    """The whole launch."""
+    return "\n".join((*_launch(launch), *_plan(plan), *(_spec(decode(launch.spec)) if launch.spec else ()))) + "\n"
+
+
+def _launch(launch: Launch) -> Iterator[str]:
+    yield f"backend    {launch.backend}"
+    yield from (f"argv       {argument}" for argument in launch.argv)
+    yield from (f"env        {name}={value}" for name, value in launch.env)
+    for feature, how in sorted(launch.enforced.items(), key=lambda item: item[0].value):
+        yield f"enforced   {feature.value:<18}{how}"
+    yield from (f"scratch    {path}" for path in launch.scratch)
+    yield from (f"scratch    {file.path} holds {file.content!r}" for file in launch.scratch_files)
+    if launch.cgroup is not None:
+        yield f"cgroup     {launch.cgroup}"
+
+
+def _plan(plan: Plan) -> Iterator[str]:
+    """What the runner does besides the launch."""
+    yield from (f"required   {name}" for name in sorted(feature.value for feature in plan.requires - plan.waived))
+    yield from (f"waived     {name}" for name in sorted(feature.value for feature in plan.waived))
+    for watch in plan.watches:
+        link = f" (a link to {watch.link_text})" if watch.link_text else ""
+        yield f"watch      {watch.directory}/{watch.name}{link}"
+
+
+def _spec(spec: Spec) -> Iterator[str]:
+    names = [name for name, bit in _NAMESPACES.items() if spec.namespaces & bit]
+    yield f"namespaces {' '.join(names) or '-'}"
+    yield from (f"idmap      {name} {text.strip()}" for name, text in _maps(spec) if text)
+    yield from (f"mount      {_mount(mount)}" for mount in spec.mounts)
+    if spec.hostname:
+        yield f"hostname   {spec.hostname}"
+    yield f"loopback   {'up' if spec.loopback else '-'}"
+    yield from (f"rlimit     {_RLIMITS[limit.resource]} {limit.soft} {limit.hard}" for limit in spec.rlimits)
+    if spec.landlock is not None:
+        yield from _landlock(spec.landlock)
+    yield f"seccomp    {_filter_name(spec.seccomp)}"
+    yield f"cwd        {spec.cwd}"
+    yield from (f"argument   {argument}" for argument in spec.argv)
+    yield from (f"variable   {name}={value}" for name, value in spec.env)
+    if spec.wall_ms:
+        yield f"wall       {spec.wall_ms} ms, grace {spec.grace_ms} ms"
+
+
+def _maps(spec: Spec) -> tuple[tuple[str, str], ...]:
+    return (("uid", spec.uid_map), ("gid", spec.gid_map))
+
+
+def _mount(mount: Mount) -> str:
+    flags = [flag.name.lower().replace("_", "-") for flag in MountFlag if flag & mount.flags]
+    parts = [mount.kind.name.lower(), mount.target, *flags]
+    if mount.source and mount.kind is not MountKind.BIND:
+        parts.append(f"-> {mount.source}")
+    elif mount.source and mount.source != mount.target:
+        parts.append(f"from {mount.source}")
+    if mount.inode:
+        parts.append(f"inode {mount.device}:{mount.inode}")
+    if mount.size:
+        parts.append(f"{mount.size} bytes")
+    if mount.mode:
+        parts.append(f"mode {mount.mode:o}")
+    if mount.content:
+        parts.append(f"holds {mount.content!r}")
+    return " ".join(parts)
+
+
+def _landlock(lock: Landlock) -> Iterator[str]:
+    yield f"landlock   handles {_bits(lock.handled_fs, FsRight)}"
+    yield f"landlock   handles {_bits(lock.handled_net, NetRight)}"
+    yield f"landlock   scopes  {_bits(lock.scoped, Scope)}"
+    for rights, path in lock.paths:
+        yield f"landlock   {path}: {_rights(rights, lock.handled_fs)}"
+    yield from (f"landlock   port {port}: {_bits(rights, NetRight)}" for rights, port in lock.ports)
+
+
+def _rights(rights: int, handled: int) -> str:
+    if rights == handled & ~_NEVER_GRANTED:
+        return "write"
+    names = _bits(rights, FsRight)
+    return _SHORT.get(frozenset(names.split()), names)
+
+
+def _bits(value: int, names: type) -> str:
+    known = {name: bit for name, bit in vars(names).items() if name.isupper()}
+    rest = value & ~sum(known.values())
+    found = [name for name, bit in known.items() if value & bit]
+    return " ".join([*found, *([hex(rest)] if rest else [])]) or "-"
+
+
+def filters() -> dict[str, bytes]:
+    """Name -> program, of every filter that a policy without denials of its own can lead to."""
+    return {
+        f"{policy.value}{'-shared-ipc' if by_filter else ''}": compile_seccomp(
+            "x86_64", policy, by_filter=by_filter, denied=frozenset()
+        )
+        for policy in SocketPolicy
+        for by_filter in (False, True)
+    }
+
+
+def _filter_name(program: bytes) -> str:
+    for name, known in filters().items():
+        if known == program:
+            return f"as in seccomp/{name}.txt"
+    return f"{len(program) // 8} instructions of this policy's own"

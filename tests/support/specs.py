@@ -1,0 +1,79 @@
+"""Strategies for launcher specs that are well formed, and the launcher's own opinion of bytes."""
+
+from __future__ import annotations
+
+import subprocess
+
+from hypothesis import strategies as st
+
+from corral.host import RealHost
+from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, Rlimit, Spec
+
+_NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
+_SPACES = (_NEWNS, 0x02000000, _NEWUTS, 0x08000000, _NEWUSER, 0x20000000, _NEWNET)
+
+u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+#: Any bytes but NUL, as Python sees them.
+strings = st.binary(max_size=12).map(lambda raw: raw.replace(b"\0", b"0").decode("utf-8", "surrogateescape"))
+_parts = strings.filter(lambda part: part not in {"", ".", ".."} and "/" not in part)
+paths = st.lists(_parts, max_size=3).map(lambda parts: "/" + "/".join(parts))
+_names = strings.filter(lambda name: name and "=" not in name)
+
+mounts = st.builds(
+    Mount,
+    st.sampled_from(MountKind),
+    paths,
+    paths,
+    st.integers(0, 15).map(MountFlag),
+    u64,
+    u64,
+    u64,
+    u32,
+    st.binary(max_size=8),
+)
+landlocks = st.builds(
+    Landlock,
+    u64,
+    u64,
+    u64,
+    st.lists(st.tuples(u64, paths), max_size=3).map(tuple),
+    st.lists(st.tuples(u64, u64), max_size=2).map(tuple),
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    spaces = sum(draw(st.sets(st.sampled_from(_SPACES))))
+    mounting = spaces & (_NEWNS | _NEWUSER) == _NEWNS | _NEWUSER
+    wall = draw(u64)
+    return Spec(
+        argv=tuple(draw(st.lists(strings, min_size=1, max_size=3))),
+        cwd=draw(paths),
+        env=tuple(draw(st.lists(st.tuples(_names, strings), max_size=3))),
+        namespaces=spaces,
+        uid_map=draw(strings),
+        gid_map=draw(strings),
+        cgroups=tuple(draw(st.lists(paths, max_size=2))),
+        mounts=tuple(draw(st.lists(mounts, max_size=3))) if mounting else (),
+        hostname=draw(strings) if spaces & _NEWUTS else "",
+        loopback=bool(spaces & _NEWNET) and draw(st.booleans()),
+        rlimits=tuple(draw(st.lists(st.builds(Rlimit, u32, u64, u64), max_size=2))),
+        landlock=draw(st.none() | landlocks),
+        seccomp=draw(st.integers(0, 3)) * b"\6\0\0\0\0\0\xff\x7f",
+        wall_ms=wall,
+        grace_ms=draw(u64) if wall else 0,
+        terminal=draw(st.booleans()),
+    )
+
+
+def launcher_accepts(raw: bytes) -> bool:
+    """What the decoder in C says; it must say it in an orderly way."""
+    launcher, reason = RealHost().launcher()
+    assert launcher, reason
+    done = subprocess.run([launcher, "--check-spec"], input=raw, capture_output=True, check=False, timeout=10)
+    assert done.returncode in {0, 1}, (done.returncode, done.stderr)
+    return done.returncode == 0
+
+
+def has_launcher() -> bool:
+    return bool(RealHost().launcher()[0])
