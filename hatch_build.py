@@ -49,7 +49,7 @@ def compile_launcher(sources: list[Path], binary: Path) -> str:
     compilers = find_compilers()
     if not compilers:
         raise OSError("no C compiler: looked for $CC, musl-gcc, cc, gcc and clang\n")
-    notes = []
+    notes: list[str] = []
     for compiler, extra in itertools.product(compilers, ATTEMPTS):
         command = [*compiler, *FLAGS, *extra, *map(str, sources), "-o", str(binary)]
         problem = _compile(command)

@@ -1,12 +1,13 @@
 """Options and the fixture `backend`, for every test directory.
 
-    --require native,landlock   a skip because such a backend is unavailable becomes a failure
-    --launcher PATH             the corral-launch to test (the same as CORRAL_LAUNCHER)
-    --update-golden             write the golden files anew, to be read as a diff
+--require native,landlock   a skip because such a backend is unavailable becomes a failure
+--launcher PATH             the corral-launch to test (the same as CORRAL_LAUNCHER)
+--update-golden             write the golden files anew, to be read as a diff
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-for place in (str(HERE), str(HERE.parent / "src")):
-    if place not in sys.path:
-        sys.path.insert(0, place)
+sys.path.insert(0, str(HERE))
+if importlib.util.find_spec("corral") is None:  # what is installed is what is tested
+    sys.path.insert(0, str(HERE.parent / "src"))
+importlib.import_module("corral")  # from here and from nowhere else, whatever a deeper conftest does
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +47,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     from corral.backends.registry import BUILTIN
 
     probes = [_probe(name) for name in BUILTIN]
-    return [f"corral {probe.backend}: {probe.version if probe.available else probe.reason}" for probe in probes]
+    return [
+        f"corral {probe.backend}: {probe.version if probe.available else probe.reason}" for probe in probes
+    ]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

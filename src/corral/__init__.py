@@ -64,7 +64,37 @@ _EXPORTS = {
     "run": "corral.sandbox",
 }
 
-__all__ = [*sorted(_EXPORTS), "__version__"]  # noqa: PLE0604
+__all__ = [
+    "BugError",
+    "Capability",
+    "CapabilitySyntaxError",
+    "CommandFailed",
+    "CorralError",
+    "Enforcement",
+    "EnvPolicy",
+    "Evidence",
+    "Explanation",
+    "Feature",
+    "FsAccess",
+    "FsRule",
+    "Limits",
+    "NetMode",
+    "NetPolicy",
+    "Outcome",
+    "Policy",
+    "PolicyError",
+    "Result",
+    "Sandbox",
+    "SetupError",
+    "UnenforceableError",
+    "Usage",
+    "Violation",
+    "__version__",
+    "build_policy",
+    "load_preset",
+    "parse_capability",
+    "run",
+]
 
 
 def __getattr__(name: str) -> object:

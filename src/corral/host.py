@@ -141,7 +141,7 @@ def _home(uid: int) -> str:
 
 
 def _landlock_abi() -> int:
-    """landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION); the number is the same everywhere."""
+    """landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION); one number on every machine."""
     if sys.platform != "linux":
         return 0
     import ctypes

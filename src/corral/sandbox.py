@@ -78,7 +78,9 @@ class Sandbox:
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
         return self.start(prepared).run()
 
-    def explain(self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None) -> Explanation:
+    def explain(
+        self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None
+    ) -> Explanation:
         """Say what `run` would do, without doing it."""
         return self._explain(self.prepare(command, cwd=cwd))
 

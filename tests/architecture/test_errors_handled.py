@@ -20,7 +20,9 @@ def _handlers() -> list[tuple[str, ast.ExceptHandler]]:
 
 
 def _caught(handler: ast.ExceptHandler) -> set[str]:
-    return {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
+    return (
+        {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
+    )
 
 
 def test_no_except_is_bare() -> None:
@@ -31,7 +33,8 @@ def test_whoever_catches_everything_raises_or_reports_it() -> None:
     silent = [
         place
         for place, handler in _handlers()
-        if _caught(handler) & BROAD and all(isinstance(line, ast.Pass | ast.Continue) for line in handler.body)
+        if _caught(handler) & BROAD
+        and all(isinstance(line, ast.Pass | ast.Continue) for line in handler.body)
     ]
 
     assert silent == []

@@ -5,15 +5,41 @@ from __future__ import annotations
 import ast
 import importlib
 
-import corral
 from sources import PACKAGE, parse
 
+import corral
+
 PUBLIC = [
-    "BugError", "Capability", "CapabilitySyntaxError", "CommandFailed", "CorralError", "Enforcement", "EnvPolicy",
-    "Evidence", "Explanation", "Feature", "FsAccess", "FsRule", "Limits", "NetMode", "NetPolicy", "Outcome", "Policy",
-    "PolicyError", "Result", "Sandbox", "SetupError", "UnenforceableError", "Usage", "Violation", "__version__",
-    "build_policy", "load_preset", "parse_capability", "run",
-]  # fmt: skip
+    "BugError",
+    "Capability",
+    "CapabilitySyntaxError",
+    "CommandFailed",
+    "CorralError",
+    "Enforcement",
+    "EnvPolicy",
+    "Evidence",
+    "Explanation",
+    "Feature",
+    "FsAccess",
+    "FsRule",
+    "Limits",
+    "NetMode",
+    "NetPolicy",
+    "Outcome",
+    "Policy",
+    "PolicyError",
+    "Result",
+    "Sandbox",
+    "SetupError",
+    "UnenforceableError",
+    "Usage",
+    "Violation",
+    "__version__",
+    "build_policy",
+    "load_preset",
+    "parse_capability",
+    "run",
+]
 
 
 def test_the_list_is_the_one_that_was_agreed_on() -> None:

@@ -14,11 +14,12 @@ ROWS = (
     {"policy"},
     {"linux"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
-    {"sandbox", "session", "pool", "aio", "host"},
-    {"cli", "mcp", "tui", "web", "integrations", "selftest", "testing"},
+    {"sandbox", "session", "pool", "aio", "host", "probes"},
+    {"selftest"},
+    {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )
-SIBLINGS = ROWS[3] | ROWS[5]
+SIBLINGS = ROWS[3] | ROWS[6]
 #: `corral/__init__.py` lists the public names and belongs to no row; importing `corral` itself is free.
 ROOT_MODULE = "__init__"
 

@@ -1,4 +1,4 @@
-"""What is pure stays pure: no module that only computes can look at the machine, by accident or in passing."""
+"""What is pure stays pure: no module that only computes looks at the machine, even in passing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_lowering_works_on_a_machine_that_cannot_be_touched(name: str, case) -> 
         (module, function)
         for module in (os, subprocess, socket)
         for function, value in vars(module).items()
-        if callable(value) and not isinstance(value, type) and function not in {"fspath", "fsencode", "fsdecode"}
+        if callable(value)
+        and not isinstance(value, type)
+        and function not in {"fspath", "fsencode", "fsdecode"}
     ]
 
     with mock.patch.object(builtins, "open", _refuse):

@@ -11,8 +11,19 @@ BODY_LINES, BODY_LINES_WISHED = 60, 35
 C_LINES = 300
 #: Tables: what grows there is data.
 BANNED = {
-    "utils", "util", "helpers", "common", "misc", "manager", "handler", "processor", "context", "data", "info", "core",
-}  # fmt: skip
+    "utils",
+    "util",
+    "helpers",
+    "common",
+    "misc",
+    "manager",
+    "handler",
+    "processor",
+    "context",
+    "data",
+    "info",
+    "core",
+}
 
 
 def _line_count(path) -> int:

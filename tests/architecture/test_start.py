@@ -10,8 +10,18 @@ from sources import PACKAGE, SOURCE
 
 #: Each costs milliseconds; `corral run -- true` may take fifty in all, the interpreter included.
 SLOW = {
-    "argparse", "asyncio", "click", "dataclasses", "inspect", "json", "pathlib", "re", "subprocess", "tomllib", "typing",
-}  # fmt: skip
+    "argparse",
+    "asyncio",
+    "click",
+    "dataclasses",
+    "inspect",
+    "json",
+    "pathlib",
+    "re",
+    "subprocess",
+    "tomllib",
+    "typing",
+}
 
 _SCRIPT = """
 import sys

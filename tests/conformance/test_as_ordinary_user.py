@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import corral
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,8 @@ def copy() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="corral-ordinary-"))
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
     place.chmod(0o755)
-    for name in ("src", "tests/support", "tests/conformance"):
+    shutil.copytree(Path(corral.__file__).parent, place / "src/corral", ignore=ignore)
+    for name in ("tests/support", "tests/conformance"):
         shutil.copytree(ROOT / name, place / name, ignore=ignore)
     for name in ("tests/conftest.py", "pyproject.toml"):
         shutil.copy(ROOT / name, place / name)

@@ -39,7 +39,9 @@ def test_no_hook_is_planted_in_a_repository(backend: Case, stage: Stage, hooks: 
     assert not done.worked
 
 
-def test_the_configuration_of_a_repository_cannot_be_changed(backend: Case, stage: Stage, hooks: Path) -> None:
+def test_the_configuration_of_a_repository_cannot_be_changed(
+    backend: Case, stage: Stage, hooks: Path
+) -> None:
     config = hooks.parent / "config"
 
     done = attempt(

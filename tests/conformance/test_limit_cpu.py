@@ -34,7 +34,7 @@ for pid in children: os.waitpid(pid, 0)
 print('done')
 """
 _LIMIT = ["cpu:limit:15%"]
-_SECONDS = 1.2
+_SECONDS = 1.6
 
 
 @pytest.mark.parametrize("script", [_BURN, _BURN_TWICE], ids=["one process", "two processes"])

@@ -35,7 +35,7 @@ def test_a_command_that_prints_too_much_is_ended(backend: Case, stage: Stage) ->
     done = attempt(
         backend,
         stage,
-        shell("head -c 1000000 /dev/zero; sleep 3; touch late"),
+        shell("head -c 1000000 /dev/zero; sleep 2; touch late"),
         control=shell("head -c 1000000 /dev/zero; touch late"),
         effect=lambda _: late.exists(),
         reset=late.unlink,
@@ -51,7 +51,7 @@ def test_both_streams_count_together(backend: Case, stage: Stage) -> None:
     done = attempt(
         backend,
         stage,
-        shell("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2; sleep 3; touch late"),
+        shell("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2; sleep 2; touch late"),
         control=shell("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2; touch late"),
         effect=lambda _: late.exists(),
         reset=late.unlink,

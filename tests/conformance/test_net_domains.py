@@ -24,7 +24,9 @@ def test_no_backend_claims_it() -> None:
 
 @pytest.mark.parametrize("backend_name", ["auto", "native", "landlock"])
 def test_asking_for_it_is_refused_and_nothing_runs(stage: Stage, backend_name: str) -> None:
-    sandbox = Sandbox(build_policy("moderate", ["network:https:example.org"]), backend=backend_name, workspace=stage.work)
+    sandbox = Sandbox(
+        build_policy("moderate", ["network:https:example.org"]), backend=backend_name, workspace=stage.work
+    )
 
     with pytest.raises(UnenforceableError) as refused:
         sandbox.run("touch ran")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves(Feature.PROC_CONTAINED)
 
+
 class Daemons:
     """Two FIFOs in the workspace: daemons hold `held` open, and end when `gate` is closed here."""
 
@@ -81,8 +82,6 @@ def test_a_daemon_in_a_session_of_its_own_ends_with_the_run(
     wait
     """
 
-    done = attempt(
-        backend, stage, shell(script), effect=lambda _: daemons.is_one_alive(), reset=daemons.end
-    )
+    done = attempt(backend, stage, shell(script), effect=lambda _: daemons.is_one_alive(), reset=daemons.end)
 
     assert not done.worked

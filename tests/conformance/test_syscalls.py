@@ -58,6 +58,4 @@ def test_a_system_call_that_the_policy_denies_is_refused(backend: Case, stage: S
 
 def _attempted(backend: Case, stage: Stage, script: str) -> bool:
     mark = stage.work / "mark"
-    return attempt(
-        backend, stage, python(script), effect=lambda _: mark.exists(), reset=mark.unlink
-    ).worked
+    return attempt(backend, stage, python(script), effect=lambda _: mark.exists(), reset=mark.unlink).worked

@@ -1,4 +1,4 @@
-"""Corral leaves nothing behind: not in the workspace, not in the temporary directory, not in the mount table."""
+"""Corral leaves nothing behind: not in the workspace, nor in temporary directories, nor in the mounts."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def test_harmless_command_leaves_the_workspace_as_it_was(name: str) -> None:
         stage.repository()
         stage.write("ws/src/main.py", "print(1)\n")
         host = StagedHost(stage)
-        required = Sandbox(backend=UNCONFINED, workspace=stage.at("ws"), host=host).explain("true").plan.requires
-        sandbox = Sandbox(backend=name, workspace=stage.at("ws"), waive=required - enforces, host=host)
+        place = stage.workspace
+        required = Sandbox(backend=UNCONFINED, workspace=place, host=host).explain("true").plan.requires
+        sandbox = Sandbox(backend=name, workspace=place, waive=required - enforces, host=host)
         before = listing(stage.base)
 
         result = sandbox.run(["/bin/sh", "-c", "touch $HOME/x $TMPDIR/x; echo done"])
@@ -51,7 +52,7 @@ def test_battery_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
-    only = ["plant-read-only-directory", "kill-host-process", "outlive-the-run", "remount-writable", "abstract-socket"]
+    only = ("plant-read-only-directory", "kill-host-process", "remount-writable", "abstract-socket")
 
     run_battery(UNCONFINED, only=only)
 

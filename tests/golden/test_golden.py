@@ -24,7 +24,9 @@ def golden(request: pytest.FixtureRequest):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         if not path.exists():
-            pytest.fail(f"there is no {path}; --update-golden writes it, and it is read before it is committed")
+            pytest.fail(
+                f"there is no {path}; --update-golden writes it, and it is read before it is committed"
+            )
         assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
     return compare

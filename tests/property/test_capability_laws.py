@@ -1,4 +1,4 @@
-"""Laws of capability strings: the canonical text is a fixed point, and no text is anything but read or refused."""
+"""Laws of capability strings: the canonical text is a fixed point, and every text is read or refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ targets = st.one_of(
     texts.map(lambda text: f"~/{text}"),
     texts.map(lambda text: f"${{workspace}}/{text}"),
     texts.map(lambda text: f"NAME={text}"),
-    st.builds(lambda number, unit: number + unit, numbers, st.sampled_from(["", "k", "MB", "GiB", "%", "s", "ms", "h"])),
+    st.builds(
+        lambda number, unit: number + unit,
+        numbers,
+        st.sampled_from(["", "k", "MB", "GiB", "%", "s", "ms", "h"]),
+    ),
 )
 
 

@@ -31,7 +31,8 @@ changes = st.fixed_dictionaries(
     {}, optional={"x": st.integers(-3, 3), "y": st.integers(-3, 3), "label": st.text(max_size=2)}
 )
 arguments = st.tuples(
-    st.lists(st.integers(), max_size=4), st.dictionaries(st.sampled_from(["x", "y", "label", "z"]), st.integers())
+    st.lists(st.integers(), max_size=4),
+    st.dictionaries(st.sampled_from(["x", "y", "label", "z"]), st.integers()),
 )
 
 

@@ -18,7 +18,9 @@ rules = st.lists(
     st.builds(FsRule, paths, st.sampled_from([FsAccess.READ, FsAccess.WRITE, FsAccess.DENY]), st.just(True)),
     max_size=6,
 )
-plain = st.lists(st.sampled_from(["home", "homeevil", "a", "b"]), max_size=4).map(lambda parts: "/" + "/".join(parts))
+plain = st.lists(st.sampled_from(["home", "homeevil", "a", "b"]), max_size=4).map(
+    lambda parts: "/" + "/".join(parts)
+)
 
 
 def _ancestors(path: str) -> list[str]:
@@ -97,7 +99,11 @@ def test_a_grant_beneath_a_denial_is_always_refused(host, wanted) -> None:
         found = [(resolver.resolve(rule.path), rule.access) for rule in wanted]
     except PolicyError:
         return
-    grants = [target for target, access in found if access is not FsAccess.DENY and target.kind is not PathKind.MISSING]
+    grants = [
+        target
+        for target, access in found
+        if access is not FsAccess.DENY and target.kind is not PathKind.MISSING
+    ]
     denials = [target for target, access in found if access is FsAccess.DENY]
     contradiction = any(is_beneath(grant.path, denial.path) for grant in grants for denial in denials)
 
@@ -123,9 +129,12 @@ def test_write_access_that_was_granted_is_never_lost(host, wanted) -> None:
     for target in writable:
         if target.kind is not PathKind.MISSING:
             assert any(
-                is_beneath(target.path, grant.target.path) and grant.access is FsAccess.WRITE for grant in ground.grants
+                is_beneath(target.path, grant.target.path) and grant.access is FsAccess.WRITE
+                for grant in ground.grants
             )
-    assert {(g.target.path, g.access) for g in ground.grants} == {(g.target.path, g.access) for g in backwards.grants}
+    assert {(g.target.path, g.access) for g in ground.grants} == {
+        (g.target.path, g.access) for g in backwards.grants
+    }
 
 
 @given(hosts, rules)

@@ -42,7 +42,7 @@ class Listener:
         self._socket.close()
 
 
-# It lets anyone of the same user trace it (Yama), and answers each line, so that it can be asked whether it lives.
+# It lets anyone of the same user trace it (Yama), and answers each line: so it can be asked whether it lives.
 _VICTIM = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)

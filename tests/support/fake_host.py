@@ -111,7 +111,9 @@ class FakeHost:
         return self._files[path].removeprefix("-> ")
 
     def links(self, path: str) -> tuple[str, ...]:
-        return tuple(sorted(self._names(path, [name for name, text in self._files.items() if text[:3] == "-> "])))
+        return tuple(
+            sorted(self._names(path, [name for name, text in self._files.items() if text[:3] == "-> "]))
+        )
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(self._names(path, self._directories)))

@@ -24,7 +24,7 @@ REPOSITORY = {
     f"{WORKSPACE}/.git/hooks/": "",
     f"{WORKSPACE}/.git/HEAD": "ref: refs/heads/main",
     f"{WORKSPACE}/README.md": "hello",
-    "/home/ann/.gitconfig": "[user]\n\tname = Ann\n\temail = ann@example.org\n[credential]\n\thelper = store\n",
+    "/home/ann/.gitconfig": "[user]\nname = Ann\nemail = ann@example.org\n[credential]\nhelper = store\n",
 }
 #: A worktree whose repository lies beside it; both sides point at each other.
 LINKED = {
@@ -33,10 +33,13 @@ LINKED = {
     "/home/ann/main/.git/worktrees/project/commondir": "../..\n",
     "/home/ann/main/.git/config": "[core]\n\tbare = false\n",
     "/home/ann/main/.git/hooks/": "",
+    "/home/ann/main/.git/HEAD": "ref: refs/heads/main",
+    "/home/ann/main/.git/objects/": "",
 }
 TOOLS = {
     "/home/ann/.pyenv/shims/python": "#!/bin/sh",
     "/home/ann/.pyenv/versions/3.11/bin/python3.11": "elf",
+    "/home/ann/.pyenv/versions/3.11/lib/python3.11/os.py": "",
     f"{WORKSPACE}/.venv/bin/python": "-> /home/ann/.pyenv/versions/3.11/bin/python3.11",
     f"{WORKSPACE}/.venv/pyvenv.cfg": "home = /home/ann/.pyenv/versions/3.11/bin",
     "/home/ann/.cargo/bin/cargo": "elf",

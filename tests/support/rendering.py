@@ -37,7 +37,10 @@ _SHORT = {
 
 def render(plan: Plan, launch: Launch) -> str:
     """The whole launch."""
-    return "\n".join((*_launch(launch), *_plan(plan), *(_spec(decode(launch.spec)) if launch.spec else ()))) + "\n"
+    return (
+        "\n".join((*_launch(launch), *_plan(plan), *(_spec(decode(launch.spec)) if launch.spec else ())))
+        + "\n"
+    )
 
 
 def _launch(launch: Launch) -> Iterator[str]:
@@ -46,7 +49,8 @@ def _launch(launch: Launch) -> Iterator[str]:
     yield from (f"env        {name}={value}" for name, value in launch.env)
     for feature, how in sorted(launch.enforced.items(), key=lambda item: item[0].value):
         yield f"enforced   {feature.value:<18}{how}"
-    yield from (f"scratch    {path}" for path in launch.scratch)
+    if launch.scratch:
+        yield f"scratch    {launch.scratch}"
     yield from (f"scratch    {file.path} holds {file.content!r}" for file in launch.scratch_files)
     if launch.cgroup is not None:
         yield f"cgroup     {launch.cgroup}"
@@ -54,7 +58,9 @@ def _launch(launch: Launch) -> Iterator[str]:
 
 def _plan(plan: Plan) -> Iterator[str]:
     """What the runner does besides the launch."""
-    yield from (f"required   {name}" for name in sorted(feature.value for feature in plan.requires - plan.waived))
+    yield from (
+        f"required   {name}" for name in sorted(feature.value for feature in plan.requires - plan.waived)
+    )
     yield from (f"waived     {name}" for name in sorted(feature.value for feature in plan.waived))
     for watch in plan.watches:
         link = f" (a link to {watch.link_text})" if watch.link_text else ""

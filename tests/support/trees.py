@@ -22,7 +22,9 @@ _entries = st.dictionaries(_parts.map(tuple), _contents, max_size=8)
 
 
 def _build(entries: dict[tuple[str, ...], str | None]) -> FakeHost:
-    host = FakeHost({f"{ROOT}/": "", "/elsewhere/": ""}, system=False, cwd=ROOT, home="/home", corral_files=())
+    host = FakeHost(
+        {f"{ROOT}/": "", "/elsewhere/": ""}, system=False, cwd=ROOT, home="/home", corral_files=()
+    )
     for parts, content in sorted(entries.items(), key=lambda item: len(item[0])):
         ancestors = [f"{ROOT}/" + "/".join(parts[:length]) for length in range(1, len(parts))]
         kinds = [host.lstat(path) for path in ancestors]

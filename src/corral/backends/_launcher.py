@@ -116,6 +116,8 @@ def explain_trial(trial: LaunchTrial) -> tuple[str, str]:
             f"mounting inside a namespace failed: {trial.detail} (errno {trial.errno})",
             "this is usual inside a container that hides parts of /proc: use --backend landlock there",
         )
+    if trial.phase in {"spawn", "launcher"}:
+        return f"the launcher does not work: {trial.detail}", "reinstall corral; its launcher is broken"
     return (
         f"phase {trial.phase} failed: {trial.detail} (errno {trial.errno})",
         "run `corral doctor --json` and report it if the kernel should be able to do this",

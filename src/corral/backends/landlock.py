@@ -93,12 +93,11 @@ class LandlockBackend:
         """A spec without namespaces; $HOME and $TMPDIR lead to a scratch directory of this run."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
-        home, temporary = f"{scratch}/home", f"{scratch}/tmp"
         private = bool(ground.private)
         command = Spec(
             argv=plan.command.argv,
             cwd=plan.command.cwd,
-            env=_redirected(plan.env, home, temporary) if private else plan.env,
+            env=_redirected(plan.env, scratch) if private else plan.env,
             landlock=None,
             wall_ms=common.wall_ms(plan),
             grace_ms=common.GRACE_MS,
@@ -113,9 +112,9 @@ class LandlockBackend:
             env=(),
             enforced=_mechanisms(plan, abi),
             spec=join(encoded, encode_paths(rules), encode_command(command)),
-            scratch=(scratch, home, temporary) if private else (),
+            scratch=scratch if private else "",
             scratch_files=tuple(
-                PrivateFile(f"{home}/{file.path.removeprefix(ground.home + '/')}", file.content)
+                PrivateFile(f"{scratch}/{file.path.removeprefix(ground.home + '/')}", file.content)
                 for file in ground.private_files
                 if private
             ),
@@ -123,11 +122,9 @@ class LandlockBackend:
         )
 
 
-def _redirected(
-    env: tuple[tuple[str, str], ...], home: str, temporary: str
-) -> tuple[tuple[str, str], ...]:
+def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[str, str], ...]:
     # git gives up on a system configuration that is there and cannot be read.
-    changed = {"HOME": home, "TMPDIR": temporary, "GIT_CONFIG_NOSYSTEM": "1"}
+    changed = {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
     return tuple(sorted({**dict(env), **changed}.items()))
 
 
@@ -179,7 +176,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.TERMINAL: "new session + seccomp",
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
-        **{feature: f"{lock} scopes + seccomp" for feature in scopes},
+        **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
         **({Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}),
         **{feature: "control group" for feature, value in found.items() if value is not None},
     }

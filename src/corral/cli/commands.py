@@ -39,7 +39,11 @@ def _with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., Any
                 continue
             if option.metavar:
                 function = click.option(
-                    *option.flags, option.name, metavar=option.metavar, multiple=option.multiple, help=option.help
+                    *option.flags,
+                    option.name,
+                    metavar=option.metavar,
+                    multiple=option.multiple,
+                    help=option.help,
                 )(function)
             else:
                 switches.setdefault(option.name, []).insert(0, option)

@@ -64,7 +64,7 @@ def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
     lines = [
         f"corral {facts['corral']} on Linux {facts['kernel']}, {facts['machine']}, user {facts['user']}",
         f"  launcher        {facts['launcher']}",
-        f"  landlock        {'ABI ' + str(facts['landlock_abi']) if facts['landlock_abi'] else 'not available'}",
+        f"  landlock        ABI {facts['landlock_abi']}" + (" (not available)" * (not facts["landlock_abi"])),
         f"  control groups  {groups}",
         "",
     ]

@@ -17,14 +17,14 @@ from corral.policy.quantities import format_duration, format_share, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from corral.model.feature import Feature
     from corral.model.plan import Plan
     from corral.sandbox import Explanation
 
-_LIMIT_FORMATS = {
+_LIMIT_FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "wall_seconds": ("time", format_duration),
     "memory_bytes": ("memory", format_size),
     "cpus": ("processors", format_share),
@@ -69,7 +69,11 @@ def render(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
     yield from _section("environment", (name for name, _ in plan.env))
     yield "enforced"
     for feature, how in _mechanisms(explanation):
-        yield f"  {feature.value:<16} {how:<58} {PROMISES[feature]}" if verbose else f"  {feature.value:<16} {how}"
+        yield (
+            f"  {feature.value:<16} {how:<58} {PROMISES[feature]}"
+            if verbose
+            else f"  {feature.value:<16} {how}"
+        )
     yield "launch"
     yield f"  {' '.join(explanation.launch.argv)}"
     yield from _launch(explanation, verbose=verbose)
@@ -123,7 +127,9 @@ def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
         return
     spec = decode(explanation.launch.spec)
     for mount in spec.mounts:
-        flags = " ".join(str(flag.name).lower().replace("_", "-") for flag in MountFlag if flag in mount.flags)
+        flags = " ".join(
+            str(flag.name).lower().replace("_", "-") for flag in MountFlag if flag in mount.flags
+        )
         source = f" {mount.source} ->" if mount.kind in {MountKind.BIND, MountKind.SYMLINK} else ""
         yield f"  mount {mount.kind.name.lower()}{source} {mount.target} {flags}".rstrip()
     if spec.landlock is not None:

@@ -15,7 +15,12 @@ class Option(Record):
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("profile", ("-p", "--profile", "--sandbox-profile"), "strict, moderate (default) or permissive.", "NAME"),
+    Option(
+        "profile",
+        ("-p", "--profile", "--sandbox-profile"),
+        "strict, moderate (default) or permissive.",
+        "NAME",
+    ),
     Option("sandbox", ("--sandbox",), "Confine the command; this is the default."),
     Option("sandbox", ("--no-sandbox",), "Do not confine it at all. Same as --backend none.", value=False),
     Option("backend", ("--backend",), "auto (default), native, landlock or none.", "NAME"),
@@ -30,7 +35,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("pids", ("--pids",), "Number of processes.", "COUNT"),
     Option("timeout", ("--timeout",), "Time until it is ended: 90s, 2m30s.", "TIME"),
     Option("output_limit", ("--output-limit",), "Bytes it may print.", "SIZE"),
-    Option("waive", ("--waive",), "Give up a feature, on record: fs.metadata,proc.hidden.", "FEATURE", multiple=True),
+    Option(
+        "waive",
+        ("--waive",),
+        "Give up a feature, on record: fs.metadata,proc.hidden.",
+        "FEATURE",
+        multiple=True,
+    ),
     Option("cwd", ("--cwd",), "Directory to work in; it is the workspace.", "DIR"),
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),

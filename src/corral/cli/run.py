@@ -118,8 +118,7 @@ def _report_enforcement(result: Result) -> None:
 def _print_json(value: dict[str, Any]) -> None:
     import json
 
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def _say(text: str) -> None:

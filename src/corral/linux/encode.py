@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from corral.linux.spec import HEADER, LANDLOCK, MAGIC, MOUNT, RECORD, RLIMIT, U32, U64, Mount, RecordType, Spec
+from corral.linux.spec import (
+    HEADER,
+    LANDLOCK,
+    MAGIC,
+    MOUNT,
+    RECORD,
+    RLIMIT,
+    U32,
+    U64,
+    Mount,
+    RecordType,
+    Spec,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,9 +107,7 @@ def _string(text: str) -> bytes:
 
 
 def _mount(mount: Mount) -> bytes:
-    fixed = MOUNT.pack(
-        mount.kind, mount.flags, mount.device, mount.inode, mount.size, mount.mode
-    )
+    fixed = MOUNT.pack(mount.kind, mount.flags, mount.device, mount.inode, mount.size, mount.mode)
     content = U32.pack(len(mount.content)) + mount.content
     return fixed + _string(mount.source) + _string(mount.target) + content
 

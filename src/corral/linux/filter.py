@@ -169,7 +169,9 @@ SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
     ),
     *_deny("setpriority", EPERM, "groups and users reach beyond the command", different(0, PRIO_PROCESS)),
     *_deny("setpriority", EPERM, "how processes of the host are scheduled", different(1, 0)),
-    *_deny("ioprio_set", EPERM, "groups and users reach beyond the command", different(0, IOPRIO_WHO_PROCESS)),
+    *_deny(
+        "ioprio_set", EPERM, "groups and users reach beyond the command", different(0, IOPRIO_WHO_PROCESS)
+    ),
     *_deny("ioprio_set", EPERM, "how processes of the host read and write", different(1, 0)),
     *_deny(
         "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat",

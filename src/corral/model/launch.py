@@ -26,7 +26,7 @@ class Launch(Record):
     env: tuple[tuple[str, str], ...]  # complete; nothing is inherited
     enforced: Mapping[Feature, str]  # feature -> mechanism
     spec: bytes | None = None  # for the launcher, on descriptor 3; None: argv is the command itself
-    scratch: tuple[str, ...] = ()  # private directories to make before and to remove after
+    scratch: str = ""  # a private directory to make before and to remove after
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     cgroup: CgroupRequest | None = None
     cwd: str = "/"

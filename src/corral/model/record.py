@@ -22,9 +22,7 @@ class _RecordType(type):
 
     _setters: tuple[Callable[[Any, Any], None], ...]
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
-    ) -> _RecordType:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _RecordType:
         fields = tuple(
             field
             for field, annotation in namespace.get("__annotations__", {}).items()

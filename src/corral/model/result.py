@@ -93,7 +93,7 @@ class Result(Record):
             return f"exit status {self.exit_code}"
         if self.outcome is Outcome.SIGNALLED:
             return f"signal {self.signal}"
-        return self.outcome.value
+        return str(self.outcome.value)
 
     def stderr_tail(self) -> str:
         """The last line of standard error that says something."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.planning.resolve import is_beneath
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.backend import Host
+    from corral.planning.resolve import Resolver
 
 _LIMIT = 65_536
 
@@ -67,23 +70,27 @@ def _caller_config(host: Host) -> Iterator[tuple[str, str]]:
         yield from parse_config(host.read_text(posixpath.join(host.home, path), _LIMIT))
 
 
-def linked_repository(host: Host, worktree: str) -> tuple[str, str] | None:
-    """(common directory, private directory) of a linked worktree, if both sides agree on it.
+def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
+    """The common directory of the repository that a linked worktree belongs to; empty if it is none.
 
-    TRUST: the `.git` file lies in the workspace, where anyone may have written it. Only a directory
-    that points back at this very file is believed; a forger cannot write that pointer.
+    TRUST: the `.git` file lies in the workspace, where anyone may have written it. It is believed only if
+    it leads, without a link and out of the workspace, to a directory that points back at this very file:
+    a forger inside cannot write that pointer.
     """
     pointer = posixpath.join(worktree, ".git")
-    first, _, private = host.read_text(pointer, 4096).strip().partition(":")
-    if first != "gitdir" or not private.strip():
-        return None
-    private = posixpath.normpath(posixpath.join(worktree, private.strip()))
+    first, _, named = host.read_text(pointer, 4096).strip().partition(":")
+    if first != "gitdir" or not named.strip():
+        return ""
+    private = posixpath.normpath(posixpath.join(worktree, named.strip()))
+    if is_beneath(private, worktree) or resolver.resolve(private).path != private:
+        return ""
     back = host.read_text(posixpath.join(private, "gitdir"), 4096).strip()
     common = host.read_text(posixpath.join(private, "commondir"), 4096).strip()
     if not common or posixpath.normpath(posixpath.join(private, back)) != pointer:
-        return None
+        return ""
     shared = posixpath.normpath(posixpath.join(private, common))
-    return (shared, private) if private.startswith(shared + "/worktrees/") else None
+    is_whole = private.startswith(shared + "/worktrees/") and resolver.resolve(shared).path == shared
+    return shared if is_whole and not is_beneath(shared, worktree) else ""
 
 
 def identity(host: Host) -> str:

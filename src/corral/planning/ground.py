@@ -68,7 +68,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
 def _expand(text: str, workspace: str, home: str) -> str:
     if text == "~" or text.startswith("~/"):
         text = home + text[1:]
-    elif text.startswith("${workspace}"):
+    elif text == "${workspace}" or text.startswith("${workspace}/"):
         text = workspace + text[len("${workspace}") :]
     elif not text.startswith("/"):
         raise PolicyError(
@@ -95,9 +95,9 @@ def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> 
     if policy.tools:
         found = find_tools(host, resolver, workspace, writable)
         implied += [FsRule(path, FsAccess.READ, True) for path in found]
-    linked = linked_repository(host, workspace) if workspace in writable else None
-    if linked is not None:
-        implied.append(FsRule(linked[0], FsAccess.WRITE, True))
+    linked = linked_repository(host, resolver, workspace) if workspace in writable else ""
+    if linked:
+        implied.append(FsRule(linked, FsAccess.WRITE, True))
     return implied
 
 
@@ -132,7 +132,8 @@ def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
         raise _too_wide(target, "it would hand out the host itself")
     if access is FsAccess.WRITE and is_beneath(host.home, path):
         raise _too_wide(target, "the home directory holds keys, start files and other projects")
-    if any(is_beneath(path, top) for top in _SOCKET_DIRECTORIES):
+    in_sockets = any(is_beneath(path, top) for top in _SOCKET_DIRECTORIES)
+    if in_sockets and target.kind is PathKind.DIRECTORY:  # a file is harmless: resolv.conf often lies there
         raise _too_wide(target, "services listen there that would act outside for the command")
     stat = host.lstat(path)
     if stat is not None and stat.is_socket:

@@ -49,7 +49,9 @@ class Protection:
                 self._watch(parent, part, label)
                 return
             if stat.is_link:
-                self._hold_link(parent, part, label, posixpath.relpath(path, here), links)
+                self._watch(parent, part, label, self._resolver.resolve_link(here))
+                if links < _MAX_LINKS:  # and what it leads to, the way the kernel goes
+                    self.add(self._resolver.resolve(path).path, label, links=links + 1)
                 return
             if not stat.is_directory:
                 break  # a file where a directory was expected (`.git` of a worktree) is held itself
@@ -57,14 +59,6 @@ class Protection:
                 self.pins[here] = resolved(here, here, stat)
         stat = self._resolver.look(here)
         self.shields[here] = Shield(resolved(here, here, stat))
-
-    def _hold_link(self, parent: str, name: str, label: str, rest: str, links: int) -> None:
-        link = posixpath.join(parent, name)
-        text = self._resolver.resolve_link(link)
-        self._watch(parent, name, label, text)
-        if links < _MAX_LINKS:
-            target = posixpath.normpath(posixpath.join(parent, text, rest))
-            self.add(target, label, links=links + 1)
 
     def _watch(self, directory: str, name: str, label: str, link_text: str = "") -> None:
         stat = self._resolver.look(directory)

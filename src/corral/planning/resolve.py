@@ -78,7 +78,7 @@ def resolved(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
 
 def is_beneath(path: str, ancestor: str) -> bool:
     """Whether a path is an ancestor's own or lies inside it; by components, never by prefix."""
-    return path == ancestor or ancestor == "/" or path.startswith(ancestor + "/")
+    return ancestor in {path, "/"} or path.startswith(ancestor + "/")
 
 
 def depth(path: str) -> int:

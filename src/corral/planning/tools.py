@@ -31,9 +31,7 @@ _PROJECT_INTERPRETERS = (".venv/bin/python", "venv/bin/python", "env/bin/python"
 _MAX_ENTRIES = 512
 
 
-def find_tools(
-    host: Host, resolver: Resolver, workspace: str, writable: tuple[str, ...]
-) -> tuple[str, ...]:
+def find_tools(host: Host, resolver: Resolver, workspace: str, writable: tuple[str, ...]) -> tuple[str, ...]:
     """Paths that must be readable for the caller's programs to work, in no order.
 
     TRUST: what lies in a writable path may have been put there by an earlier command. No link in it is

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+LEAST_MEMORY_BYTES = 1024 * 1024
+LEAST_OPEN_FILES = 16
+
+
 class Capability(Record):
     """`str()` gives the canonical text, and parsing that gives the same capability."""
 
@@ -133,10 +137,9 @@ _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
 def _path(target: str) -> str:
     if "\0" in target:
         raise ValueError("a path cannot hold a NUL byte")
-    rooted = target.startswith(("/", "~", "${workspace}"))
-    if not rooted:
-        raise ValueError(f"{target!r} must begin with /, ~ or ${{workspace}}")
-    return target if target == "/" else target.rstrip("/")
+    if target.partition("/")[0] not in {"", "~", "${workspace}"}:
+        raise ValueError(f"{target!r} must begin with /, ~/ or ${{workspace}}/")
+    return target.rstrip("/") or "/"
 
 
 def _name_within(target: str) -> str:
@@ -165,6 +168,9 @@ def _assignment(target: str) -> str:
 def _host(target: str) -> str:
     if any(character in target for character in "\0/@ \t\n"):
         raise ValueError(f"{target!r} is not a host name")
+    name, _, port = target.lower().rstrip(".").partition(":")
+    if not name or (port and not port.isdigit() and not target.startswith("[")):
+        raise ValueError(f"{target!r} is not a host name, or a host name and a port")
     return target.lower().rstrip(".")
 
 
@@ -182,6 +188,18 @@ def _system_call(target: str) -> str:
 
 def _size(target: str) -> str:
     return format_size(parse_size(target))
+
+
+def _memory(target: str) -> str:
+    if parse_size(target) < LEAST_MEMORY_BYTES:
+        raise ValueError(f"no program starts in less than {format_size(LEAST_MEMORY_BYTES)}")
+    return _size(target)
+
+
+def _files(target: str) -> str:
+    if parse_count(target) < LEAST_OPEN_FILES:
+        raise ValueError(f"no program starts with fewer than {LEAST_OPEN_FILES} open files")
+    return _count(target)
 
 
 def _share(target: str) -> str:
@@ -214,22 +232,20 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
         "https": _host,
         "tcp": _host,
     },
-    "memory": {"limit": _size},
+    "memory": {"limit": _memory},
     "cpu": {"limit": _share},
     "pids": {"limit": _count},
     "time": {"limit": _duration},
     "output": {"limit": _size},
     "file": {"limit": _size},
-    "files": {"limit": _count},
+    "files": {"limit": _files},
     "disk": {"limit": _size},
     "env": {"pass": _variable, "set": _assignment},
     "syscall": {"deny": _system_call},
 }
 
 
-def _error(
-    text: str, column: int, why: str, word: str, known: tuple[str, ...]
-) -> CapabilitySyntaxError:
+def _error(text: str, column: int, why: str, word: str, known: tuple[str, ...]) -> CapabilitySyntaxError:
     if not known:
         return CapabilitySyntaxError(text, column, why=why, fix="see `corral run --help` for examples")
     import difflib  # only an error pays for it

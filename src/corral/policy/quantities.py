@@ -18,6 +18,10 @@ _SIZE_UNITS = {
     "tb": 1000**4,
     "tib": 1024**4,
 }
+_MOST_NUMBER = 2.0**63
+_MOST_BYTES = 2**63 - 1
+_MOST_COUNT = 2**31 - 1
+_MOST_SECONDS = 10 * 365 * 86_400
 _TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -28,8 +32,8 @@ def parse_size(text: str) -> int:
     if factor is None:
         raise ValueError(f"{unit!r} is not a unit of size; use k, m, g, t, KB, MiB and the like")
     size = int(number * factor)
-    if size < 1:
-        raise ValueError("a size must be at least one byte")
+    if not 1 <= size <= _MOST_BYTES:
+        raise ValueError("a size must be between one byte and 8 EiB")
     return size
 
 
@@ -41,8 +45,8 @@ def parse_share(text: str) -> float:
     if unit:
         raise ValueError(f"{unit!r} does not belong into a share; write 50% or 0.5")
     share = number / 100 if percent else number
-    if share <= 0:
-        raise ValueError("a share must be more than nothing")
+    if not 0.0001 <= share <= 100_000:
+        raise ValueError("a share must be between 0.01% and 100000 processors")
     return share
 
 
@@ -61,16 +65,17 @@ def parse_duration(text: str) -> float:
         else:
             rest = rest[rest.index(unit) + len(unit) :]
         total += number * _TIME_UNITS[unit]
-    if total <= 0:
-        raise ValueError("a duration must be more than nothing")
+    if not 0.001 <= total <= _MOST_SECONDS:
+        raise ValueError("a duration must be between a millisecond and ten years")
     return total
 
 
 def parse_count(text: str) -> int:
     """A whole number above zero. Raises ValueError with a sentence."""
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a whole number above zero")
-    return int(text)
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()) or not 1 <= int(stripped[:20]) <= _MOST_COUNT:
+        raise ValueError(f"{text!r} is not a whole number above zero and below 2147483648")
+    return int(stripped)
 
 
 def format_size(size: int) -> str:
@@ -83,21 +88,21 @@ def format_size(size: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """150.0 -> `2m30s`."""
-    whole, fraction = int(seconds), round((seconds - int(seconds)) * 1000)
+    """150.0 -> `2m30s`; to the millisecond."""
+    whole, milliseconds = divmod(round(seconds * 1000), 1000)
     parts = []
     for unit, length in (("h", 3600), ("m", 60), ("s", 1)):
-        if whole >= length:
-            parts.append(f"{whole // length}{unit}")
-            whole %= length
-    if fraction:
-        parts.append(f"{fraction}ms")
+        count, whole = divmod(whole, length)
+        if count:
+            parts.append(f"{count}{unit}")
+    if milliseconds:
+        parts.append(f"{milliseconds}ms")
     return "".join(parts) or "0s"
 
 
 def format_share(share: float) -> str:
-    """0.5 -> `50%`."""
-    return f"{share * 100:g}%"
+    """0.5 -> `50%`; to the hundredth of a percent."""
+    return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
 def _split(text: str, *, stop_at_digit: bool = False) -> tuple[float, str]:
@@ -113,5 +118,7 @@ def _split(text: str, *, stop_at_digit: bool = False) -> tuple[float, str]:
     try:
         number = float(text[:digits])
     except ValueError:
-        raise ValueError(f"{text!r} does not begin with a number") from None
+        raise ValueError(f"{text[:40]!r} does not begin with a number") from None
+    if number > _MOST_NUMBER:
+        raise ValueError(f"{text[:40]!r} is too large a number")
     return number, unit

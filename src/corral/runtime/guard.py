@@ -67,7 +67,7 @@ class Guard:
 
     @property
     def patience_ms(self) -> float | None:
-        """How long the caller may wait before it calls `glance` again; None: until the descriptor is ready."""
+        """How long to wait before calling `glance` again; None: until the descriptor is ready."""
         return None if self.descriptor >= 0 else _GLANCE_MS
 
     def glance(self) -> bool:

@@ -210,7 +210,9 @@ class Run:
                 self._status.exit_code = os.WEXITSTATUS(status)
         return Usage(spent.ru_utime, spent.ru_stime, spent.ru_maxrss * 1024)
 
-    def _result(self, streams: InheritedStreams, cgroup: Cgroup | None, usage: Usage, seconds: float) -> Result:
+    def _result(
+        self, streams: InheritedStreams, cgroup: Cgroup | None, usage: Usage, seconds: float
+    ) -> Result:
         peak = cgroup.peak_memory_bytes() if cgroup is not None else 0
         outcome = self._outcome(cgroup)
         exited = self._status.exit_code if outcome is Outcome.EXITED else None

@@ -1,4 +1,4 @@
-"""Scratch: private directories for backends that cannot mount any, gone when the run is over."""
+"""Scratch: a private directory for backends that cannot mount one, gone when the run is over."""
 
 from __future__ import annotations
 
@@ -14,25 +14,21 @@ if TYPE_CHECKING:
 
 
 class Scratch:
-    """Makes a launch's directories on entry and removes them with all their content on exit."""
+    """Makes a launch's directory on entry and removes it with all its content on exit."""
 
     def __init__(self, launch: Launch) -> None:
-        self._directories = launch.scratch
+        self._directory = launch.scratch
         self._files = launch.scratch_files
-        self._made: list[str] = []
+        self._is_made = False
 
     def __enter__(self) -> None:
+        if not self._directory:
+            return
         try:
-            for directory in self._directories:
-                os.mkdir(directory, mode=0o700)  # fails on anything that is there already
-                self._made.append(directory)
+            os.mkdir(self._directory, mode=0o700)  # fails on anything that is there already
+            self._is_made = True
             for file in self._files:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                descriptor = os.open(file.path, flags, 0o600)
-                try:
-                    os.write(descriptor, file.content)
-                finally:
-                    os.close(descriptor)
+                _write_new(file.path, file.content)
         except OSError as problem:
             self._remove()
             raise SetupError(
@@ -48,16 +44,23 @@ class Scratch:
         self._remove()
 
     def _remove(self) -> None:
-        if not self._made:
+        if not self._is_made:
             return
+        self._is_made = False
         try:
             for file in self._files:
                 os.unlink(file.path)
-            for directory in reversed(self._made):
-                os.rmdir(directory)
+            os.rmdir(self._directory)
         except OSError:  # the command left something there
-            _remove_tree(self._made[0])  # the others lie inside it
-        self._made = []
+            _remove_tree(self._directory)
+
+
+def _write_new(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
 
 
 def _remove_tree(directory: str) -> None:

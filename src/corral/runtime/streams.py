@@ -156,12 +156,14 @@ class PipedStreams(InheritedStreams):
             self.is_over_limit = True
         kept = piece[: self._room]
         self._room -= len(kept)
-        if kept:
-            self._store(0 if descriptor == self._outputs[0] else 1, kept)
+        if kept and not self._store(0 if descriptor == self._outputs[0] else 1, kept):
+            return True
         return not piece
 
-    def _store(self, which: int, piece: bytes) -> None:
+    def _store(self, which: int, piece: bytes) -> bool:
+        """Put a piece where it belongs; False if nobody wants any more."""
         self._pieces[which].append(piece)
+        return True
 
     @property
     def stdout(self) -> bytes:  # type: ignore[override]
@@ -181,7 +183,11 @@ class RelayedStreams(PipedStreams):
     def _open_stdin(self) -> int:
         return os.dup(0)
 
-    def _store(self, which: int, piece: bytes) -> None:
+    def _store(self, which: int, piece: bytes) -> bool:
         view = memoryview(piece)
-        while view:
-            view = view[os.write(1 + which, view) :]
+        try:
+            while view:
+                view = view[os.write(1 + which, view) :]
+        except OSError:  # the reader is gone or the disk is full: the command learns it by SIGPIPE
+            return False
+        return True

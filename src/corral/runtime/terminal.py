@@ -100,8 +100,9 @@ class TerminalStreams(InheritedStreams):
             piece = piece[: self._room]
             self._room -= len(piece)
         view = memoryview(piece)
-        while view:
-            view = view[os.write(1, view) :]
+        with contextlib.suppress(OSError):  # the caller's own terminal went away
+            while view:
+                view = view[os.write(1, view) :]
         return False
 
     def _copy_size(self) -> None:

@@ -1,1 +1,1 @@
-"""Selftest: real attacks, run against corral on this host and judged on this host. See `battery.run_battery`."""
+"""Selftest: real attacks on corral, run and judged on this host. See `battery.run_battery`."""

@@ -17,7 +17,6 @@ def _precious_home(stage: Stage) -> None:
     stage.write("home/Documents/thesis.txt", "years of work")
 
 
-
 def _granted_for_reading(stage: Stage) -> None:
     stage.write("out/granted/file", "read-only text")
 

@@ -1,11 +1,11 @@
-"""Attacks by way of git: nothing happens inside, and the host's next `git status` runs the attacker's program."""
+"""Attacks by way of git: nothing happens inside, and the host's next `git status` runs a program."""
 
 from __future__ import annotations
 
 import os
 
 from corral.model.feature import Feature
-from corral.selftest.judge import either, written
+from corral.selftest.judge import written
 from corral.selftest.probe import EscapeProbe, Language
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from corral.selftest.probe import Setup
     from corral.selftest.stage import Stage
 
-_HOOK = "ws/.git/hooks/pre-commit"
+HOOK = "ws/.git/hooks/pre-commit"
 _WRITE_HOOK = 'echo "$TOKEN" > .git/hooks/pre-commit'
 
 
@@ -36,6 +36,17 @@ def _included(stage: Stage) -> None:
     stage.write("ws/shared/gitconfig")
 
 
+def _included_hooks(stage: Stage) -> None:
+    _redirected("[include]\n\tpath = ../shared\n", ".team-hooks")(stage)
+    stage.write("ws/shared", "[core]\n\thooksPath = .team-hooks\n")
+
+
+def _named_program(stage: Stage) -> None:
+    setting = '[filter "x"]\n\tclean = ./tools/clean.sh\n[core]\n\tfsmonitor = tools/clean.sh\n'
+    _redirected(setting, "tools")(stage)
+    stage.write("ws/tools/clean.sh", "#!/bin/sh\ncat\n", mode=0o755)
+
+
 def _without_hooks(stage: Stage) -> None:
     stage.repository()
     os.rename(stage.at("ws/.git/hooks"), stage.at("out/hooks"))
@@ -47,43 +58,7 @@ def _globally_redirected(stage: Stage) -> None:
     stage.write("home/.gitconfig", "[core]\n\thooksPath = .team-hooks\n")
 
 
-def _nested(name: str) -> Setup:
-    def setup(stage: Stage) -> None:
-        stage.repository()
-        stage.repository(f"ws/{name}")
-
-    return setup
-
-
-def _linked_worktree(stage: Stage) -> None:
-    """The workspace is a linked worktree of a repository that lies outside."""
-    stage.repository("out/main")
-    private = "out/main/.git/worktrees/wt"
-    stage.write(f"{private}/gitdir", stage.at("ws/.git") + "\n")
-    stage.write(f"{private}/commondir", "../..\n")
-    stage.write(f"{private}/HEAD", "ref: refs/heads/wt\n")
-    stage.write("ws/.git", f"gitdir: {stage.at(private)}\n")
-
-
-def _worktree_elsewhere(stage: Stage) -> None:
-    """The workspace's repository has a linked worktree somewhere else on the host."""
-    stage.repository()
-    stage.write("ws/.git/worktrees/wt/commondir", "../..\n")
-    stage.write("ws/.git/worktrees/wt/gitdir", stage.at("out/wt/.git") + "\n")
-
-
-def _submodule(stage: Stage) -> None:
-    stage.repository()
-    stage.write("ws/.git/modules/sub/config", "[core]\n\tbare = false\n")
-    stage.write("ws/sub/.git", "gitdir: ../.git/modules/sub\n")
-
-
-def _link_for_git(stage: Stage) -> None:
-    stage.repository(directory="gitdata")
-    os.symlink("gitdata", stage.at("ws/.git"))
-
-
-def _git(
+def git_attack(  # noqa: PLR0917 (the fields of a probe, in their order)
     name: str,
     title: str,
     source: str,
@@ -101,17 +76,25 @@ def _git(
 
 
 PROBES = (
-    _git("git-plant-hook", "Plant a pre-commit hook in the repository.", "B18", _WRITE_HOOK, _HOOK, _repository),
-    _git(
+    git_attack(
+        "git-plant-hook",
+        "Plant a pre-commit hook in the repository.",
+        "B18",
+        _WRITE_HOOK,
+        HOOK,
+        _repository,
+    ),
+    git_attack(
         "git-config-command",
-        "Name a program to run in .git/config (core.fsmonitor, filters, sshCommand), by editing or replacing it.",
+        "Name a program to run in .git/config (core.fsmonitor, a filter), by editing or replacing it.",
         "B18, B19, fletch #564",
         'printf "[core]\\n\\tfsmonitor = ./%s\\n" "$TOKEN" > c; cat c >> .git/config; mv -f c .git/config;'
-        ' printf "[filter \\"x\\"]\\n\\tclean = ./%s\\n" "$TOKEN" > .git/config.lock; mv -f .git/config.lock .git/config',
+        ' printf "[filter \\"x\\"]\\n\\tclean = ./%s\\n" "$TOKEN" > .git/config.lock;'
+        " mv -f .git/config.lock .git/config",
         "ws/.git/config",
         _repository,
     ),
-    _git(
+    git_attack(
         "git-config-worktree",
         "Plant .git/config.worktree and .git/commondir, which were not there.",
         "B20",
@@ -120,20 +103,21 @@ PROBES = (
         _repository,
         guarded=True,
     ),
-    _git(
+    git_attack(
         "git-rename-ancestor",
         "Rename .git away and put another one in its place.",
         "A5, codex #39623",
         f"mv .git .g2 && mkdir -p .git/hooks && {_WRITE_HOOK}",
-        _HOOK,
+        HOOK,
         _repository,
     ),
-    _git(
+    git_attack(
         "git-replace-hooks-by-link",
         "Replace .git/hooks by a symbolic link to a directory of one's own.",
         "A7, srt #221",
-        'mkdir evil; echo "$TOKEN" > evil/pre-commit; rm -rf .git/hooks; mv .git/hooks .git/h2; ln -s ../evil .git/hooks',
-        _HOOK,
+        'mkdir evil; echo "$TOKEN" > evil/pre-commit; rm -rf .git/hooks; mv .git/hooks .git/h2;'
+        " ln -s ../evil .git/hooks",
+        HOOK,
         _repository,
     ),
     EscapeProbe(
@@ -142,44 +126,46 @@ PROBES = (
         Feature.FS_PROTECT,
         "A7, A12",
         """
-os.makedirs('evil/hooks'); open('evil/hooks/pre-commit', 'w').write(TOKEN); open('evil/pre-commit', 'w').write(TOKEN)
+os.makedirs('evil/hooks'); open('evil/pre-commit', 'w').write(TOKEN)
+open('evil/hooks/pre-commit', 'w').write(TOKEN)
 for one in (b'.git/hooks', b'.git'):
     if libc.renameat2(-100, b'evil', -100, one, 2) == 0: break
 """,
-        written(_HOOK),
+        written(HOOK),
         _repository,
         language=Language.PYTHON,
     ),
-    _git(
+    git_attack(
         "git-missing-hooks",
         "Make .git/hooks where the repository has none.",
         "A6, CVE-2026-25725",
         f"mkdir -p .git/hooks; {_WRITE_HOOK}; sleep 0.2; mkdir -p .git/hooks; {_WRITE_HOOK}",
-        _HOOK,
+        HOOK,
         _without_hooks,
         guarded=True,
     ),
-    _git(
+    git_attack(
         "git-missing-repository",
         "Make a whole .git, with a hook, in a workspace that is no repository.",
         "A6, CVE-2026-25725",
         f"mkdir -p .git/hooks; {_WRITE_HOOK}",
-        _HOOK,
+        HOOK,
         None,
         guarded=True,
     ),
-    _git(
+    git_attack(
         "git-bare-repository",
         "Make the workspace itself a bare repository, whose config names a program.",
         "corral (git's safe.bareRepository)",
         'mkdir objects refs; echo "ref: refs/heads/x" > HEAD;'
-        ' printf "[core]\\n\\tworktree = .\\n\\tfsmonitor = ./%s\\n" "$TOKEN" > config; mv HEAD HEAD2; mv HEAD2 HEAD;'
-        ' [ -e HEAD ] && cat config >> HEAD',
+        ' printf "[core]\\n\\tworktree = .\\n\\tfsmonitor = ./%s\\n" "$TOKEN" > config;'
+        " mv HEAD HEAD2; mv HEAD2 HEAD;"
+        " [ -e HEAD ] && cat config >> HEAD",
         "ws/HEAD",
         None,
         guarded=True,
     ),
-    _git(
+    git_attack(
         "git-info-attributes",
         "Rename .git/info away and plant attributes in a new one.",
         "corral (runtime/guard.py)",
@@ -187,15 +173,16 @@ for one in (b'.git/hooks', b'.git'):
         "ws/.git/info/attributes",
         _repository,
     ),
-    _git(
+    git_attack(
         "git-redirected-hooks",
         "Write into the hooks directory that core.hooksPath names.",
         "B21, sandy #82",
-        'echo "$TOKEN" > .githooks/pre-commit; mv .githooks g2; mkdir .githooks; echo "$TOKEN" > .githooks/pre-commit',
+        'echo "$TOKEN" > .githooks/pre-commit; mv .githooks g2; mkdir .githooks;'
+        ' echo "$TOKEN" > .githooks/pre-commit',
         "ws/.githooks/pre-commit",
         _redirected("\thooksPath = .githooks\n", ".githooks"),
     ),
-    _git(
+    git_attack(
         "git-redirected-hooks-comment",
         "The same, where the setting has a comment behind it and its name is quoted.",
         "corral (planning/git.py)",
@@ -203,7 +190,7 @@ for one in (b'.git/hooks', b'.git'):
         "ws/team hooks/pre-commit",
         _redirected('\thooksPath = "team hooks" ; ours\n', "team hooks"),
     ),
-    _git(
+    git_attack(
         "git-redirected-hooks-missing",
         "Make the missing directory that core.hooksPath names, after renaming the one above it.",
         "corral (planning/protect.py)",
@@ -211,7 +198,7 @@ for one in (b'.git/hooks', b'.git'):
         "ws/tools/hooks/pre-commit",
         _redirected("\thooksPath = tools/hooks\n", "tools"),
     ),
-    _git(
+    git_attack(
         "git-global-hooks-path",
         "Write into the hooks directory that the user's own ~/.gitconfig names.",
         "corral (planning/git.py)",
@@ -219,7 +206,7 @@ for one in (b'.git/hooks', b'.git'):
         "ws/.team-hooks/pre-commit",
         _globally_redirected,
     ),
-    _git(
+    git_attack(
         "git-included-config",
         "Change the file in the workspace that .git/config includes.",
         "B21",
@@ -227,57 +214,20 @@ for one in (b'.git/hooks', b'.git'):
         "ws/shared/gitconfig",
         _included,
     ),
-    _git(
-        "git-nested-repository",
-        "Plant a hook in a repository below the workspace's own.",
-        "B20",
-        'cd a/b; mv .git .g2; mkdir -p .git/hooks; echo "$TOKEN" > .git/hooks/pre-commit;'
-        ' cd ..; mv b c; mkdir -p b/.git/hooks; echo "$TOKEN" > b/.git/hooks/pre-commit',
-        "ws/a/b/.git/hooks/pre-commit",
-        _nested("a/b"),
+    git_attack(
+        "git-included-hooks-path",
+        "Write into the hooks directory that a file names which .git/config includes.",
+        "corral (planning/git.py)",
+        'echo "$TOKEN" > .team-hooks/pre-commit',
+        "ws/.team-hooks/pre-commit",
+        _included_hooks,
     ),
-    _git(
-        "git-worktree-hooks",
-        "From a linked worktree, plant a hook in the repository that it belongs to.",
-        "corral (planning/ground.py)",
-        'echo "$TOKEN" > "$OUT/main/.git/hooks/pre-commit"; echo "$TOKEN" >> "$OUT/main/.git/config"',
-        ("out/main/.git/hooks/pre-commit", "out/main/.git/config"),
-        _linked_worktree,
-    ),
-    _git(
-        "git-worktree-pointer",
-        "Point the .git file of a linked worktree at a repository of one's own.",
-        "B20, srt mandatory-deny-paths",
-        'echo "gitdir: evil-$TOKEN" > .git; rm -f .git; echo "gitdir: evil-$TOKEN" > .git; sleep 0.1',
-        "ws/.git",
-        _linked_worktree,
-    ),
-    _git(
-        "git-worktree-commondir",
-        "Redirect another worktree of the repository, elsewhere on the host, to a configuration of one's own.",
-        "corral",
-        'echo "evil-$TOKEN" > .git/worktrees/wt/commondir; mv .git/worktrees .git/w2; mkdir -p .git/worktrees/wt;'
-        ' echo "evil-$TOKEN" > .git/worktrees/wt/commondir',
-        "ws/.git/worktrees/wt/commondir",
-        _worktree_elsewhere,
-    ),
-    EscapeProbe(
-        "git-submodule",
-        "Point a submodule elsewhere, or change its configuration in .git/modules.",
-        Feature.FS_PROTECT,
-        "B20",
-        'echo "$TOKEN" >> .git/modules/sub/config; echo "gitdir: evil-$TOKEN" > sub/.git; mv sub s2; mkdir -p sub;'
-        ' echo "gitdir: evil-$TOKEN" > sub/.git',
-        either(written("ws/.git/modules/sub/config"), written("ws/sub/.git")),
-        _submodule,
-    ),
-    _git(
-        "git-linked-directory",
-        "Where .git is a symbolic link, plant the hook in the directory that it leads to.",
-        "corral (planning/protect.py)",
-        'echo "$TOKEN" > gitdata/hooks/pre-commit; mv gitdata g2; mkdir -p gitdata/hooks;'
-        ' echo "$TOKEN" > gitdata/hooks/pre-commit',
-        _HOOK,
-        _link_for_git,
+    git_attack(
+        "git-named-program",
+        "Change a script in the workspace that .git/config names as filter and fsmonitor.",
+        "corral (planning/git.py)",
+        'echo "$TOKEN" >> tools/clean.sh; mv tools t2; mkdir -p tools; echo "$TOKEN" > tools/clean.sh',
+        "ws/tools/clean.sh",
+        _named_program,
     ),
 )

@@ -110,7 +110,7 @@ def _key(stage: Stage) -> None:
     stage.arguments += [str(numbers[1]), str(serial)]
 
 
-def _ipc(
+def _ipc(  # noqa: PLR0917 (the fields of a probe, in their order)
     name: str,
     title: str,
     source: str,

@@ -70,7 +70,9 @@ def _legacy_terminal(stage: Stage) -> None:
         raise NotHereError("this kernel has TIOCSTI switched off (dev.tty.legacy_tiocsti)")
 
 
-def _kernel(name: str, title: str, feature: Feature, source: str, script: str, judge: Judge, setup: Setup) -> EscapeProbe:
+def _kernel(  # noqa: PLR0917 (the fields of a probe, in their order)
+    name: str, title: str, feature: Feature, source: str, script: str, judge: Judge, setup: Setup
+) -> EscapeProbe:
     return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON)
 
 
@@ -80,10 +82,11 @@ def _descriptor_call(name: str, call: str, title: str, arguments: str, source: s
     return _kernel(name, title, Feature.SYSCALLS, source, script, proved(call), _numbers(call))
 
 
+#: socket(AF_UNIX, SOCK_STREAM, 0), number 359 of i386.
 _INT80 = r"""
 import mmap, struct
 code = bytes([0x53, 0xB8]) + struct.pack('<I', 359) + bytes([0xBB]) + struct.pack('<I', 1) + bytes([0xB9]) \
-    + struct.pack('<I', 1) + bytes([0x31, 0xD2, 0xCD, 0x80, 0x5B, 0xC3])  # socket(AF_UNIX, SOCK_STREAM, 0) of i386
+    + struct.pack('<I', 1) + bytes([0x31, 0xD2, 0xCD, 0x80, 0x5B, 0xC3])
 page = mmap.mmap(-1, 4096, prot=7)
 page.write(code)
 function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
@@ -202,7 +205,10 @@ open('.git/hooks/pre-commit', 'w').write(TOKEN)
     ),
     _descriptor_call("fanotify", "fanotify_init", "Watch the whole file system with fanotify.", "0x200, 0"),
     _descriptor_call(
-        "new-file-system", "fsopen", "Have the kernel prepare a new file system.", "ctypes.c_char_p(b'tmpfs'), 1"
+        "new-file-system",
+        "fsopen",
+        "Have the kernel prepare a new file system.",
+        "ctypes.c_char_p(b'tmpfs'), 1",
     ),
     _kernel(
         "add-key",
@@ -210,7 +216,8 @@ open('.git/hooks/pre-commit', 'w').write(TOKEN)
         Feature.SYSCALLS,
         "E61",
         """
-serial = syscall(MORE[0], ctypes.c_char_p(b'user'), ctypes.c_char_p(b'corral-selftest'), ctypes.c_char_p(b'x'), 1, -4)
+text = ctypes.c_char_p
+serial = syscall(MORE[0], text(b'user'), text(b'corral-selftest'), text(b'x'), 1, -4)
 if serial > 0: prove(f'key {serial}'); syscall(MORE[1], 21, serial, 0, 0, 0)
 """,
         proved("key"),
@@ -221,7 +228,7 @@ if serial > 0: prove(f'key {serial}'); syscall(MORE[1], 21, serial, 0, 0, 0)
         "Switch address randomisation off for what is run next.",
         Feature.SYSCALLS,
         "THREATS 4",
-        "if libc.personality(0x40000) >= 0 and libc.personality(0xffffffff) & 0x40000: prove('ADDR_NO_RANDOMIZE')\n",
+        "if libc.personality(0x40000) >= 0 and libc.personality(0xffffffff) & 0x40000: prove('no ASLR')\n",
         proved("personality"),
         _numbers("personality"),
     ),
@@ -232,7 +239,7 @@ if serial > 0: prove(f'key {serial}'); syscall(MORE[1], 21, serial, 0, 0, 0)
         "E60, OpenShell #585",
         """
 import subprocess
-child = subprocess.Popen([MORE[0]], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+child = subprocess.Popen([MORE[0]], stdin=subprocess.PIPE, stdout=-3, stderr=-3)  # DEVNULL
 end = time.monotonic() + 1
 while time.monotonic() < end and child.poll() is None:
     for line in open(f'/proc/{child.pid}/status'):
@@ -270,4 +277,3 @@ for act in (lambda: os.chown('f', 1, 1), lambda: os.setgid(12345), lambda: os.ni
         runner_holds="the command has a session of its own" if os.geteuid() else "",
     ),
 )
-

@@ -111,7 +111,7 @@ PROBES = (
     ),
     EscapeProbe(
         "open-core-pattern",
-        "As root, open /proc/sys/kernel/core_pattern for writing: whoever can write it runs programs on the host.",
+        "As root, open core_pattern for writing: whoever can write it runs programs on the host.",
         Feature.FS_WRITE,
         "G74, THREATS 5",
         "fd = os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)\nprove('open for writing')\n",
@@ -136,8 +136,9 @@ PROBES = (
         "G74",
         """
 import glob
-for path in ['/dev/mem', '/dev/kmsg', '/dev/port', '/dev/fuse', '/dev/kvm', '/dev/loop-control', '/dev/net/tun',
-             '/dev/vhost-net', *glob.glob('/dev/sd*'), *glob.glob('/dev/vd*'), *glob.glob('/dev/nvme*'),
+for path in ['/dev/mem', '/dev/kmsg', '/dev/port', '/dev/fuse', '/dev/kvm',
+             '/dev/loop-control', '/dev/net/tun', '/dev/vhost-net',
+             *glob.glob('/dev/sd*'), *glob.glob('/dev/vd*'), *glob.glob('/dev/nvme*'),
              *glob.glob('/dev/input/*')]:
     try: os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK)); prove(path)
     except OSError: pass

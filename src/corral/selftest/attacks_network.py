@@ -1,4 +1,4 @@
-"""Attacks that send something out: every family and protocol that reaches a listener on the host's loopback."""
+"""Attacks that send something out, by every protocol that reaches a listener on the host's loopback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def _host_namespace(stage: Stage) -> None:
     stage.arguments.append(str(os.getpid()))
 
 
-def _network(name: str, title: str, source: str, script: str, setup: Setup, listener: str = "TCP") -> EscapeProbe:
+def _network(  # noqa: PLR0917 (the fields of a probe, in their order)
+    name: str, title: str, source: str, script: str, setup: Setup, listener: str = "TCP"
+) -> EscapeProbe:
     return EscapeProbe(
         name, title, Feature.NET_NONE, source, script, received(listener), setup, Language.PYTHON
     )
@@ -68,7 +70,8 @@ PROBES = (
         "tcp-mapped-address",
         "The same with an IPv4 address written as IPv6.",
         "D46",
-        "s = socket.socket(socket.AF_INET6); s.settimeout(2); s.connect(('::ffff:127.0.0.1', int(MORE[0])))\n",
+        "s = socket.socket(socket.AF_INET6); s.settimeout(2)\n"
+        "s.connect(('::ffff:127.0.0.1', int(MORE[0])))\n",
         _listen_tcp,
     ),
     EscapeProbe(
@@ -100,7 +103,8 @@ PROBES = (
         "tcp-fast-open",
         "Connect without connect(2), by TCP fast open.",
         "D40, landlock #41",
-        "s = socket.socket(); s.settimeout(2)\ns.sendto(b'secret', 0x20000000, ('127.0.0.1', int(MORE[0])))\n",
+        "s = socket.socket(); s.settimeout(2)\n"
+        "s.sendto(b'secret', 0x20000000, ('127.0.0.1', int(MORE[0])))\n",
         _listen_tcp,
     ),
     _network(
@@ -143,12 +147,13 @@ for s in (a, socket.socket()):
     ),
     EscapeProbe(
         "other-families",
-        "Make sockets of rare families: AF_VSOCK, AF_PACKET, AF_ALG, AF_NETLINK/netfilter, AF_XDP, AF_BLUETOOTH, AF_CAN.",
+        "Make sockets of rare families: AF_VSOCK, AF_PACKET, AF_ALG, netfilter, AF_XDP, AF_CAN and more.",
         Feature.SYSCALLS,
         "D42, OpenShell #578",
         """
-for family, kind, protocol in ((40, 1, 0), (17, 3, 768), (38, 5, 0), (16, 3, 12), (16, 3, 9), (44, 3, 0), (31, 3, 1), (29, 3, 1),
-                               (2, 3, 255), (10, 3, 58), (2, 1, 132), (30, 5, 0), (43, 1, 0), (16, 3, 6)):
+for family, kind, protocol in ((40, 1, 0), (17, 3, 768), (38, 5, 0), (16, 3, 12), (16, 3, 9), (44, 3, 0),
+                               (31, 3, 1), (29, 3, 1), (2, 3, 255),
+                               (10, 3, 58), (2, 1, 132), (30, 5, 0), (43, 1, 0), (16, 3, 6)):
     try: socket.socket(family, kind, protocol); prove(f'family {family} type {kind} protocol {protocol}')
     except OSError: pass
 """,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 
 from corral.model.feature import Feature
 from corral.selftest.judge import appeared, written
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from corral.selftest.probe import Setup
     from corral.selftest.stage import Stage
 
+#: Longer than any honest delay of the guard, shorter than what a blind one allows.
+_STAY_SECONDS = 0.12
 _GUARD = "names that are missing are guarded by the runner"
 _NAMES = (
     ".bashrc .bash_profile .profile .zshrc .zshenv .envrc .mcp.json .gitmodules .gitconfig"
@@ -36,6 +40,42 @@ def _linked(name: str, target: str) -> Setup:
     return setup
 
 
+def _second_name(stage: Stage) -> None:
+    stage.write("ws/.envrc", "the user's own\n")
+    os.link(stage.at("ws/.envrc"), stage.at("ws/other"))
+
+
+def _winding_link(stage: Stage) -> None:
+    stage.write("ws/x/y/real", "the user's own\n")
+    os.mkdir(stage.at("ws/x/y/z"))
+    os.symlink("x/y/z", stage.at("ws/s"))
+    os.symlink("s/../real", stage.at("ws/.envrc"))
+
+
+def _stopwatch(stage: Stage) -> None:
+    """Measure, while the attack runs, for how long at a stretch the planted file is there."""
+    over = threading.Event()
+    stage.remembered["longest"] = 0.0
+
+    def look() -> None:
+        since = 0.0
+        while not over.wait(0.001):
+            now = time.monotonic()
+            since = (since or now) if os.path.lexists(stage.at("ws/.envrc")) else 0.0
+            if since:
+                stage.remembered["longest"] = max(float(str(stage.remembered["longest"])), now - since)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    stage.on_leaving(thread.join)
+    stage.on_leaving(over.set)
+
+
+def _stayed(stage: Stage, _output: str) -> str:
+    longest = float(str(stage.remembered["longest"]))
+    return f".envrc was there for {longest * 1000:.0f} ms" if longest > _STAY_SECONDS else ""
+
+
 def _listing(stage: Stage) -> None:
     stage.write("ws/src/main.py", "print(1)\n")
     stage.remembered["listing"] = _walk(stage)
@@ -53,7 +93,7 @@ def _is_littered(stage: Stage, _output: str) -> str:
     return f"{os.path.relpath(more[0], stage.at('ws'))} is left in the workspace" if more else ""
 
 
-def _plant(
+def _plant(  # noqa: PLR0917 (the fields of a probe, in their order)
     name: str,
     title: str,
     source: str,
@@ -105,7 +145,8 @@ PROBES = (
         "plant-read-only-directory",
         "Move a directory into place that its own owner may not write, so that it cannot be moved away.",
         "corral (runtime/guard.py)",
-        'mkdir -p x/y; echo "$TOKEN" > x/settings.json; echo "$TOKEN" > x/y/z; chmod 555 x/y x; mv x .claude; sleep 0.1',
+        'mkdir -p x/y; echo "$TOKEN" > x/settings.json; echo "$TOKEN" > x/y/z; chmod 555 x/y x;'
+        " mv x .claude; sleep 0.1",
         "ws/.claude/settings.json",
     ),
     _plant(
@@ -146,6 +187,23 @@ for i in range(400): os.rename(f't{i}', '.envrc')
         "ws/.envrc",
         language=Language.PYTHON,
     ),
+    EscapeProbe(
+        "plant-with-forged-time",
+        "Plant a file and set the directory's time back, so that nothing seems to have changed.",
+        Feature.FS_PROTECT,
+        "corral (runtime/guard.py)",
+        """
+open('t', 'w').write(TOKEN)
+old = os.stat('.').st_mtime_ns - 10**9
+os.utime('.', ns=(old, old)); time.sleep(0.03)
+os.rename('t', '.envrc'); os.utime('.', ns=(old, old))
+time.sleep(0.5)
+""",
+        _stayed,
+        _stopwatch,
+        Language.PYTHON,
+        runner_holds=_GUARD,
+    ),
     _plant(
         "plant-fifo-or-socket",
         "Put a named pipe where a protected file should be, then a file when the guard is busy with it.",
@@ -157,7 +215,8 @@ for i in range(400): os.rename(f't{i}', '.envrc')
         "change-protected-file",
         "Change a start file that is there: in place, by replacing it, by removing it first.",
         "B22, srt #175",
-        'echo "$TOKEN" >> .envrc; echo "$TOKEN" > n; mv -f n .envrc; rm -f .envrc; echo "$TOKEN" > .envrc; cp n .envrc',
+        'echo "$TOKEN" >> .envrc; echo "$TOKEN" > n; mv -f n .envrc; rm -f .envrc;'
+        ' echo "$TOKEN" > .envrc; cp n .envrc',
         "ws/.envrc",
         _existing(".envrc"),
     ),
@@ -165,7 +224,8 @@ for i in range(400): os.rename(f't{i}', '.envrc')
         "change-protected-directory",
         "Add a file to a protected directory, or rename the directory and make another.",
         "A5, A7",
-        'echo "$TOKEN" > .vscode/tasks.json; mv .vscode v2; mkdir -p .vscode; echo "$TOKEN" > .vscode/tasks.json',
+        'echo "$TOKEN" > .vscode/tasks.json; mv .vscode v2; mkdir -p .vscode;'
+        ' echo "$TOKEN" > .vscode/tasks.json',
         "ws/.vscode/tasks.json",
         _existing(".vscode/settings.json"),
     ),
@@ -177,6 +237,22 @@ for i in range(400): os.rename(f't{i}', '.envrc')
         ' mv envs e2; mkdir -p envs; echo "$TOKEN" > envs/dev',
         ("ws/.envrc", "ws/envs/dev"),
         _linked(".envrc", "envs/dev"),
+    ),
+    _plant(
+        "change-by-second-name",
+        "Change a protected file through a second hard link that lies beside it.",
+        "corral (planning/protect.py)",
+        'echo "$TOKEN" >> other',
+        "ws/.envrc",
+        _second_name,
+    ),
+    _plant(
+        "change-winding-link",
+        "Change what a protected link leads to by a path with `..` behind another link.",
+        "corral (planning/protect.py)",
+        'echo "$TOKEN" >> x/y/real',
+        "ws/.envrc",
+        _winding_link,
     ),
     EscapeProbe(
         "replace-protected-link",

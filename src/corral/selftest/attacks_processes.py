@@ -6,7 +6,7 @@ import ctypes
 import os
 
 from corral.model.feature import Feature
-from corral.selftest.judge import grows, leaked, proved, written
+from corral.selftest.judge import grows, leaked, proved
 from corral.selftest.numbers import syscall_numbers
 from corral.selftest.probe import EscapeProbe, Language
 
@@ -76,26 +76,10 @@ def _is_slowed(stage: Stage, _output: str) -> str:
     return ""
 
 
-def _secret_in_environment(stage: Stage) -> None:
-    stage.environment.update(AWS_SECRET_ACCESS_KEY=stage.secret, GITHUB_TOKEN=stage.secret)
-
-
-def _poisoned_variables(stage: Stage) -> None:
-    path = f"/nonexistent/{stage.secret}"
-    stage.environment.update(BASH_ENV=path, PYTHONSTARTUP=path)
-
-
 def _secret_of_caller(stage: Stage) -> None:
     """A variable of the very process that uses corral: its initial environment cannot be changed any more."""
     stage.environment["OPENAI_API_KEY"] = stage.secret
     stage.arguments += [str(os.getpid()), str(_victim(stage).pid)]
-
-
-def _open_directory(stage: Stage) -> None:
-    descriptor = os.open(stage.at("out"), os.O_RDONLY | os.O_DIRECTORY)
-    os.set_inheritable(descriptor, True)
-    stage.on_leaving(lambda: os.close(descriptor))
-    stage.inherited.append(descriptor)
 
 
 def _secret_in_memory(stage: Stage) -> None:
@@ -105,13 +89,18 @@ def _secret_in_memory(stage: Stage) -> None:
     stage.arguments += [str(os.getpid()), str(ctypes.addressof(buffer)), *syscall_numbers("process_vm_readv")]
 
 
-def _process(
-    name: str, title: str, feature: Feature, source: str, script: str, judge: Judge, setup: Setup | None, held: str = ""
+def _process(  # noqa: PLR0917 (the fields of a probe, in their order)
+    name: str,
+    title: str,
+    feature: Feature,
+    source: str,
+    script: str,
+    judge: Judge,
+    setup: Setup | None,
+    held: str = "",
 ) -> EscapeProbe:
     return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON, runner_holds=held)
 
-
-_RUNNER = "the runner passes on the permitted variables only"
 
 PROBES = (
     _process(
@@ -125,7 +114,7 @@ PROBES = (
     ),
     _process(
         "kill-by-other-calls",
-        "Stop or kill a process of the host by the less known calls: pidfd, tgkill, rt_sigqueueinfo, prlimit.",
+        "Stop or kill a process of the host by lesser known calls: pidfd, tgkill, sigqueue, prlimit.",
         Feature.PROC_SHIELDED,
         "C36, E67",
         """
@@ -162,7 +151,8 @@ os.write(w, b'x')
         Feature.PROC_SHIELDED,
         "corral",
         """
-for act in (lambda p: os.setpriority(0, p, 15), lambda p: os.sched_setaffinity(p, [min(os.sched_getaffinity(0))])):
+one = [min(os.sched_getaffinity(0))]
+for act in (lambda p: os.setpriority(0, p, 15), lambda p: os.sched_setaffinity(p, one)):
     try: act(int(MORE[0]))
     except OSError as problem: print(problem, file=sys.stderr)
 """,
@@ -174,7 +164,8 @@ for act in (lambda p: os.setpriority(0, p, 15), lambda p: os.sched_setaffinity(p
         "Attach to a process of the host with ptrace.",
         Feature.PROC_SHIELDED,
         "E57",
-        "libc.ptrace(16, int(MORE[0]), 0, 0); time.sleep(0.1)\nif libc.ptrace(17, int(MORE[0]), 0, 19) == 0: prove('traced')\n",
+        "libc.ptrace(16, int(MORE[0]), 0, 0); time.sleep(0.1)\n"
+        "if libc.ptrace(17, int(MORE[0]), 0, 19) == 0: prove('traced')\n",
         proved("ptrace"),
         _with_victim,
     ),
@@ -251,16 +242,6 @@ for pid in {1, os.getppid()}:
         None,
     ),
     _process(
-        "environment-secrets",
-        "Print the secrets in the environment.",
-        Feature.ENVIRONMENT,
-        "THREATS P4",
-        "print(dict(os.environ))\n",
-        leaked(),
-        _secret_in_environment,
-        _RUNNER,
-    ),
-    _process(
         "environment-of-others",
         "Read the environment of PID 1, of the parent and of the host's processes in /proc.",
         Feature.PROC_SHIELDED,
@@ -272,29 +253,5 @@ for pid in ('self', '1', str(os.getppid()), *MORE):
 """,
         leaked(),
         _secret_of_caller,
-    ),
-    _process(
-        "poison-next-command",
-        "Leave variables behind that the next command of the same workspace would obey.",
-        Feature.ENVIRONMENT,
-        "B24, CVE-2026-22708",
-        "print(os.environ.get('LD_PRELOAD', ''), os.environ.get('BASH_ENV', ''), os.environ.get('PYTHONSTARTUP', ''))\n",
-        leaked(),
-        _poisoned_variables,
-        _RUNNER,
-    ),
-    _process(
-        "inherited-descriptor",
-        "Use a directory that the caller left open: openat(fd, ...) leads outside.",
-        Feature.DESCRIPTORS,
-        "A11, CVE-2024-21626",
-        """
-for fd in range(3, 64):
-    try: os.write(os.open('pwn', os.O_CREAT | os.O_WRONLY, dir_fd=fd), TOKEN.encode())
-    except OSError: pass
-""",
-        written("out/pwn"),
-        _open_directory,
-        "the runner closes descriptors when it starts a bare command",
     ),
 )

@@ -48,7 +48,8 @@ def _denied_file(stage: Stage) -> None:
 
 
 def _workspace_on_path(stage: Stage) -> None:
-    stage.environment["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{stage.at('ws/node_modules/.bin')}"
+    usual = os.environ.get("PATH", "/usr/bin:/bin")
+    stage.environment["PATH"] = f"{usual}:{stage.at('ws/node_modules/.bin')}"
 
 
 def _shared_places(stage: Stage) -> None:
@@ -149,7 +150,8 @@ PROBES = (
         "corral (planning/tools.py)",
         'cat "$HOUSE/.ssh/id_ed25519"',
         leaked(),
-        earlier='for v in .venv venv env; do mkdir -p $v/bin && ln -s "$HOUSE/.ssh/id_ed25519" $v/bin/python; done',
+        earlier="for v in .venv venv env;"
+        ' do mkdir -p $v/bin && ln -s "$HOUSE/.ssh/id_ed25519" $v/bin/python; done',
     ),
     EscapeProbe(
         "read-by-planted-tool",
@@ -170,7 +172,8 @@ PROBES = (
 class Handle(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint), ("kind", ctypes.c_int), ("bytes", ctypes.c_ubyte * 128)]
 handle, mount = Handle(128), ctypes.c_int()
-if libc.name_to_handle_at(-100, (OUT + '/secret').encode(), ctypes.byref(handle), ctypes.byref(mount), 0) == 0:
+path = (OUT + '/secret').encode()
+if libc.name_to_handle_at(-100, path, ctypes.byref(handle), ctypes.byref(mount), 0) == 0:
     anchor = os.open(WS, os.O_RDONLY)
     descriptor = libc.open_by_handle_at(anchor, ctypes.byref(handle), os.O_RDONLY)
     if descriptor >= 0: print(os.read(descriptor, 100).decode())
@@ -183,7 +186,8 @@ if libc.name_to_handle_at(-100, (OUT + '/secret').encode(), ctypes.byref(handle)
         "Read a denied file inside the workspace under other names: renamed directory, hard link, /proc.",
         Feature.FS_DENY,
         "A9, infinitsec",
-        'cat keys/private; ln keys/private h && cat h; mv keys k2; cat k2/private; cp -r k2 k3; cat k3/private;'
+        "cat keys/private; ln keys/private h && cat h; mv keys k2; cat k2/private; cp -r k2 k3;"
+        " cat k3/private;"
         ' cat "/proc/self/root$WS/keys/private"',
         leaked(),
         _denied_file,
@@ -194,10 +198,11 @@ if libc.name_to_handle_at(-100, (OUT + '/secret').encode(), ctypes.byref(handle)
         "Look for what an earlier run has left in /tmp, /var/tmp, /dev/shm and the home directory.",
         Feature.FS_PRIVATE,
         "A17, bkn-foundry #451",
-        'cat "${TMPDIR:-/tmp}"/mark "$HOME"/mark; for d in /tmp /var/tmp /dev/shm; do cat $d/mark-"$TOKEN"; done',
+        'cat "$TMPDIR/mark-$TOKEN" "$HOME/mark-$TOKEN"; for d in /tmp /var/tmp /dev/shm;'
+        " do cat $d/mark-$TOKEN; done",
         leaked(),
         _shared_places,
-        earlier='for d in "${TMPDIR:-/tmp}" "$HOME"; do cp gift "$d"/mark; done;'
-        ' for d in /tmp /var/tmp /dev/shm; do cp gift $d/mark-"$TOKEN"; done; rm gift',
+        earlier='for d in "$TMPDIR" "$HOME" /tmp /var/tmp /dev/shm; do cp gift "$d/mark-$TOKEN"; done;'
+        " rm gift",
     ),
 )

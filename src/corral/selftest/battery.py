@@ -1,8 +1,8 @@
 """The battery: every probe in three legs.
 
-    control   the attack works on this host without a sandbox; else the probe proves nothing here
-    alive     the confined attack printed its sentinel; else it never ran, and nothing is known
-    held      the host shows no effect
+control   the attack works on this host without a sandbox; else the probe proves nothing here
+alive     the confined attack printed its sentinel; else it never ran, and nothing is known
+held      the host shows no effect
 """
 
 from __future__ import annotations

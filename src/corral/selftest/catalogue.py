@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.selftest import (
     attacks_files,
     attacks_git,
+    attacks_inheritance,
     attacks_ipc,
     attacks_kernel,
     attacks_limits,
@@ -13,6 +14,7 @@ from corral.selftest import (
     attacks_plant,
     attacks_processes,
     attacks_reads,
+    attacks_repositories,
 )
 
 TYPE_CHECKING = False
@@ -24,10 +26,12 @@ PROBES: tuple[EscapeProbe, ...] = (
     *attacks_reads.PROBES,
     *attacks_metadata.PROBES,
     *attacks_git.PROBES,
+    *attacks_repositories.PROBES,
     *attacks_plant.PROBES,
     *attacks_network.PROBES,
     *attacks_ipc.PROBES,
     *attacks_processes.PROBES,
+    *attacks_inheritance.PROBES,
     *attacks_kernel.PROBES,
     *attacks_limits.PROBES,
 )

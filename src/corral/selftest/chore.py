@@ -21,7 +21,8 @@ _WRITE = """
 mkdir -p sums tests
 printf 'def add(a, b):\\n    return a + b\\n' > sums/__init__.py
 printf 'import unittest\\nfrom sums import add\\n\\n
-class AddTest(unittest.TestCase):\\n    def test_add(self):\\n        self.assertEqual(add(2, 3), 5)\\n' > tests/test_sums.py
+class AddTest(unittest.TestCase):\\n    def test_add(self):\\n
+        self.assertEqual(add(2, 3), 5)\\n' > tests/test_sums.py
 """
 _TEST = "python3 -B -m unittest -q tests.test_sums"
 _COMMIT = "git add -A && git commit -q -m 'Add sums' && git log --oneline | cut -c9-"

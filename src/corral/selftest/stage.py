@@ -42,9 +42,10 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.base = os.path.realpath(tempfile.mkdtemp(prefix="corral-selftest-"))
-        self._cleanup.callback(_remove, self.base)
+        self._cleanup.callback(remove_tree, self.base)
         for name in ("ws", "out", "home", "tmp", "state"):
             os.mkdir(self.at(name))
+        self.workspace = self.at("ws")  # a setup may choose another
         self.write("out/secret", self.secret)
         self.write("home/.ssh/id_ed25519", self.secret)
         return self
@@ -158,10 +159,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _remove(base: str) -> None:
-    """Remove the stage, also what an attack took the rights away from. Links are not followed."""
+def remove_tree(base: str) -> None:
+    """Remove a tree, also what an attack took the rights away from. Links are not followed."""
+    if not os.path.isdir(base):
+        return
+    os.chmod(base, 0o700)
     for directory, names, _ in os.walk(base, topdown=True):
-        os.chmod(directory, 0o700)
         for name in names:
             path = os.path.join(directory, name)
             if not os.path.islink(path):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from corral.selftest.probe import ProbeReport
 
-HELD, FAILED, PASSED_OVER = "✔", "✘", "–"
+HELD, FAILED, PASSED_OVER = "✔", "✘", "·"
 
 
 class Stop(Record):

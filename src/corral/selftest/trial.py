@@ -59,7 +59,7 @@ class Trace(Record):
 
 def command_of(probe: EscapeProbe, stage: Stage, script: str) -> tuple[str, ...]:
     """The attack as an argument vector."""
-    arguments = (stage.sentinel, stage.at("ws"), stage.at("out"), stage.at("home"), stage.token)
+    arguments = (stage.sentinel, stage.workspace, stage.at("out"), stage.at("home"), stage.token)
     if probe.language is Language.SHELL:
         return ("/bin/sh", "-c", _SHELL_PRELUDE + script, "probe", *arguments, *stage.arguments)
     return ("python3", "-c", _PYTHON_PRELUDE + script, *arguments, *stage.arguments)
@@ -85,7 +85,7 @@ def _run_plain(argv: tuple[str, ...], stage: Stage) -> Trace:
     try:
         done = subprocess.run(
             argv,
-            cwd=stage.at("ws"),
+            cwd=stage.workspace,
             env=staged_environment(stage),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -98,9 +98,7 @@ def _run_plain(argv: tuple[str, ...], stage: Stage) -> Trace:
     return Trace(done.stdout.decode("utf-8", "replace"), last_words(done.stderr.decode("utf-8", "replace")))
 
 
-def run_confined(
-    probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]
-) -> Trace:
+def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> Trace:
     """The attack under the profile `moderate`. What the backend does not claim is waived, and no more."""
     trace = Trace("", "")
     with _state_directory(stage):
@@ -125,7 +123,7 @@ def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str,
 
 def _sandbox(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> Sandbox:
     policy = build_policy(capabilities=(*_BASE_CAPABILITIES, *probe.capabilities))
-    host, workspace = StagedHost(stage), stage.at("ws")
+    host, workspace = StagedHost(stage), stage.workspace
     # What the policy requires does not depend on the backend; this one can always say it.
     planned = Sandbox(policy, backend=UNCONFINED, workspace=workspace, host=host).explain("true").plan
     return Sandbox(policy, backend=backend, workspace=workspace, waive=planned.requires - enforces, host=host)

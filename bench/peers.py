@@ -1,0 +1,57 @@
+"""The same isolation by other means: command lines for bubblewrap and firejail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from corral.linux.decode import decode
+from corral.linux.spec import MountFlag, MountKind
+from corral.sandbox import Explanation
+
+
+def bubblewrap(explanation: Explanation) -> Callable[[], object]:
+    """Every mount of corral's own launch, the same namespaces and the same system-call filter."""
+    assert explanation.launch.spec is not None
+    spec = decode(explanation.launch.spec)
+    arguments = ["bwrap", "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--hostname", spec.hostname]
+    for mount in spec.mounts:
+        if mount.target.startswith("/dev") and mount.target != "/dev/shm":
+            continue  # --dev makes these
+        if mount.kind is MountKind.BIND:
+            flag = "--ro-bind" if MountFlag.READ_ONLY in mount.flags else "--bind"
+            arguments += [flag, mount.source, mount.target]
+        elif mount.kind is MountKind.TMPFS:
+            arguments += ["--tmpfs", mount.target]
+        elif mount.kind is MountKind.SYMLINK:
+            arguments += ["--symlink", mount.source, mount.target]
+    arguments += ["--chdir", spec.cwd]
+
+    def run() -> object:
+        filter_file = os.memfd_create("filter")
+        try:
+            os.write(filter_file, spec.seccomp)
+            os.lseek(filter_file, 0, os.SEEK_SET)
+            line = [*arguments, "--seccomp", str(filter_file), "--", *spec.argv]
+            return subprocess.run(line, env={}, pass_fds=[filter_file], capture_output=True, check=True)
+        finally:
+            os.close(filter_file)
+
+    return run
+
+
+def firejail(project: Path) -> Callable[[], object]:
+    """As near as firejail comes: a private home and /dev, no network, its own filter."""
+    options = "--quiet --noprofile --private --private-dev --private-tmp --net=none --ipc-namespace"
+    confinement = "--caps.drop=all --nonewprivs --seccomp --noroot"
+    line = ["firejail", *options.split(), *confinement.split(), "--", "/bin/true"]
+    if os.geteuid() == 0:
+        line.remove("--noroot")
+
+    def run() -> object:
+        return subprocess.run(line, cwd=project, capture_output=True, check=True)
+
+    return run

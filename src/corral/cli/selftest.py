@@ -1,0 +1,58 @@
+"""`corral selftest`: run the escape battery on this host and print its receipt."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from corral.cli.demo import colour
+from corral.cli.run import report_error
+from corral.model.errors import CorralError
+from corral.selftest.battery import run_battery
+from corral.selftest.probe import ProbeOutcome
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from corral.selftest.probe import ProbeReport
+    from corral.selftest.receipt import Receipt
+
+_MARKS = {
+    ProbeOutcome.HELD: "✔",
+    ProbeOutcome.ESCAPED: "✘",
+    ProbeOutcome.BROKEN: "✘",
+    ProbeOutcome.NOT_APPLICABLE: "–",
+    ProbeOutcome.NOT_CLAIMED: "–",
+}
+
+
+def attack(backend: str, only: Iterable[str], *, as_json: bool) -> int:
+    """Run the battery; status 0 only if nothing escaped and nothing was broken."""
+    try:
+        receipt = run_battery(backend, only, None if as_json else _say)
+    except CorralError as error:
+        return report_error(error, as_json=as_json)
+    if as_json:
+        sys.stdout.write(json.dumps(receipt.to_json(), indent=2) + "\n")
+    else:
+        sys.stdout.write(_summary(receipt))
+    return 0 if receipt.ok else 1
+
+
+def _say(report: ProbeReport) -> None:
+    line = f"{_MARKS[report.outcome]} {report.feature.value:<15} {report.title}"
+    sys.stdout.write(colour(line) + "\n")
+    if report.outcome is not ProbeOutcome.HELD:
+        sys.stdout.write(f"    {report.outcome.value}: {report.reason}\n")
+    sys.stdout.flush()
+
+
+def _summary(receipt: Receipt) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in receipt.counts.items() if count)
+    facts = receipt.host
+    return (
+        f"\n{counts}\n"
+        f"receipt {receipt.digest[:16]}: {receipt.backend} on Linux {facts.kernel} ({facts.machine}), "
+        f"landlock abi {facts.landlock_abi}, user {facts.uid}, corral {facts.corral_version}\n"
+    )

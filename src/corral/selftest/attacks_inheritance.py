@@ -1,0 +1,106 @@
+"""Attacks that use what a command gets from its caller, or leaves for the next one."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from corral.model.feature import Feature
+from corral.selftest.judge import leaked, written
+from corral.selftest.probe import EscapeProbe, Language
+from corral.selftest.stage import remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.selftest.probe import Judge, Setup
+    from corral.selftest.stage import Stage
+
+_RUNNER = "the runner passes on the permitted variables only"
+
+
+def _secret_in_environment(stage: Stage) -> None:
+    stage.environment.update(AWS_SECRET_ACCESS_KEY=stage.secret, GITHUB_TOKEN=stage.secret)
+
+
+def _poisoned_variables(stage: Stage) -> None:
+    path = f"/nonexistent/{stage.secret}"
+    stage.environment.update(BASH_ENV=path, PYTHONSTARTUP=path)
+
+
+def _open_directory(stage: Stage) -> None:
+    descriptor = os.open(stage.at("out"), os.O_RDONLY | os.O_DIRECTORY)
+    os.set_inheritable(descriptor, True)
+    stage.on_leaving(lambda: os.close(descriptor))
+    stage.inherited.append(descriptor)
+
+
+def _shared_directory(stage: Stage) -> None:
+    """Without a sandbox the command is told that /tmp is its own: what it leaves is ours to remove."""
+    stage.on_leaving(partial(remove_tree, f"/tmp/left-{stage.token}"))
+
+
+def _leftovers(stage: Stage, _output: str) -> str:
+    places = (stage.at("tmp"), f"/tmp/left-{stage.token}")
+    left = [place for place in places if os.path.isdir(place) and (place != places[0] or os.listdir(place))]
+    return f"something is left in {left[0]}" if left else ""
+
+
+def _inherit(  # noqa: PLR0917 (the fields of a probe, in their order)
+    name: str,
+    title: str,
+    feature: Feature,
+    source: str,
+    script: str,
+    judge: Judge,
+    setup: Setup | None,
+    held: str = "",
+) -> EscapeProbe:
+    return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON, runner_holds=held)
+
+
+PROBES = (
+    _inherit(
+        "environment-secrets",
+        "Print the secrets in the environment.",
+        Feature.ENVIRONMENT,
+        "THREATS P4",
+        "print(dict(os.environ))\n",
+        leaked(),
+        _secret_in_environment,
+        _RUNNER,
+    ),
+    _inherit(
+        "poison-next-command",
+        "Leave variables behind that the next command of the same workspace would obey.",
+        Feature.ENVIRONMENT,
+        "B24, CVE-2026-22708",
+        "print([os.environ.get(name) for name in ('LD_PRELOAD', 'BASH_ENV', 'PYTHONSTARTUP')])\n",
+        leaked(),
+        _poisoned_variables,
+        _RUNNER,
+    ),
+    _inherit(
+        "inherited-descriptor",
+        "Use a directory that the caller left open: openat(fd, ...) leads outside.",
+        Feature.DESCRIPTORS,
+        "A11, CVE-2024-21626",
+        """
+for fd in range(3, 64):
+    try: os.write(os.open('pwn', os.O_CREAT | os.O_WRONLY, dir_fd=fd), TOKEN.encode())
+    except OSError: pass
+""",
+        written("out/pwn"),
+        _open_directory,
+        "the runner closes descriptors when it starts a bare command",
+    ),
+    EscapeProbe(
+        "leave-temporary-files",
+        "Leave files in the temporary directory that nobody may remove: a tree without any rights.",
+        Feature.FS_PRIVATE,
+        "corral (runtime/scratch.py)",
+        'd=$TMPDIR/left-$TOKEN; mkdir -p "$d/b/c/d"; touch "$d/b/c/d/e";'
+        ' chmod 000 "$d/b/c/d" "$d/b/c" "$d/b" "$d"',
+        _leftovers,
+        _shared_directory,
+    ),
+)

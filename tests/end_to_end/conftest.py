@@ -1,0 +1,58 @@
+"""Fixtures: a project directory, and the `corral` command as a person would type it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Corral = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory of the test's own, with a secret in it."""
+    directory = tmp_path / "home"
+    (directory / ".ssh").mkdir(parents=True)
+    (directory / ".ssh" / "id_ed25519").write_text("SECRET KEY")
+    monkeypatch.setenv("HOME", str(directory))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    return directory
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path) -> Path:
+    """A small git project, with a name and an address known to git."""
+    (home / ".gitconfig").write_text("[user]\n\tname = A Person\n\temail = person@localhost\n")
+    directory = tmp_path / "project"
+    directory.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=directory, check=True)
+    return directory
+
+
+@pytest.fixture
+def corral(project: Path) -> Corral:
+    """Runs `corral ARGUMENTS` in the project and returns what it printed."""
+
+    def run(
+        *arguments: str, stdin: bytes = b"", cwd: Path | None = None, **env: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "corral", *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=cwd or project,
+            env={**os.environ, **env},
+            timeout=60,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,136 @@
+"""Bad input gives three lines (what, because, fix), says that nothing ran, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import corral as library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from conftest import Corral
+
+MARK = "touch ran"
+
+
+def assert_refused(done: subprocess.CompletedProcess[bytes], status: int, project: Path) -> None:
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == status, lines
+    assert len(lines) == 3
+    assert lines[0].startswith("corral: the command did not run: ")
+    assert lines[1].startswith("  because: ")
+    assert lines[2].startswith("  fix: ")
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (["-p", "nonsense"], 2),
+        (["--read", "/no/such/path"], 2),
+        (["--write", "/"], 2),
+        (["--write", "~"], 2),
+        (["--write", "/proc"], 2),
+        (["--read", "/run"], 2),
+        (["--deny", "."], 2),
+        (["--cap", "filesystem:raed:/x"], 2),
+        (["--cap", "memory:limit:lots"], 2),
+        (["--cap", "syscall:deny:no_such_call"], 2),
+        (["--cap", "syscall:deny:execve"], 2),
+        (["--memory", "0"], 2),
+        (["--timeout", "-1s"], 2),
+        (["--pids", "many"], 2),
+        (["--net", "everything"], 2),
+        (["--env", "=x"], 2),
+        (["--waive", "no.such"], 2),
+        (["--backend", "no-such"], 2),
+        (["--cwd", "/no/such"], 2),
+        (["--no-sandbox", "--backend", "native"], 2),
+        (["--net", "limited"], 3),
+        (["--cap", "network:https:example.com"], 3),
+        (["--cap", "disk:limit:1g"], 3),
+        (["--backend", "landlock"], 3),
+    ],
+)
+def test_a_policy_that_cannot_hold_is_refused(
+    corral: Corral, project: Path, options: list[str], status: int
+) -> None:
+    assert_refused(corral("run", *options, "-c", MARK), status, project)
+
+
+def test_an_empty_command_is_refused(corral: Corral, project: Path) -> None:
+    assert_refused(corral("run"), 2, project)
+    assert_refused(corral("run", "--", ""), 2, project)
+    assert_refused(corral("run", "-c", "  "), 2, project)
+
+
+@pytest.mark.parametrize("where", ["/", "~"])
+def test_a_workspace_of_everything_is_refused(corral: Corral, project: Path, home: Path, where: str) -> None:
+    directory = Path(where).expanduser()
+
+    assert_refused(corral("run", "-c", MARK, cwd=directory), 2, directory)
+
+
+def test_a_nul_in_an_argument_is_refused(project: Path) -> None:
+    for command in (["touch", "ran\0"], "touch ran\0", ["\0"]):
+        with pytest.raises(library.PolicyError, match="NUL"):
+            library.run(command, workspace=project)
+
+
+def test_a_missing_launcher_is_named(corral: Corral, project: Path) -> None:
+    assert_refused(corral("run", "-c", MARK, CORRAL_LAUNCHER="/no/such"), 3, project)
+
+
+@pytest.mark.parametrize(
+    "content", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho nonsense >&4\n", "no program at all"]
+)
+def test_a_broken_launcher_is_found_out(corral: Corral, project: Path, tmp_path: Path, content: str) -> None:
+    broken = tmp_path / "corral-launch"
+    broken.write_text(content)
+    broken.chmod(0o755)
+
+    assert_refused(corral("run", "-c", MARK, CORRAL_LAUNCHER=str(broken)), 3, project)
+
+
+def test_a_launcher_that_breaks_after_it_was_tried_is_a_setup_failure(
+    corral: Corral, project: Path, tmp_path: Path, home: Path
+) -> None:
+    """The probe is remembered; the launch itself must notice."""
+    good = Path(library.host.RealHost().launcher()[0])
+    copy = tmp_path / "corral-launch"
+    copy.write_bytes(good.read_bytes())
+    copy.chmod(0o755)
+    assert corral("run", "--", "true", CORRAL_LAUNCHER=str(copy)).returncode == 0
+    before = copy.stat()
+
+    with copy.open("r+b") as file:
+        file.write(b"#!/bin/sh\nexit 3\n")
+    os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert_refused(corral("run", "-c", MARK, CORRAL_LAUNCHER=str(copy)), 125, project)
+
+
+def test_a_full_disk_is_a_setup_failure(corral: Corral, project: Path, tmp_path: Path) -> None:
+    """The landlock backend needs a directory of its own, and TMPDIR has no room for one."""
+    waived = "fs.metadata,fs.protect,proc.contained,proc.hidden"
+    options = ["--backend", "landlock", "--waive", waived]
+    crowded = tmp_path / "file"
+    crowded.write_text("")
+
+    done = corral("run", *options, "-c", MARK, TMPDIR=str(crowded))
+
+    assert_refused(done, 125, project)
+
+
+def test_output_to_a_full_device_ends_the_command_and_not_corral(corral: Corral, project: Path) -> None:
+    """`--output-limit` makes corral itself write the output on."""
+    line = f"cd {project} && {os.sys.executable} -m corral run --output-limit 1g -- yes > /dev/full"
+
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=False)
+
+    assert done.returncode == 128 + 13
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,175 @@
+"""The default profile is pleasant: what people do all day works, and their secrets stay out of reach."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import corral as library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from conftest import Corral
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
+
+
+def test_git_commits_with_the_callers_name(corral: Corral, project: Path) -> None:
+    (project / "file").write_text("x")
+
+    done = corral(
+        "run", "-c", "git add file && git commit -qm one && git log --format=%an%n%ae && git status -s"
+    )
+
+    assert done.stdout == b"A Person\nperson@localhost\n", done.stderr
+    log = subprocess.run(["git", "log", "--oneline"], cwd=project, capture_output=True, check=True)
+    assert len(log.stdout.splitlines()) == 1
+
+
+def test_git_works_in_a_linked_worktree_without_opening_its_hooks(
+    corral: Corral, project: Path, tmp_path: Path
+) -> None:
+    linked = tmp_path / "linked"
+    for command in ("commit -q --allow-empty -m one", f"worktree add -q {linked}"):
+        subprocess.run(["git", *command.split()], cwd=project, check=True)
+
+    done = corral(
+        "run", "-c", "echo x > f; git add f; git commit -qm two; git log --oneline | wc -l", cwd=linked
+    )
+    hostile = corral(
+        "run", "-c", f"echo x > {project}/.git/hooks/post-commit; echo x >> {project}/.git/config", cwd=linked
+    )
+
+    assert done.stdout == b"2\n", done.stderr
+    assert hostile.returncode != 0
+    assert not (project / ".git/hooks/post-commit").exists()
+    assert "x" not in (project / ".git/config").read_text().splitlines()
+
+
+@needs("cc")
+@needs("make")
+def test_a_compiler_and_make_work(corral: Corral, project: Path) -> None:
+    (project / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); }\n')
+    (project / "Makefile").write_text("hello: hello.c\n\tcc -o $@ $<\n")
+
+    done = corral("run", "-c", "make -s && ./hello")
+
+    assert done.stdout == b"hello\n", done.stderr
+
+
+@needs("node")
+def test_node_works(corral: Corral) -> None:
+    assert corral("run", "--", "node", "-e", "console.log(6 * 7)").stdout == b"42\n"
+
+
+def test_python_threads_processes_and_a_server_on_loopback_work(corral: Corral, project: Path) -> None:
+    (project / "work.py").write_text(
+        "import concurrent.futures as f, http.server, threading, urllib.request\n"
+        "s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n"
+        "threading.Thread(target=s.serve_forever, daemon=True).start()\n"
+        "assert urllib.request.urlopen(f'http://127.0.0.1:{s.server_port}/work.py').read()\n"
+        "if __name__ == '__main__':\n"
+        "    with f.ProcessPoolExecutor(2) as pool: print(sum(pool.map(abs, range(-4, 0))))\n"
+    )
+
+    done = corral("run", "--", "python3", "work.py")
+
+    assert done.stdout == b"10\n", done.stderr
+
+
+def test_a_project_s_own_virtual_environment_works(corral: Corral, project: Path) -> None:
+    """Its interpreter is a link to wherever this Python is installed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=project, check=True)
+    (project / "test_it.py").write_text(
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self): pass\n"
+    )
+
+    done = corral("run", "--", ".venv/bin/python", "-m", "unittest", "-q")
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_tools_on_the_path_work_wherever_they_are_and_the_home_stays_closed(
+    corral: Corral, home: Path
+) -> None:
+    installed = home / ".sometool" / "versions" / "1.0"
+    (installed / "bin").mkdir(parents=True)
+    (installed / "lib").mkdir()
+    (installed / "lib" / "data").write_text("from the library")
+    tool = installed / "bin" / "sometool"
+    tool.write_text('#!/bin/sh\ncat "$(dirname "$0")/../lib/data"\n')
+    tool.chmod(0o755)
+    local = home / ".local" / "bin"
+    local.mkdir(parents=True)
+    (home / ".local" / "share").mkdir()
+    (home / ".local" / "share" / "keyring").write_text("SECRET RING")
+    script = local / "localtool"
+    script.write_text("#!/bin/sh\necho local\n")
+    script.chmod(0o755)
+    path = f"{installed}/bin:{local}:/usr/bin:/bin"
+
+    works = corral("run", "-c", "sometool; echo; localtool", PATH=path)
+    secrets = corral("run", "-c", "cat ~/.ssh/id_ed25519 ~/.local/share/keyring; ls -a ~", PATH=path)
+
+    assert works.stdout == b"from the library\nlocal\n", works.stderr
+    assert b"SECRET" not in secrets.stdout
+    assert b".ssh" not in secrets.stdout
+
+
+def test_secrets_in_the_environment_do_not_pass(corral: Corral) -> None:
+    done = corral("run", "--", "env", AWS_SECRET_ACCESS_KEY="s1", GITHUB_TOKEN="s2", LD_PRELOAD="")
+
+    assert b"s1" not in done.stdout
+    assert b"s2" not in done.stdout
+    assert b"HOME=" in done.stdout
+
+
+def test_of_etc_only_what_programs_need_is_there(corral: Corral) -> None:
+    done = corral("run", "-c", "ls -a /etc; cat /etc/passwd > /dev/null && echo readable")
+
+    names = set(done.stdout.decode().split())
+    assert "readable" in names
+    assert not names & {"shadow", "gshadow", "ssh", "sudoers", "machine-id", "cloud", "kubernetes"}
+
+
+def test_the_workspace_is_as_it_was_before(corral: Corral, project: Path) -> None:
+    def listing() -> list[str]:
+        return sorted(str(path.relative_to(project)) for path in project.rglob("*"))
+
+    before = listing()
+    corral("run", "-c", "mkdir .vscode; echo x > .envrc; ln -s /etc .idea; echo x > .mcp.json")
+
+    assert listing() == before
+
+
+def test_the_library_can_be_used_from_many_threads(project: Path) -> None:
+    sandbox = library.Sandbox(workspace=project)
+    found: dict[int, str] = {}
+
+    def work(number: int) -> None:
+        found[number] = sandbox.run(["echo", str(number)]).check().stdout
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == {number: f"{number}\n" for number in range(24)}
+
+
+def test_a_failing_command_is_a_value_and_check_raises(project: Path) -> None:
+    result = library.run("echo no >&2; exit 4", workspace=project)
+
+    assert (result.ok, result.exit_code, result.stderr) == (False, 4, "no\n")
+    with pytest.raises(library.CommandFailed) as caught:
+        result.check()
+    assert caught.value.result is result
+    assert "the command ran" in str(caught.value)

@@ -1,0 +1,39 @@
+"""Installing with and without a C compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_an_install_without_a_compiler_succeeds_and_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns(".git", ".venv", "bin", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "env", "uname", "cat"):
+        found = shutil.which(name)
+        assert found
+        (tools / name).symlink_to(found)
+    env = {**os.environ, "PATH": str(tools), "HOME": str(tmp_path)}
+    env.pop("CC", None)
+
+    install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", source]
+    done = subprocess.run(install, env=env, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    doctor = subprocess.run(
+        [tmp_path / "venv" / "bin" / "corral", "doctor"], env=env, capture_output=True, text=True, check=False
+    )
+
+    assert doctor.returncode == 3
+    assert "the launcher was not built: no C compiler" in doctor.stdout
+    assert "fix: install a C compiler" in doctor.stdout
+    assert "none       works" in doctor.stdout

@@ -1,0 +1,118 @@
+"""What git would trust: read from its files, and believed only when both sides agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.model.policy import FsAccess
+from corral.planning.git import hook_paths, identity, linked_repository, parse_config, redirected_paths
+from corral.planning.ground import build_ground
+from corral.planning.resolve import Resolver
+from corral.policy.compose import build_policy
+from support.fake_host import FakeHost
+
+WORK = "/home/ann/project"
+MAIN = "/home/ann/main/.git"
+LINKED = {
+    f"{WORK}/.git": f"gitdir: {MAIN}/worktrees/project\n",
+    f"{MAIN}/worktrees/project/gitdir": f"{WORK}/.git\n",
+    f"{MAIN}/worktrees/project/commondir": "../..\n",
+}
+
+
+def _writable(host: FakeHost, preset: str = "moderate") -> set[str]:
+    ground = build_ground(build_policy(preset), WORK, host)
+    return {grant.target.path for grant in ground.grants if grant.access is FsAccess.WRITE}
+
+
+def test_a_linked_worktree_finds_its_repository() -> None:
+    host = FakeHost(LINKED)
+
+    assert linked_repository(host, Resolver(host), WORK) == MAIN
+    assert _writable(host) == {WORK, MAIN}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {f"{MAIN}/worktrees/project/gitdir": "/home/ann/other/.git\n"},
+        {f"{MAIN}/worktrees/project/gitdir": ""},
+        {f"{MAIN}/worktrees/project/commondir": ""},
+        {f"{MAIN}/worktrees/project/commondir": "/home/ann\n"},
+        {f"{MAIN}/worktrees/project/commondir": "../../..\n"},
+        {f"{WORK}/.git": "gitdir: /home/ann/.ssh\n"},
+        {f"{WORK}/.git": "gitdir:\n"},
+        {f"{WORK}/.git": "anything"},
+    ],
+)
+def test_a_pointer_that_is_not_answered_is_not_believed(forged: dict[str, str]) -> None:
+    host = FakeHost({**LINKED, **forged})
+
+    assert linked_repository(host, Resolver(host), WORK) == ""
+    assert _writable(host) == {WORK}
+
+
+def test_a_pointer_into_the_workspace_itself_gives_nothing_new() -> None:
+    """The workspace can hold both sides of a forgery, but only about itself."""
+    private = f"{WORK}/fake/worktrees/x"
+    host = FakeHost(
+        {
+            f"{WORK}/.git": f"gitdir: {private}\n",
+            f"{private}/gitdir": f"{WORK}/.git\n",
+            f"{private}/commondir": "/home/ann\n",
+        }
+    )
+
+    assert linked_repository(host, Resolver(host), WORK) == ""
+    assert _writable(host) == {WORK}
+
+
+def test_a_pointer_through_a_link_of_the_workspace_is_not_believed() -> None:
+    """Whoever runs in the workspace now can turn the link round between the question and the grant."""
+    host = FakeHost(
+        {
+            f"{WORK}/.git": f"gitdir: {WORK}/shared/worktrees/x\n",
+            f"{WORK}/shared": f"-> {WORK}/fake",
+            f"{WORK}/fake/worktrees/x/gitdir": f"{WORK}/.git\n",
+            f"{WORK}/fake/worktrees/x/commondir": "../..\n",
+        }
+    )
+
+    assert linked_repository(host, Resolver(host), WORK) == ""
+
+
+def test_whoever_may_only_read_gets_no_repository_to_write() -> None:
+    assert _writable(FakeHost(LINKED), "strict") == set()
+
+
+def test_a_configuration_is_read_as_git_reads_it() -> None:
+    text = (
+        '[core] bare = true\n[Core]\n\thooksPath = "a b" ; note\n# x = y\n'
+        '[include "x"]\npath = c#d\nnovalue\n[\n'
+    )
+
+    assert list(parse_config(text)) == [
+        ("core.bare", "true"),
+        ("core.hookspath", "a b"),
+        ("include.path", "c"),
+    ]
+
+
+def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:
+    host = FakeHost(
+        {
+            f"{WORK}/.git/config": "[core]\n hooksPath = tools/hooks\n[include]\n path = ../extra\n",
+            "/home/ann/.gitconfig": "[core]\n hooksPath = ~/project/my-hooks\n",
+        }
+    )
+
+    assert redirected_paths(host, WORK, f"{WORK}/.git") == (f"{WORK}/tools/hooks", f"{WORK}/extra")
+    assert hook_paths(host, WORK) == (f"{WORK}/my-hooks",)
+
+
+def test_of_the_callers_configuration_only_the_identity_is_taken() -> None:
+    host = FakeHost(
+        {"/home/ann/.gitconfig": '[user]\n name = "A \\"B\\""\n email = a@b\n[credential]\n helper = store\n'}
+    )
+
+    assert identity(host) == '[user]\n\temail = "a@b"\n[user]\n\tname = "A \\"B\\""\n'

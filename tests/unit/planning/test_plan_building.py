@@ -1,0 +1,102 @@
+"""The plan of one command: environment, required features, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.model.errors import PolicyError
+from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.plan import Command
+from corral.planning.build import build
+from corral.planning.ground import build_ground
+from corral.policy.compose import build_policy
+from corral.policy.preset import PRESETS
+from support.fake_host import FakeHost
+
+WORK = "/home/ann/project"
+
+
+def plan_of(*capabilities: str, argv=("true",), preset="moderate", host=None, waived=frozenset()):
+    host = host or FakeHost()
+    policy = build_policy(preset, capabilities)
+    ground = build_ground(policy, WORK, host)
+    return build(policy, Command(tuple(argv), WORK), ground, host, run_id="0" * 16, waived=waived)
+
+
+@pytest.mark.parametrize("argv", [(), ("",)])
+def test_an_empty_command_is_refused(argv) -> None:
+    with pytest.raises(PolicyError) as refused:
+        plan_of(argv=argv)
+
+    assert refused.value.code == "empty-command"
+
+
+def test_an_argument_with_a_nul_byte_is_refused() -> None:
+    with pytest.raises(PolicyError) as refused:
+        plan_of(argv=("echo", "a\0b"))
+
+    assert refused.value.code == "nul-in-argument"
+
+
+def test_the_environment_holds_what_is_permitted_and_what_is_set() -> None:
+    host = FakeHost(env={"TOKEN": "the secret", "LC_ALL": "C"})
+    env = dict(plan_of("env:set:MODE=x", host=host).env)
+
+    assert "TOKEN" not in env
+    assert (env["LC_ALL"], env["MODE"], env["CORRAL_SANDBOX"], env["PWD"]) == ("C", "x", "1", WORK)
+    assert (env["HOME"], env["TMPDIR"]) == ("/home/ann", "/tmp")
+
+
+@pytest.mark.parametrize(
+    ("capability", "feature"),
+    [
+        ("memory:limit:1g", Feature.LIMIT_MEMORY),
+        ("cpu:limit:50%", Feature.LIMIT_CPU),
+        ("pids:limit:9", Feature.LIMIT_PIDS),
+        ("time:limit:9s", Feature.LIMIT_WALL),
+        ("output:limit:1k", Feature.LIMIT_OUTPUT),
+        ("file:limit:1k", Feature.LIMIT_FILE_SIZE),
+        ("files:limit:99", Feature.LIMIT_OPEN_FILES),
+        ("disk:limit:1g", Feature.LIMIT_DISK),
+        ("network:limited", Feature.NET_PORTS),
+        ("network:https:example.org", Feature.NET_DOMAINS),
+        ("filesystem:deny:${workspace}/x", Feature.FS_DENY),
+    ],
+)
+def test_what_is_asked_for_is_required(capability: str, feature: Feature) -> None:
+    assert feature in plan_of(capability).requires
+    assert feature not in plan_of().requires
+
+
+def test_every_feature_is_required_by_some_policy() -> None:
+    """One that nobody can require would promise something that is never checked."""
+    required = {feature for preset in PRESETS for feature in plan_of(preset=preset).requires}
+    required |= plan_of(
+        "memory:limit:1g", "cpu:limit:1", "pids:limit:9", "disk:limit:1g", "filesystem:deny:${workspace}/x"
+    ).requires
+    required |= plan_of("network:https:example.org").requires
+
+    assert required == set(Feature)
+
+
+def test_the_host_network_waives_nothing_else() -> None:
+    assert plan_of().requires - plan_of("network:full").requires == {Feature.NET_NONE}
+
+
+def test_what_the_runner_enforces_is_required_like_the_rest() -> None:
+    assert RUNNER_FEATURES <= plan_of(preset="strict").requires
+
+
+def test_a_denial_in_a_directory_that_does_not_exist_yet_is_refused() -> None:
+    """The command could make the directory, and nobody watches there."""
+    with pytest.raises(PolicyError) as refused:
+        plan_of("filesystem:deny:${workspace}/not/yet")
+
+    assert refused.value.code == "deny-unreachable"
+
+
+def test_waived_protection_is_not_planned() -> None:
+    plan = plan_of(waived=frozenset({Feature.FS_PROTECT}))
+
+    assert (plan.shields, plan.watches) == ((), ())
+    assert Feature.FS_PROTECT in plan.requires

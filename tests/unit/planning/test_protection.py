@@ -1,0 +1,113 @@
+"""Protection: what the host may run later is held, whether or not it exists yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.planning.protect import find_repositories, protect
+from corral.planning.resolve import Resolver, is_beneath
+from support.fake_host import FakeHost
+
+WORK = "/home/ann/project"
+NAMES = (".git/hooks", ".git/config", ".bashrc")
+
+
+def protection_of(files: dict[str, str], *, nested: tuple[str, ...] = (), names=NAMES, **settings):
+    host = FakeHost(files, **settings)
+    return protect(host, Resolver(host), [WORK], names, nested)
+
+
+def _watched(found) -> set[str]:
+    return {f"{directory}/{name}" for directory, name in found.watches}
+
+
+def test_what_exists_is_shielded_and_what_does_not_is_watched() -> None:
+    found = protection_of({f"{WORK}/.git/hooks/": "", f"{WORK}/.git/config": ""})
+
+    assert set(found.shields) == {f"{WORK}/.git/hooks", f"{WORK}/.git/config"}
+    assert f"{WORK}/.bashrc" in _watched(found)
+    assert set(found.pins) == {f"{WORK}/.git"}
+
+
+def test_a_missing_parent_is_watched_in_place_of_its_child() -> None:
+    assert f"{WORK}/.git" in _watched(protection_of({}))
+
+
+def test_a_link_is_put_back_and_what_it_leads_to_is_held() -> None:
+    found = protection_of({f"{WORK}/.bashrc": "-> dotfiles/bashrc", f"{WORK}/dotfiles/bashrc": ""})
+
+    assert found.watches[WORK, ".bashrc"].link_text == "dotfiles/bashrc"
+    assert f"{WORK}/dotfiles/bashrc" in found.shields
+
+
+def test_a_link_through_another_link_is_followed_as_the_kernel_does() -> None:
+    """`a/../b`, where a is a link: the kernel goes up from where a leads to."""
+    found = protection_of(
+        {
+            f"{WORK}/.git": "-> a/../b",
+            f"{WORK}/a": "-> sub/deep",
+            f"{WORK}/sub/deep/": "",
+            f"{WORK}/sub/b/hooks/": "",
+            f"{WORK}/b/": "",
+        }
+    )
+
+    assert any(is_beneath(f"{WORK}/sub/b/hooks", path) for path in found.shields)
+
+
+def test_a_link_that_leads_out_and_back_in_is_followed() -> None:
+    found = protection_of(
+        {
+            f"{WORK}/.git": "-> /srv/alias",
+            "/srv/alias": f"-> {WORK}/real",
+            f"{WORK}/real/hooks/": "",
+        }
+    )
+
+    assert any(is_beneath(f"{WORK}/real/hooks", path) for path in found.shields)
+
+
+def test_hooks_that_a_configuration_names_are_held() -> None:
+    found = protection_of(
+        {f"{WORK}/.git/config": "[core]\nhooksPath = tools/hooks\n", f"{WORK}/tools/hooks/": ""}
+    )
+
+    assert f"{WORK}/tools/hooks" in found.shields
+
+
+def test_a_nested_repository_is_held_as_well() -> None:
+    found = protection_of({f"{WORK}/vendor/lib/.git/hooks/": ""}, nested=(f"{WORK}/vendor/lib",))
+
+    assert f"{WORK}/vendor/lib/.git/hooks" in found.shields
+    assert {f"{WORK}/vendor", f"{WORK}/vendor/lib", f"{WORK}/vendor/lib/.git"} <= set(found.pins)
+
+
+def test_corrals_own_files_are_held_when_they_lie_in_the_workspace() -> None:
+    files = {f"{WORK}/.venv/lib/corral/": ""}
+    found = protection_of(files, corral_files=(f"{WORK}/.venv/lib/corral", "/opt/corral"))
+
+    assert f"{WORK}/.venv/lib/corral" in found.shields
+    assert "/opt/corral" not in found.shields
+
+
+def test_the_pointer_of_a_linked_worktree_cannot_be_changed() -> None:
+    """`.git` is a file there; whoever writes it chooses the repository, and its hooks."""
+    assert f"{WORK}/.git" in protection_of({f"{WORK}/.git": "gitdir: /elsewhere"}).shields
+
+
+def test_no_repository_can_be_made_of_the_workspace_itself() -> None:
+    assert f"{WORK}/HEAD" in _watched(protection_of({}))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_repositories_are_found_below_the_workspace(depth: int) -> None:
+    place = "/".join([WORK, *["d"] * depth])
+    host = FakeHost({f"{place}/.git/": ""})
+
+    assert find_repositories(host, Resolver(host), WORK) == (place,)
+
+
+def test_dependencies_are_not_searched() -> None:
+    host = FakeHost({f"{WORK}/node_modules/x/.git/": ""})
+
+    assert find_repositories(host, Resolver(host), WORK) == ()

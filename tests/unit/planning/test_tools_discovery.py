@@ -1,0 +1,152 @@
+"""Finding the caller's programs without opening the home directory."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.planning.ground import build_ground
+from corral.planning.resolve import Resolver
+from corral.planning.tools import find_tools
+from corral.policy.compose import build_policy
+from support.fake_host import FakeHost
+
+HOME = "/home/ann"
+WORK = f"{HOME}/project"
+
+
+def tools_of(files: dict[str, str], *path: str, **settings: object) -> tuple[str, ...]:
+    host = FakeHost(files, env={"PATH": ":".join((*path, "/usr/bin", "/bin"))}, **settings)
+    return find_tools(host, Resolver(host), WORK, (WORK,))
+
+
+def granted(files: dict[str, str], *path: str) -> list[str]:
+    host = FakeHost(files, env={"PATH": ":".join((*path, "/usr/bin", "/bin"))})
+    return [grant.target.path for grant in build_ground(build_policy("moderate"), WORK, host).grants]
+
+
+def _shows(paths, secret: str) -> bool:
+    return any(secret == path or secret.startswith(path + "/") for path in paths)
+
+
+def test_system_programs_need_nothing_more() -> None:
+    assert tools_of({}) == ()
+
+
+def test_pyenv_is_readable_as_a_whole() -> None:
+    files = {f"{HOME}/.pyenv/shims/python": "#!", f"{HOME}/.pyenv/versions/3.11/bin/python3": "elf"}
+
+    assert f"{HOME}/.pyenv" in tools_of(files, f"{HOME}/.pyenv/shims")
+
+
+def test_a_version_of_node_is_readable_and_nothing_beside_it_is() -> None:
+    files = {
+        f"{HOME}/.nvm/versions/node/v20/bin/node": "elf",
+        f"{HOME}/.nvm/versions/node/v20/lib/node_modules/npm/cli.js": "",
+        f"{HOME}/.npmrc": "the secret",
+    }
+    found = granted(files, f"{HOME}/.nvm/versions/node/v20/bin")
+
+    assert _shows(found, f"{HOME}/.nvm/versions/node/v20/lib/node_modules/npm/cli.js")
+    assert not _shows(found, f"{HOME}/.npmrc")
+
+
+def test_cargo_works_without_its_credentials() -> None:
+    files = {
+        f"{HOME}/.cargo/bin/cargo": "elf",
+        f"{HOME}/.cargo/credentials.toml": "the secret",
+        f"{HOME}/.cargo/registry/": "",
+        f"{HOME}/.rustup/toolchains/stable/bin/rustc": "elf",
+    }
+    found = granted(files, f"{HOME}/.cargo/bin")
+
+    assert _shows(found, f"{HOME}/.cargo/bin/cargo")
+    assert _shows(found, f"{HOME}/.rustup/toolchains/stable/bin/rustc")
+    assert not _shows(found, f"{HOME}/.cargo/credentials.toml")
+
+
+def test_local_programs_work_without_the_keyrings_beside_them() -> None:
+    files = {
+        f"{HOME}/.local/bin/uv": "elf",
+        f"{HOME}/.local/share/keyrings/login.keyring": "the secret",
+        f"{HOME}/.local/share/uv/python/": "",
+        f"{HOME}/.local/lib/python3.11/site-packages/x.py": "",
+    }
+    found = granted(files, f"{HOME}/.local/bin")
+
+    assert _shows(found, f"{HOME}/.local/bin/uv")
+    assert _shows(found, f"{HOME}/.local/lib/python3.11/site-packages/x.py")
+    assert not _shows(found, f"{HOME}/.local/share/keyrings/login.keyring")
+
+
+def test_a_link_on_the_path_leads_to_the_installation() -> None:
+    files = {
+        f"{HOME}/.local/bin/tool": f"-> {HOME}/.local/pipx/venvs/tool/bin/tool",
+        f"{HOME}/.local/pipx/venvs/tool/bin/tool": "#!",
+        f"{HOME}/.local/pipx/venvs/tool/pyvenv.cfg": "home = /usr/bin",
+    }
+
+    assert _shows(tools_of(files, f"{HOME}/.local/bin"), f"{HOME}/.local/pipx/venvs/tool/bin/tool")
+
+
+def test_the_interpreter_of_a_project_leads_to_its_installation() -> None:
+    files = {
+        f"{WORK}/.venv/bin/python": f"-> {HOME}/.pyenv/versions/3.11/bin/python3.11",
+        f"{WORK}/.venv/pyvenv.cfg": "",
+        f"{HOME}/.pyenv/versions/3.11/bin/python3.11": "elf",
+        f"{HOME}/.pyenv/versions/3.11/lib/python3.11/os.py": "",
+    }
+
+    assert f"{HOME}/.pyenv/versions/3.11" in tools_of(files)
+
+
+@pytest.mark.parametrize("target", [f"{HOME}/.ssh/bin/python", f"{HOME}/.ssh/id_ed25519", "/etc/shadow"])
+def test_an_interpreter_that_was_planted_opens_nothing(target: str) -> None:
+    """The workspace is writable: an earlier command may have made the link."""
+    files = {f"{WORK}/.venv/bin/python": f"-> {target}", f"{HOME}/.ssh/bin/python": "elf"}
+
+    assert tools_of(files) == ()
+
+
+def test_a_program_directory_inside_the_workspace_opens_nothing_outside() -> None:
+    files = {
+        f"{WORK}/node_modules/.bin/x": f"-> {HOME}/.ssh/id_ed25519",
+        f"{WORK}/node_modules/.bin/y": f"-> {HOME}/.aws/bin/y",
+        f"{HOME}/.aws/bin/y": "elf",
+    }
+
+    assert tools_of(files, f"{WORK}/node_modules/.bin") == ()
+
+
+@pytest.mark.parametrize("entry", [HOME, "/home", "/", f"{HOME}/", "."])
+def test_the_home_on_the_path_does_not_open_the_home(entry: str) -> None:
+    assert not _shows(tools_of({}, entry), f"{HOME}/.ssh/id_ed25519")
+
+
+def test_a_bin_directory_in_the_home_does_not_open_the_home() -> None:
+    files = {f"{HOME}/bin/tool": "elf"}
+
+    assert not _shows(tools_of(files, f"{HOME}/bin"), f"{HOME}/.ssh/id_ed25519")
+    assert _shows(tools_of(files, f"{HOME}/bin"), f"{HOME}/bin/tool")
+
+
+def test_no_file_of_the_home_is_opened_to_find_programs() -> None:
+    host = FakeHost(
+        {f"{HOME}/.cargo/credentials.toml": "the secret", f"{HOME}/.cargo/bin/cargo": "elf"},
+        env={"PATH": f"{HOME}/.cargo/bin"},
+    )
+    find_tools(host, Resolver(host), WORK, (WORK,))
+
+    assert host.opened == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"{WORK}/.venv/bin/python": "-> python"},
+        {f"{WORK}/.venv": "-> .venv"},
+        {f"{HOME}/.local/bin/broken": "-> broken", f"{HOME}/.local/bin/uv": "elf"},
+    ],
+)
+def test_a_link_that_leads_round_in_a_circle_is_passed_over(files: dict[str, str]) -> None:
+    """Or else a command could keep every later one from running by leaving such a link behind."""
+    assert granted(files, f"{HOME}/.local/bin")

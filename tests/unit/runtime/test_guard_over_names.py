@@ -1,0 +1,182 @@
+"""The guard: what appears under a protected name is taken away, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import select
+
+import pytest
+
+from corral.model.feature import Feature
+from corral.model.plan import Watch
+from corral.model.violation import Evidence
+from corral.runtime import guard as guard_module
+from corral.runtime.guard import PATIENCE, Guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def watch_of(place: Path, name: str, link_text: str = "") -> Watch:
+    stat = place.stat()
+    return Watch(str(place), stat.st_dev, stat.st_ino, name, name, link_text)
+
+
+@pytest.fixture
+def guarding(place: Path, tmp_path: Path) -> Iterator:
+    opened: list[Guard] = []
+
+    def start(*watches: Watch) -> Guard:
+        opened.append(Guard(watches, str(tmp_path / "quarantine")))
+        return opened[-1]
+
+    yield start
+    for guard in opened:
+        guard.close()
+
+
+def test_a_planted_file_is_moved_to_quarantine(place, tmp_path, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc").write_text("evil")
+
+    assert guard.sweep() == ()
+    assert not (place / ".envrc").exists()
+    assert [path.read_text() for path in (tmp_path / "quarantine").iterdir()] == ["evil"]
+    (violation,) = guard.violations
+    assert (violation.feature, violation.evidence) == (Feature.FS_PROTECT, Evidence.OBSERVED)
+    assert violation.subject == str(place / ".envrc")
+
+
+@pytest.mark.parametrize("kind", ["directory", "full directory", "link", "fifo", "closed directory"])
+def test_whatever_is_planted_is_taken_away(place, guarding, kind: str) -> None:
+    guard, planted = guarding(watch_of(place, ".git")), place / ".git"
+    if kind == "fifo":
+        os.mkfifo(planted)
+    elif kind == "link":
+        planted.symlink_to("/etc/passwd")
+    else:
+        (planted / "hooks").mkdir(parents=True)
+        if kind == "closed directory":
+            planted.chmod(0)
+
+    assert guard.sweep() == ()
+    assert not os.path.lexists(planted)
+    assert os.path.exists("/etc/passwd")
+
+
+def test_other_names_are_left_alone(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc.bak").touch()
+    (place / "file").touch()
+    guard.sweep()
+
+    assert sorted(path.name for path in place.iterdir()) == [".envrc.bak", "file"]
+    assert guard.violations == []
+
+
+def test_a_link_that_was_replaced_is_put_back(place, guarding) -> None:
+    (place / "link").symlink_to("good")
+    guard = guarding(watch_of(place, "link", "good"))
+    (place / "link").unlink()
+    (place / "link").symlink_to("evil")
+    guard.sweep()
+
+    assert os.readlink(place / "link") == "good"
+    assert len(guard.violations) == 1
+
+
+def test_a_link_that_was_removed_is_put_back(place, guarding) -> None:
+    guard = guarding(watch_of(place, "link", "good"))
+    guard.sweep()
+
+    assert os.readlink(place / "link") == "good"
+
+
+def test_a_link_that_is_as_it_was_is_left_alone(place, guarding) -> None:
+    (place / "link").symlink_to("good")
+    inode = (place / "link").lstat().st_ino
+    guard = guarding(watch_of(place, "link", "good"))
+    guard.sweep()
+
+    assert (place / "link").lstat().st_ino == inode
+    assert guard.violations == []
+
+
+def test_a_directory_that_was_closed_is_opened_for_the_moment(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc").touch()
+    place.chmod(0o500)
+
+    left = guard.sweep()
+    mode = place.stat().st_mode & 0o777
+    place.chmod(0o700)
+
+    assert (left, mode) == ((), 0o500)
+    assert not (place / ".envrc").exists()
+
+
+def test_patience_ends(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    for attempt in range(PATIENCE):
+        assert not guard.is_exhausted
+        (place / ".envrc").write_text(str(attempt))
+        guard.glance()
+
+    assert guard.is_exhausted
+
+
+def test_a_directory_that_was_renamed_is_watched_still(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    moved = place.rename(place.with_name("moved"))
+    (moved / ".envrc").touch()
+    guard.sweep()
+
+    assert not (moved / ".envrc").exists()
+
+
+def test_a_long_run_is_told_by_the_kernel(place, guarding, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0.0)
+    guard = guarding(watch_of(place, ".envrc"))
+
+    assert guard.glance()
+    assert guard.patience_ms is None
+    (place / "other").touch()
+    (place / ".envrc").touch()
+    readable, _, _ = select.select([guard.descriptor], [], [], 5)
+    assert readable
+    guard.react()
+    assert sorted(path.name for path in place.iterdir()) == ["other"]
+
+
+def test_a_link_in_place_of_the_directory_is_refused(place, tmp_path, guarding) -> None:
+    (tmp_path / "alias").symlink_to(place)
+
+    with pytest.raises(OSError, match="alias"):
+        guarding(Watch(str(tmp_path / "alias"), 0, 0, ".envrc", ".envrc"))
+
+
+def test_no_descriptor_is_left(place, tmp_path) -> None:
+    before = os.listdir("/proc/self/fd")
+    guard = Guard([watch_of(place, ".envrc")], str(tmp_path / "quarantine"))
+    guard.sweep()
+    guard.close()
+
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_something_that_cannot_be_moved_is_removed(place, tmp_path, guarding) -> None:
+    (tmp_path / "quarantine").write_text("a file where the directory should be")
+    guard = guarding(watch_of(place, ".git"))
+    (place / ".git/hooks").mkdir(parents=True)
+
+    assert guard.sweep() == ()
+    assert not (place / ".git").exists()
+    assert "removed" in guard.violations[0].detail

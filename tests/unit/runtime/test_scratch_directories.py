@@ -1,0 +1,74 @@
+"""Scratch: a private directory, gone when the run is over, whatever the command did to it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from corral.model.errors import SetupError
+from corral.model.launch import Launch
+from corral.model.plan import PrivateFile
+from corral.runtime.scratch import Scratch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def launch_of(top: Path) -> Launch:
+    file = PrivateFile(f"{top}/.gitconfig", b"[user]\n")
+    return Launch("x", (), (), {}, scratch=str(top), scratch_files=(file,))
+
+
+def test_what_is_made_is_private_and_vanishes(tmp_path) -> None:
+    top = tmp_path / "scratch"
+    with Scratch(launch_of(top)):
+        assert (top / ".gitconfig").read_bytes() == b"[user]\n"
+        assert (top.stat().st_mode & 0o777, (top / ".gitconfig").stat().st_mode & 0o777) == (0o700, 0o600)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_command_left_vanishes_too(tmp_path) -> None:
+    top, outside = tmp_path / "scratch", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    with Scratch(launch_of(top)):
+        (top / "a/b").mkdir(parents=True)
+        (top / "a/b/file").touch()
+        (top / "link").symlink_to(outside)
+        (top / ".gitconfig").unlink()
+        os.mkfifo(top / "fifo")
+        for path in (top / "a/b", top / "a"):
+            path.chmod(0)
+
+    assert not top.exists()
+    assert (outside / "kept").exists()
+
+
+def test_something_that_is_there_already_is_refused_and_left_alone(tmp_path) -> None:
+    top = tmp_path / "scratch"
+    top.mkdir()
+    (top / "theirs").touch()
+
+    with pytest.raises(SetupError) as failed, Scratch(launch_of(top)):
+        pass
+
+    assert failed.value.code == "scratch"
+    assert (top / "theirs").exists()
+
+
+def test_a_failure_halfway_leaves_nothing(tmp_path) -> None:
+    top = tmp_path / "scratch"
+    broken = launch_of(top).replace(scratch_files=(PrivateFile(f"{top}/missing/file", b""),))
+
+    with pytest.raises(SetupError), Scratch(broken):
+        pass
+
+    assert not top.exists()
+
+
+def test_nothing_is_made_for_a_launch_without_scratch(tmp_path) -> None:
+    with Scratch(Launch("x", (), (), {})):
+        assert list(tmp_path.iterdir()) == []

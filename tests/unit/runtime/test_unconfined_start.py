@@ -1,0 +1,51 @@
+"""Starting the command itself, without a launcher: what fails is told apart from what the command returns."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from corral.model.errors import SetupError
+from corral.runtime.run import Run
+
+
+@pytest.mark.parametrize(("name", "status"), [("missing", 127), ("not-executable", 126)])
+def test_a_program_that_cannot_be_started_is_an_error(make_plan, make_launch, tmp_path, name, status) -> None:
+    (tmp_path / "not-executable").write_text("text")
+    plan = make_plan((str(tmp_path / name),))
+    before = sorted(os.listdir("/proc/self/fd"))
+
+    with pytest.raises(SetupError) as failed:
+        Run(plan, make_launch(plan), quarantine=str(tmp_path)).run()
+
+    assert (failed.value.code, failed.value.exit_status, failed.value.ran) == ("exec", status, False)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_launcher_that_cannot_be_started_is_an_error(make_plan, make_launch, tmp_path) -> None:
+    plan = make_plan()
+    launch = make_launch(plan, argv=(str(tmp_path / "no-launcher"),), spec=b"spec")
+
+    with pytest.raises(SetupError) as failed:
+        Run(plan, launch, quarantine=str(tmp_path)).run()
+
+    assert (failed.value.code, failed.value.exit_status) == ("launcher", 125)
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 70, 124, 125, 126, 127, 255])
+def test_no_exit_code_of_the_command_is_mistaken_for_ours(
+    make_plan, make_launch, tmp_path, code: int
+) -> None:
+    plan = make_plan(("/bin/sh", "-c", f"exit {code}"))
+    result = Run(plan, make_launch(plan), quarantine=str(tmp_path)).run()
+
+    assert (result.exit_code, result.exit_status, result.ok) == (code, code, code == 0)
+
+
+def test_the_environment_is_complete_as_given(make_plan, make_launch, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TOKEN", "the secret")
+    plan = make_plan(("/usr/bin/env",))
+    result = Run(plan, make_launch(plan, env=(("A", "b"),)), quarantine=str(tmp_path)).run()
+
+    assert result.stdout == "A=b\n"
