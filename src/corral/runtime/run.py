@@ -47,6 +47,7 @@ class Run:
         self._over_output = False
         self._over_time = False
         self._blocked = False
+        self._early: list[int] = []
 
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
@@ -59,12 +60,14 @@ class Run:
                     cgroup.remove()
 
     def send(self, number: int) -> None:
-        """Pass a signal on to the command."""
-        if self._process is not None:
-            try:
-                os.kill(self._process.pid, number)
-            except ProcessLookupError:
-                return
+        """Pass a signal on to the command; one that comes before the start waits for it."""
+        if self._process is None:
+            self._early.append(number)
+            return
+        try:
+            os.kill(self._process.pid, number)
+        except ProcessLookupError:
+            return
 
     def kill(self) -> None:
         """Take the whole tree down."""
@@ -85,6 +88,8 @@ class Run:
         self._guard = self._open_guard()
         try:
             self._process = spawn(self._launch, spec, streams.child_ends())
+            while self._early:
+                self.send(self._early.pop(0))
             streams.close_child_ends()
             usage = self._carry(streams, began)
             ended = time.monotonic()

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _SPEC, _STATUS, _LIFELINE = 3, 4, 5
 _FIRST_FREE = 10
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+#: Held back until the launcher is ready to pass them on; before that they would end it.
+_HELD_BACK = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
+    *(signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT),
+)
 
 
 class Process(Record):
@@ -48,6 +53,7 @@ def spawn(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Pr
             file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in places],
             setsid=True,
             setsigdef=_IGNORED_BY_PYTHON,
+            setsigmask=_HELD_BACK,
         )
     except OSError as problem:
         for descriptor in owned:

@@ -119,9 +119,9 @@ def _ipc(  # noqa: PLR0917 (the fields of a probe, in their order)
     setup: Setup,
     *,
     feature: Feature = Feature.IPC_PRIVATE,
-    limit: str = "",
+    limits: tuple[tuple[str, str], ...] = (),
 ) -> EscapeProbe:
-    return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON, limit=limit)
+    return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON, limits=limits)
 
 
 PROBES = (
@@ -174,7 +174,7 @@ for path in ('s', '/proc/self/root' + OUT + '/docker.sock', '../out/docker.sock'
         received("Unix"),
         _workspace_socket,
         feature=Feature.NET_NONE,
-        limit="sockets of the host inside a granted directory are documented as not covered",
+        limits=(("native", "sockets of the host inside a granted directory are documented as not covered"),),
     ),
     _ipc(
         "abstract-socket",

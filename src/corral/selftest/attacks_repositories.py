@@ -149,6 +149,6 @@ PROBES = (
         "B20",
         'mkdir -p lib/.git/hooks; echo "$TOKEN" > lib/.git/hooks/pre-commit',
         written("ws/lib/.git/hooks/pre-commit"),
-        limit="repositories that the command makes in directories of its own are its own",
+        limits=(("native", "repositories that the command makes in directories of its own are its own"),),
     ),
 )

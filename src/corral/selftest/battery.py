@@ -130,8 +130,9 @@ def _confined(probe: EscapeProbe, backend: str, enforces: frozenset[Feature]) ->
         trace = run_confined(probe, stage, backend, enforces)
         effect = probe.judge(stage, trace.output)
         # ORDER: the host is judged first: an effect counts, even of an attack that seems not to have run.
-        if effect and probe.limit and backend != UNCONFINED:
-            return ProbeOutcome.NOT_CLAIMED, f"{effect}; {probe.limit}"
+        limit = dict(probe.limits).get(backend)
+        if effect and limit:
+            return ProbeOutcome.NOT_CLAIMED, f"{effect}; {limit}"
         if effect:
             return ProbeOutcome.ESCAPED, effect
         if stage.sentinel not in trace.output:

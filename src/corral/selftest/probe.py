@@ -44,7 +44,8 @@ class EscapeProbe(Record):
     capabilities: tuple[str, ...] = ()  # added to the profile `moderate`
     needs_terminal: bool = False
     runner_holds: str = ""  # why the backend `none` stops it as well, where it does
-    limit: str = ""  # where the documents say that this is not stopped: its success is then not-claimed
+    #: (backend, where its documents say that it does not stop this): success is then not-claimed, there only.
+    limits: tuple[tuple[str, str], ...] = ()
 
 
 class ProbeReport(Record):

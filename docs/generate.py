@@ -1,0 +1,278 @@
+"""Write the generated parts of the documents: `python docs/generate.py --write`, or `--check` them.
+
+A generated part lies between `<!-- generated: NAME -->` and `<!-- end -->`; what is around it is written
+by hand. A test runs the check, so that a table which says something else than the code breaks the build.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent / "src"))
+
+import click  # noqa: E402
+
+from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
+from corral.cli.commands import cli  # noqa: E402
+from corral.linux import landlock  # noqa: E402
+from corral.model.feature import PROMISES, RUNNER_FEATURES, Feature  # noqa: E402
+from corral.model.plan import Grant, PathKind, ResolvedPath  # noqa: E402
+from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy  # noqa: E402
+from corral.model.probe import LaunchTrial, Probe  # noqa: E402
+from corral.planning.require import required_features  # noqa: E402
+from corral.policy.capability import PolicyDraft, parse_capability  # noqa: E402
+from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
+
+_BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
+_WIDTH = 80
+_CONTROLLERS = frozenset({"memory", "cpu", "pids"})
+_PRESET_FILES = DOCS.parent / "src/corral/policy/presets"
+
+#: One example for each kind and verb, and what it means.
+EXAMPLES = {
+    "filesystem:read:/docs": "read, list and execute what is there",
+    "filesystem:write:${workspace}/out": "the same, and create, change, move and remove",
+    "filesystem:deny:${workspace}/secrets": "neither read nor written, at any depth; beats read and write",
+    "filesystem:private:/tmp": "empty, writable, belongs to the run, gone afterwards",
+    "filesystem:protect:.git/hooks": "this name inside every writable path stays as it is",
+    "filesystem:tools:path": "the programs on the caller's PATH, wherever they are installed, can be read",
+    "network:none": "nothing but a loopback of its own",
+    "network:limited": "public addresses, ports 80 and 443",
+    "network:full": "the host's network, its loopback included",
+    "network:http:example.com": "this name by http",
+    "network:https:api.example.com": "this name by https",
+    "network:tcp:db.example.com:5432": "this name and port by TCP",
+    "memory:limit:512MiB": "memory of all processes together; swap is switched off",
+    "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
+    "pids:limit:64": "number of processes and threads",
+    "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
+    "output:limit:1MiB": "stdout and stderr together; past it the run ends",
+    "file:limit:100MiB": "size of each single file that is written",
+    "files:limit:256": "open files of each process",
+    "disk:limit:1GiB": "size of the private areas together",
+    "env:pass:LANG": "the caller's variable of this name; `LC_*` stands for all that begin so",
+    "env:set:MODE=test": "this variable with this value",
+    "syscall:deny:chmod": "this system call answers EPERM",
+}
+#: Required whatever the policy says; named for the capabilities that belong to them.
+_ALWAYS_REQUIRED = {
+    "filesystem:read": Feature.FS_READ,
+    "filesystem:write": Feature.FS_WRITE,
+    "filesystem:tools": Feature.FS_READ,
+    "env:pass": Feature.ENVIRONMENT,
+    "env:set": Feature.ENVIRONMENT,
+    "syscall:deny": Feature.SYSCALLS,
+}
+
+
+class ImaginaryHost:
+    """As much of a host as a probe asks about: one that can do everything, except what it is told not to."""
+
+    platform, machine, home = "linux", "x86_64", "/home/user"
+
+    def __init__(self, *, uid: int = 1000, groups: bool = True, abi: int = landlock.NEWEST_ABI) -> None:
+        self.uid = self.gid = uid
+        self._groups = groups
+        self._abi = abi
+
+    def launcher(self) -> tuple[str, str]:
+        return "/corral-launch", ""
+
+    def landlock_abi(self) -> int:
+        return self._abi
+
+    def cgroup_controllers(self) -> frozenset[str]:
+        return _CONTROLLERS if self._groups else frozenset()
+
+    def try_launch(self, _spec: bytes) -> LaunchTrial:
+        return LaunchTrial(False, "exec")
+
+
+def _probe(backend: str, host: ImaginaryHost) -> Probe:
+    return get_backend(backend).probe(host)  # type: ignore[arg-type]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _columns() -> dict[str, frozenset[Feature]]:
+    """Label -> what is enforced; situations in which a backend does the same share a column."""
+    columns = {}
+    for backend in BUILTIN:
+        same: dict[frozenset[Feature], list[tuple[str, str]]] = {}
+        for who, uid in (("root", 0), ("user", 1000)):
+            for groups in (True, False):
+                enforced = _probe(backend, ImaginaryHost(uid=uid, groups=groups)).enforces
+                same.setdefault(enforced, []).append((who, "groups" if groups else "no groups"))
+        for enforced, situations in same.items():
+            everyone = len(situations) == 4
+            whos = " or ".join(dict.fromkeys(who for who, _ in situations))
+            with_what = " or ".join(dict.fromkeys(groups for _, groups in situations))
+            columns[f"`{backend}`" if everyone else f"`{backend}` {whos}, {with_what}"] = enforced
+    return columns
+
+
+def matrix() -> str:
+    """Which backend enforces which feature, for whom."""
+    columns = _columns()
+    rows = [
+        [f"`{feature.value}`", PROMISES[feature], *("yes" if feature in has else "" for has in columns.values())]
+        for feature in Feature
+    ]
+    return _table(["feature", "promise", *columns], rows)
+
+
+def kernels() -> str:
+    """What changes with the kernel's Landlock ABI."""
+    rows, previous = [], None
+    for abi in range(landlock.NEWEST_ABI + 1):
+        cells = [_kernel_cell("native", abi), _kernel_cell("landlock", abi)]
+        gaps = "everything that Landlock does" if abi == 0 else "; ".join(landlock.gaps(abi)) or "nothing known"
+        if [*cells, gaps] != previous:
+            rows.append([str(abi), *cells, gaps])
+        previous = [*cells, gaps]
+    return _table(["ABI", "`native`", "`landlock`", "what Landlock itself leaves open there"], rows)
+
+
+def _kernel_cell(backend: str, abi: int) -> str:
+    probe, best = _probe(backend, ImaginaryHost(abi=abi)), _probe(backend, ImaginaryHost())
+    if not probe.available:
+        return "does not work"
+    missing = sorted(f"`{feature.value}`" for feature in best.enforces - probe.enforces)
+    return f"without {', '.join(missing)}" if missing else "works"
+
+
+def backends() -> str:
+    """What each backend says about itself."""
+    order = ", ".join(f"`{name}`" for name in AUTO["linux"])
+    parts = [f"`auto` takes the first of {order} that enforces everything. `{UNCONFINED}` is never among them."]
+    for name, target in BUILTIN.items():
+        text = import_module(target.partition(":")[0]).__doc__ or ""
+        parts.append(f"### {name}\n\n```\n{text.strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def features() -> str:
+    """What the runner enforces itself."""
+    return ", ".join(f"`{feature.value}`" for feature in Feature if feature in RUNNER_FEATURES)
+
+
+def capabilities() -> str:
+    """Every kind and verb, with the feature that it makes a policy require."""
+    rows = []
+    for example, meaning in EXAMPLES.items():
+        capability = parse_capability(example)
+        needed = ", ".join(f"`{feature.value}`" for feature in _needed(example)) or "none"
+        target = "" if not capability.target else f"`{capability.target}`"
+        rows.append([capability.kind, capability.verb, target, f"`{example}`", meaning, needed])
+    return _table(["kind", "verb", "target", "example", "meaning", "feature"], rows)
+
+
+def _needed(example: str) -> list[Feature]:
+    open_network = Policy(net=NetPolicy(NetMode.FULL))
+    capability = parse_capability(example)
+    draft = PolicyDraft(Policy() if capability.kind == "network" else open_network)
+    draft.add(capability)
+    always = _ALWAYS_REQUIRED.get(f"{capability.kind}:{capability.verb}")
+    return [always] if always else sorted(_required(draft.build()) - _required(open_network), key=str)
+
+
+def _required(policy: Policy) -> frozenset[Feature]:
+    writable = Grant(ResolvedPath("/w", "/w", PathKind.DIRECTORY), FsAccess.WRITE)
+    denied = any(rule.access is FsAccess.DENY for rule in policy.fs)
+    return required_features(policy, [writable], private=bool(policy.private), denied=denied)
+
+
+def presets() -> str:
+    """Each preset: its sentence and its own lines."""
+    parts = []
+    for name in PRESETS:
+        lines = "\n".join(_own_lines(name))
+        parts.append(f"### {name}\n\n{_sentence(describe_preset(name))}\n\n```\n{lines}\n```")
+    return "\n\n".join(parts)
+
+
+def shared(name: str) -> str:
+    """A file that presets build on."""
+    return "```\n" + "\n".join(_own_lines(name)) + "\n```"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _own_lines(name: str) -> list[str]:
+    lines = (_PRESET_FILES / f"{name}.caps").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(f"# {name}:")).strip().splitlines()
+
+
+def commands() -> str:
+    """The help of the program and of each command."""
+    top = click.Context(cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH)
+    parts = [f"## corral\n\n```\n{cli.get_help(top)}\n```"]
+    for name in cli.list_commands(top):
+        command = cli.commands[name]
+        context = click.Context(
+            command, info_name=name, parent=top, terminal_width=_WIDTH, max_content_width=_WIDTH
+        )
+        parts.append(f"## corral {name}\n\n```\n{_stripped(command.get_help(context))}\n```")
+    return "\n\n".join(parts)
+
+
+def _stripped(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+#: File -> name of a part -> its text.
+PARTS = {
+    "backends.md": {"matrix": matrix, "kernels": kernels, "backends": backends},
+    "cli.md": {"commands": commands},
+    "policy.md": {
+        "capabilities": capabilities,
+        "presets": presets,
+        "system": lambda: shared("_system"),
+        "protected": lambda: shared("_protected"),
+        "runner": features,
+    },
+}
+
+
+def render(name: str) -> str:
+    """A document as it should be: its generated parts made anew."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    for part, make in PARTS[name].items():
+        begin = _BEGIN.format(part)
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(_END)
+        if not found or not closed:
+            raise ValueError(f"{name} has no part {part!r}")
+        text = f"{before}{begin}\n{make()}\n{_END}{after}"
+    return text
+
+
+def outdated() -> list[str]:
+    """Documents whose generated parts are not what the code says."""
+    return [name for name in PARTS if (DOCS / name).read_text(encoding="utf-8") != render(name)]
+
+
+def main(arguments: list[str]) -> int:
+    """`--write` the parts, or `--check` that nothing would change."""
+    if arguments == ["--write"]:
+        for name in PARTS:
+            (DOCS / name).write_text(render(name), encoding="utf-8")
+        return 0
+    if arguments == ["--check"]:
+        stale = outdated()
+        sys.stderr.writelines(f"docs/{name} is out of date: python docs/generate.py --write\n" for name in stale)
+        return 1 if stale else 0
+    sys.stderr.write("usage: python docs/generate.py --write | --check\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
