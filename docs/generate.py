@@ -18,7 +18,7 @@ import click  # noqa: E402
 from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
 from corral.linux import landlock  # noqa: E402
-from corral.model.feature import PROMISES, RUNNER_FEATURES, Feature  # noqa: E402
+from corral.model.feature import PROMISES, Feature  # noqa: E402
 from corral.model.plan import Grant, PathKind, ResolvedPath  # noqa: E402
 from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe  # noqa: E402
@@ -45,7 +45,7 @@ EXAMPLES = {
     "network:http:example.com": "this name by http",
     "network:https:api.example.com": "this name by https",
     "network:tcp:db.example.com:5432": "this name and port by TCP",
-    "memory:limit:512MiB": "memory of all processes together; swap is switched off",
+    "memory:limit:512MiB": "memory of all processes together, with no swap on top",
     "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
     "pids:limit:64": "number of processes and threads",
     "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
@@ -121,7 +121,11 @@ def matrix() -> str:
     """Which backend enforces which feature, for whom."""
     columns = _columns()
     rows = [
-        [f"`{feature.value}`", PROMISES[feature], *("yes" if feature in has else "" for has in columns.values())]
+        [
+            f"`{feature.value}`",
+            PROMISES[feature],
+            *("yes" if feature in has else "–" for has in columns.values()),
+        ]
         for feature in Feature
     ]
     return _table(["feature", "promise", *columns], rows)
@@ -129,14 +133,14 @@ def matrix() -> str:
 
 def kernels() -> str:
     """What changes with the kernel's Landlock ABI."""
-    rows, previous = [], None
+    rows = []
     for abi in range(landlock.NEWEST_ABI + 1):
         cells = [_kernel_cell("native", abi), _kernel_cell("landlock", abi)]
-        gaps = "everything that Landlock does" if abi == 0 else "; ".join(landlock.gaps(abi)) or "nothing known"
-        if [*cells, gaps] != previous:
-            rows.append([str(abi), *cells, gaps])
-        previous = [*cells, gaps]
-    return _table(["ABI", "`native`", "`landlock`", "what Landlock itself leaves open there"], rows)
+        before = landlock.gaps(abi - 1) if abi > 1 else ()
+        ended = "; ".join(gap for gap in before if gap not in landlock.gaps(abi))
+        if ended or abi < 2:
+            rows.append([str(abi), *cells, ended])
+    return _table(["ABI", "`native`", "`landlock`", "what was so before this ABI and no longer is"], rows)
 
 
 def _kernel_cell(backend: str, abi: int) -> str:
@@ -150,16 +154,13 @@ def _kernel_cell(backend: str, abi: int) -> str:
 def backends() -> str:
     """What each backend says about itself."""
     order = ", ".join(f"`{name}`" for name in AUTO["linux"])
-    parts = [f"`auto` takes the first of {order} that enforces everything. `{UNCONFINED}` is never among them."]
+    parts = [
+        f"`auto` takes the first of {order} that enforces everything. `{UNCONFINED}` is never among them."
+    ]
     for name, target in BUILTIN.items():
         text = import_module(target.partition(":")[0]).__doc__ or ""
         parts.append(f"### {name}\n\n```\n{text.strip()}\n```")
     return "\n\n".join(parts)
-
-
-def features() -> str:
-    """What the runner enforces itself."""
-    return ", ".join(f"`{feature.value}`" for feature in Feature if feature in RUNNER_FEATURES)
 
 
 def capabilities() -> str:
@@ -213,8 +214,10 @@ def _own_lines(name: str) -> list[str]:
 
 def commands() -> str:
     """The help of the program and of each command."""
-    top = click.Context(cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH)
-    parts = [f"## corral\n\n```\n{cli.get_help(top)}\n```"]
+    top = click.Context(
+        cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH, **cli.context_settings
+    )
+    parts = [f"## corral\n\n```\n{_stripped(cli.get_help(top))}\n```"]
     for name in cli.list_commands(top):
         command = cli.commands[name]
         context = click.Context(
@@ -237,7 +240,6 @@ PARTS = {
         "presets": presets,
         "system": lambda: shared("_system"),
         "protected": lambda: shared("_protected"),
-        "runner": features,
     },
 }
 
@@ -268,7 +270,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments == ["--check"]:
         stale = outdated()
-        sys.stderr.writelines(f"docs/{name} is out of date: python docs/generate.py --write\n" for name in stale)
+        sys.stderr.writelines(
+            f"docs/{name} is out of date: python docs/generate.py --write\n" for name in stale
+        )
         return 1 if stale else 0
     sys.stderr.write("usage: python docs/generate.py --write | --check\n")
     return 2

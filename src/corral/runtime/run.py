@@ -9,6 +9,7 @@ import time
 
 from corral.linux.encode import append_cgroups
 from corral.model.errors import SetupError
+from corral.model.feature import RUNNER_FEATURES
 from corral.model.result import Enforcement, Outcome, Result, Usage
 from corral.runtime.cgroup import Cgroup
 from corral.runtime.check import check
@@ -20,6 +21,7 @@ from corral.runtime.violations import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.feature import Feature
     from corral.model.launch import Launch
     from corral.model.plan import Plan
     from corral.runtime.guard import Guard
@@ -232,10 +234,15 @@ class Run:
             duration_seconds=seconds,
             usage=usage.replace(peak_memory_bytes=peak) if peak else usage,
             violations=collect(self._plan, outcome, self._status.signal, guarded, streams.stderr),
-            enforcement=Enforcement(self._launch.backend, self._launch.enforced, self._plan.waived),
+            enforcement=Enforcement(self._launch.backend, self._promised(), self._plan.waived),
             policy=self._plan.policy,
             run_id=self._plan.run_id,
         )
+
+    def _promised(self) -> dict[Feature, str]:
+        """The mechanism of every feature that the policy asked for."""
+        named = {**dict.fromkeys(RUNNER_FEATURES, "corral's own runner"), **self._launch.enforced}
+        return {feature: named[feature] for feature in self._plan.requires - self._plan.waived}
 
     def _outcome(self, cgroup: Cgroup | None) -> Outcome:
         status = self._status

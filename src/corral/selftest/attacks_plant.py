@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from corral.selftest.stage import Stage
 
 #: Longer than any honest delay of the guard, shorter than what a blind one allows.
-_STAY_SECONDS = 0.12
+_STAY_SECONDS = 0.08
 _GUARD = "names that are missing are guarded by the runner"
 _NAMES = (
     ".bashrc .bash_profile .profile .zshrc .zshenv .envrc .mcp.json .gitmodules .gitconfig"

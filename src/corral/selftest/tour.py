@@ -144,7 +144,11 @@ def _summary(outcomes: list[ProbeOutcome], *, done: bool) -> tuple[str, ...]:
     held = sum(outcome is ProbeOutcome.HELD for outcome in outcomes)
     failed = sum(outcome in {ProbeOutcome.ESCAPED, ProbeOutcome.BROKEN} for outcome in outcomes)
     left = len(outcomes) - held - failed
-    mark = HELD if not failed and done else FAILED
-    rest = f", {left} not promised or not possible here" if left else ""
-    work = "the work was done" if done else "the work was NOT done"
-    return (f"{mark} {held} of {len(outcomes)} attacks had no effect on the host{rest}; {work}.",)
+    mark = FAILED if failed or not done else PASSED_OVER if left else HELD
+    lines = [f"{mark} {held} of {len(outcomes)} attacks had no effect on the host."]
+    if failed:
+        lines.append(f"{FAILED} {failed} got through or could not be tried: see `corral selftest`.")
+    if left:
+        lines.append(f"{PASSED_OVER} {left} are not promised by this backend, or not possible on this host.")
+    lines.append(f"{HELD} The work was done." if done else f"{FAILED} The work was NOT done.")
+    return tuple(lines)

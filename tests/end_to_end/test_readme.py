@@ -1,0 +1,52 @@
+"""The README's transcript is real: every command is run, and what it prints is what the README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def transcript() -> list[tuple[str, list[str]]]:
+    (block,) = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    steps: list[tuple[str, list[str]]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            steps.append((line[2:], []))
+        else:
+            steps[-1][1].append(line)
+    return steps
+
+
+def matches(printed: str, expected: list[str]) -> bool:
+    """`...` stands for anything: a time, a directory of this machine, lines of a traceback."""
+    pattern = re.escape("\n".join(expected)).replace(r"\.\.\.", ".*")
+    return re.fullmatch(pattern, printed.strip("\n"), re.DOTALL) is not None
+
+
+def test_the_transcript_is_real(project: Path, tmp_path: Path) -> None:
+    (project / "test_sum.py").write_text(
+        "import unittest\n\n\nclass Sums(unittest.TestCase):\n    def test_sum(self):\n        assert 1 + 1 == 2\n"
+    )
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "corral").symlink_to(Path(sys.executable).with_name("corral"))
+    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+    for command, expected in transcript():
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=project,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert matches(done.stdout, expected), f"$ {command}\n{done.stdout}"
