@@ -23,13 +23,14 @@ from corral.model.plan import Grant, PathKind, ResolvedPath  # noqa: E402
 from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe  # noqa: E402
 from corral.planning.require import required_features  # noqa: E402
+from corral.policy import preset  # noqa: E402
 from corral.policy.capability import PolicyDraft, parse_capability  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
 
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
 _CONTROLLERS = frozenset({"memory", "cpu", "pids"})
-_PRESET_FILES = DOCS.parent / "src/corral/policy/presets"
+_PRESET_FILES = Path(preset.__file__).parent / "presets"
 
 #: One example for each kind and verb, and what it means.
 EXAMPLES = {

@@ -49,6 +49,7 @@ class RealHost:
             status.st_dev,
             status.st_ino,
             stat_bits.S_ISSOCK(mode),
+            status.st_nlink,
         )
 
     def readlink(self, path: str) -> str:

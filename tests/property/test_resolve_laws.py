@@ -29,11 +29,10 @@ def _ancestors(path: str) -> list[str]:
 
 @given(hosts, paths)
 def test_a_resolved_path_has_no_link_in_it(host, path) -> None:
-    try:
-        found = Resolver(host).resolve(path)
-    except PolicyError:
-        return
-    stats = [host.lstat(part) for part in (found.path, *_ancestors(found.path))]
+    found = Resolver(host).resolve(path)
+    stats = [host.lstat(part) for part in _ancestors(found.path)]
+    if found.kind is not PathKind.MISSING:  # where links go round in a circle, the answer is one of them
+        stats.append(host.lstat(found.path))
 
     assert not any(stat is not None and stat.is_link for stat in stats)
     assert ".." not in found.path.split("/")
@@ -41,10 +40,7 @@ def test_a_resolved_path_has_no_link_in_it(host, path) -> None:
 
 @given(hosts, paths)
 def test_resolving_twice_is_resolving_once(host, path) -> None:
-    try:
-        found = Resolver(host).resolve(path)
-    except PolicyError:
-        return
+    found = Resolver(host).resolve(path)
     again = Resolver(host).resolve(found.path)
 
     assert (again.path, again.kind, again.inode) == (found.path, found.kind, found.inode)
@@ -52,14 +48,11 @@ def test_resolving_twice_is_resolving_once(host, path) -> None:
 
 @given(hosts, paths)
 def test_what_a_resolved_path_says_is_what_is_there(host, path) -> None:
-    try:
-        found = Resolver(host).resolve(path)
-    except PolicyError:
-        return
+    found = Resolver(host).resolve(path)
     stat = host.lstat(found.path)
 
-    assert (found.kind is PathKind.MISSING) == (stat is None)
-    if stat is not None:
+    assert (found.kind is PathKind.MISSING) == (stat is None or stat.is_link)
+    if found.kind is not PathKind.MISSING:
         assert (found.device, found.inode) == (stat.device, stat.inode)
         assert (found.kind is PathKind.DIRECTORY) == stat.is_directory
 
@@ -80,7 +73,7 @@ def test_denials_beat_grants_at_any_depth_and_useless_grants_are_refused(host, w
     try:
         ground = build_ground(Policy(fs=tuple(wanted)), ROOT, host)
     except PolicyError as refused:
-        assert refused.code in {"grant-beneath-deny", "grant-too-wide", "link-loop"}
+        assert refused.code in {"grant-beneath-deny", "grant-too-wide"}
         return
     resolver = Resolver(host)
     denied = {resolver.resolve(rule.path).path for rule in wanted if rule.access is FsAccess.DENY}
@@ -95,10 +88,7 @@ def test_denials_beat_grants_at_any_depth_and_useless_grants_are_refused(host, w
 @given(hosts, rules)
 def test_a_grant_beneath_a_denial_is_always_refused(host, wanted) -> None:
     resolver = Resolver(host)
-    try:
-        found = [(resolver.resolve(rule.path), rule.access) for rule in wanted]
-    except PolicyError:
-        return
+    found = [(resolver.resolve(rule.path), rule.access) for rule in wanted]
     grants = [
         target
         for target, access in found

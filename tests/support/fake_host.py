@@ -99,7 +99,9 @@ class FakeHost:
         return self._cwd
 
     def lstat(self, path: str) -> Stat | None:
-        plain = posixpath.normpath(path)
+        plain, up, _ = path.partition("/..")
+        if up:  # the kernel goes up only from where there is something
+            plain = posixpath.normpath(path) if self.lstat(plain) is not None else path
         inode = zlib.crc32(plain.encode("utf-8", "surrogateescape"))
         if plain in self._directories:
             return Stat(True, False, DEVICE, inode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
+import select
 import struct
 import termios
 
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     Value = TypeVar("Value")
 
 
+_MARK = b"\1mark\2"
+
+
 class Terminal:
     """Both ends of the pseudo-terminal that controls this session, without echo or editing."""
 
     def __init__(self) -> None:
         self._master, self.slave = os.openpty()
-        os.set_blocking(self._master, False)
         modes = termios.tcgetattr(self.slave)
         modes[3] &= ~(termios.ICANON | termios.ECHO)
         termios.tcsetattr(self.slave, termios.TCSANOW, modes)
@@ -35,11 +38,17 @@ class Terminal:
         termios.tcflush(self.slave, termios.TCIFLUSH)
 
     def shown(self) -> bytes:
-        """What was written to the screen since the last time."""
-        try:
-            return os.read(self._master, 4096)
-        except BlockingIOError:
-            return b""
+        """What was written to the screen since the last time.
+
+        The kernel carries it over in its own time, but in order: all that came before our mark has come.
+        """
+        os.write(self.slave, _MARK)
+        seen = b""
+        while not seen.endswith(_MARK):
+            if not select.select([self._master], [], [], 10)[0]:
+                raise RuntimeError("the terminal does not show what is written to it")
+            seen += os.read(self._master, 4096)
+        return seen.removesuffix(_MARK)
 
 
 def in_a_terminal(function: Callable[[Terminal], Value]) -> Value:

@@ -40,3 +40,4 @@ class Stat(Record):
     device: int
     inode: int
     is_socket: bool = False
+    names: int = 1  # how many hard links lead to it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.model.record import Record
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from corral.planning.resolve import Resolver
 
 _LIMIT = 65_536
+_MAX_INCLUDES = 16
+_MAX_WORDS = 8
+#: Sections whose values are names and addresses, never programs.
+_NO_PROGRAMS = frozenset({"remote", "url", "branch", "submodule", "user", "http", "https"})
 
 
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
@@ -45,15 +50,38 @@ def _value(text: str) -> str:
     return "".join(kept).strip()
 
 
-def redirected_paths(host: Host, worktree: str, git_directory: str) -> tuple[str, ...]:
-    """Paths that the repository's configuration has git read or run: hook directories, includes."""
-    found = []
-    for key, value in parse_config(host.read_text(posixpath.join(git_directory, "config"), _LIMIT)):
-        if key == "core.hookspath":
-            found.append(posixpath.join(worktree, _expand(host, value)))
-        elif key in {"include.path", "includeif.path"}:
-            found.append(posixpath.join(git_directory, _expand(host, value)))
-    return tuple(posixpath.normpath(path) for path in found)
+class NamedPaths(Record):
+    """What a repository's configuration leads to."""
+
+    trees: tuple[str, ...]  # hook directories and included files, whether or not they are there
+    programs: tuple[str, ...]  # words that may be programs: filters, monitors, aliases, drivers
+
+
+def named_paths(host: Host, worktree: str, git_directory: str) -> NamedPaths:
+    """Everything that git would read or run because the configuration, or one it includes, says so."""
+    trees: list[str] = []
+    programs: list[str] = []
+    pending = [posixpath.join(git_directory, "config"), posixpath.join(git_directory, "config.worktree")]
+    for file in pending:  # grows while it is gone through
+        for key, value in parse_config(host.read_text(file, _LIMIT)):
+            section = key.partition(".")[0]
+            if key == "core.hookspath":
+                trees.append(posixpath.join(worktree, _expand(host, value)))
+            elif key in {"include.path", "includeif.path"}:
+                included = posixpath.normpath(posixpath.join(posixpath.dirname(file), _expand(host, value)))
+                trees.append(included)
+                if included not in pending and len(pending) < _MAX_INCLUDES:
+                    pending.append(included)
+            elif section not in _NO_PROGRAMS:
+                programs += _possible_programs(host, worktree, value)
+    return NamedPaths(tuple(map(posixpath.normpath, trees)), tuple(programs))
+
+
+def _possible_programs(host: Host, worktree: str, value: str) -> Iterator[str]:
+    for word in value.removeprefix("!").split()[:_MAX_WORDS]:
+        plain = word.strip("'\"")
+        if "/" in plain and "://" not in plain:
+            yield posixpath.normpath(posixpath.join(worktree, _expand(host, plain)))
 
 
 def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.model.plan import Shield, Watch
-from corral.planning.git import hook_paths, redirected_paths
+from corral.model.errors import PolicyError
+from corral.model.plan import PathKind, Shield, Watch
+from corral.planning.git import hook_paths, named_paths
 from corral.planning.resolve import resolved
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from corral.model.plan import ResolvedPath
     from corral.planning.resolve import Resolver
 
-_MAX_DEPTH = 3
+_MAX_DEPTH = 6
 _MAX_DIRECTORIES = 256
 _NEVER_ENTERED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"})
 _MAX_LINKS = 8
@@ -58,13 +59,29 @@ class Protection:
             if here != path:
                 self.pins[here] = resolved(here, here, stat)
         stat = self._resolver.look(here)
+        if stat is not None and not stat.is_directory and stat.names > 1:
+            raise _second_name(here)
         self.shields[here] = Shield(resolved(here, here, stat))
+
+    def add_file(self, path: str, label: str) -> None:
+        """Protect a path only if it is a file: a word that merely looks like one is nothing to hold."""
+        if self._resolver.resolve(path).kind is PathKind.FILE:
+            self.add(path, label)
 
     def _watch(self, directory: str, name: str, label: str, link_text: str = "") -> None:
         stat = self._resolver.look(directory)
         if stat is not None and stat.is_directory:
             watch = Watch(directory, stat.device, stat.inode, name, label, link_text)
             self.watches.setdefault((directory, name), watch)
+
+
+def _second_name(path: str) -> PolicyError:
+    return PolicyError(
+        "hard-linked",
+        f"{path} cannot be protected",
+        why="it has a second name (a hard link), by which it could be changed all the same",
+        fix=f"give it a copy of its own (`cp -p {path} x && mv x {path}`), or waive fs.protect",
+    )
 
 
 def protect(
@@ -111,8 +128,11 @@ def _protect_repository(
     for entry in host.subdirectories(registered):
         for name in _WORKTREE_FILES:
             protection.add(posixpath.join(registered, entry, name), f"{_GIT}worktrees/{entry}/{name}")
-    for path in (*redirected_paths(host, worktree, git_directory), *hook_paths(host, worktree)):
+    named = named_paths(host, worktree, git_directory)
+    for path in (*named.trees, *hook_paths(host, worktree)):
         protection.add(path, f"{posixpath.basename(path)} (named in a git configuration)")
+    for path in named.programs:
+        protection.add_file(path, f"{posixpath.basename(path)} (named in a git configuration)")
 
 
 def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import time
 
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
+from corral.runtime.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Guard:
     def glance(self) -> bool:
         """Look at what has changed since the last time; True when the descriptor is there to wait for."""
         for directory, (handle, watches) in self._directories.items():
-            stamp = os.fstat(handle).st_mtime_ns
+            stamp = os.fstat(handle).st_ctime_ns  # the one time that nobody can set
             if stamp != self._stamps.get(directory) or time.time_ns() - stamp < _TICK_NS:
                 self._stamps[directory] = stamp
                 for watch in watches.values():
@@ -186,8 +187,15 @@ def _text(handle: int, name: str) -> str | None:
         return os.readlink(name, dir_fd=handle)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        with _writable(handle):
+            return _text(handle, name) if _may_search(handle) else ""
     except OSError:
         return ""
+
+
+def _may_search(handle: int) -> bool:
+    return bool(os.fstat(handle).st_mode & 0o100)
 
 
 def _is_right(handle: int, watch: Watch) -> bool:
@@ -218,11 +226,10 @@ def _open_up(handle: int, name: str) -> None:
 
 
 def _remove(handle: int, name: str) -> str:
-    """Remove what cannot be moved (another file system), without following a link on the way."""
-    import shutil
-
-    try:
-        os.unlink(name, dir_fd=handle)
-    except IsADirectoryError:
-        shutil.rmtree(name, ignore_errors=True, dir_fd=handle)
-    return "it was removed" if _text(handle, name) is None else "IT COULD NOT BE REMOVED"
+    """Remove what cannot be moved (another file system); at the very least take its name away."""
+    remove_tree(handle, name)
+    if _text(handle, name) is None:
+        return "it was removed"
+    aside = f".corral-quarantine-{os.urandom(4).hex()}"
+    os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
+    return f"it was renamed to {aside}, because it could not be removed"

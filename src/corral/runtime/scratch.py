@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.model.errors import SetupError
+from corral.runtime.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Scratch:
                 os.unlink(file.path)
             os.rmdir(self._directory)
         except OSError:  # the command left something there
-            _remove_tree(self._directory)
+            remove_tree(*os.path.split(self._directory))
 
 
 def _write_new(path: str, content: bytes) -> None:
@@ -61,15 +62,3 @@ def _write_new(path: str, content: bytes) -> None:
         os.write(descriptor, content)
     finally:
         os.close(descriptor)
-
-
-def _remove_tree(directory: str) -> None:
-    """Remove a tree whose owner took rights away from his own directories. No link is followed."""
-    import shutil
-
-    for path, names, _ in os.walk(directory, topdown=True, followlinks=False):
-        for name in names:
-            child = os.path.join(path, name)
-            if not os.path.islink(child):
-                os.chmod(child, 0o700)
-    shutil.rmtree(directory, ignore_errors=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from corral.selftest.stage import Stage
 
 #: Longer than any honest delay of the guard, shorter than what a blind one allows.
-_STAY_SECONDS = 0.08
+_STAY_SECONDS = 0.04
 _GUARD = "names that are missing are guarded by the runner"
 _NAMES = (
     ".bashrc .bash_profile .profile .zshrc .zshenv .envrc .mcp.json .gitmodules .gitconfig"
@@ -245,7 +245,7 @@ time.sleep(0.5)
         'echo "$TOKEN" >> other',
         "ws/.envrc",
         _second_name,
-    ),
+    ).replace(refusal="hard-linked", runner_holds="a protected file with a second name is refused"),
     _plant(
         "change-winding-link",
         "Change what a protected link leads to by a path with `..` behind another link.",

@@ -141,7 +141,7 @@ PROBES = (
         'echo "$TOKEN" > node_modules/linked/.git/hooks/pre-commit',
         "ws/node_modules/linked/.git/hooks/pre-commit",
         _nested("node_modules/linked"),
-    ),
+    ).replace(limits=(("native", "repositories among packages are documented as not looked for"),)),
     EscapeProbe(
         "git-new-nested-repository",
         "Make a repository with a hook in a directory of one's own, and wait for somebody to enter it.",

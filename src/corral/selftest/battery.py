@@ -135,6 +135,8 @@ def _confined(probe: EscapeProbe, backend: str, enforces: frozenset[Feature]) ->
             return ProbeOutcome.NOT_CLAIMED, f"{effect}; {limit}"
         if effect:
             return ProbeOutcome.ESCAPED, effect
+        if trace.refusal and trace.refusal == probe.refusal:
+            return ProbeOutcome.HELD, trace.complaint
         if stage.sentinel not in trace.output:
             return ProbeOutcome.BROKEN, f"the confined attack did not run: {trace.complaint}"
         return ProbeOutcome.HELD, trace.complaint

@@ -45,6 +45,7 @@ class EscapeProbe(Record):
     needs_terminal: bool = False
     runner_holds: str = ""  # why the backend `none` stops it as well, where it does
     #: (backend, where its documents say that it does not stop this): success is then not-claimed, there only.
+    refusal: str = ""  # the error code by which corral may refuse to run it at all: that holds as well
     limits: tuple[tuple[str, str], ...] = ()
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from corral.backends.registry import UNCONFINED
+from corral.model.errors import PolicyError
 from corral.model.plan import StdioMode
 from corral.model.record import Record
 from corral.policy.compose import build_policy
@@ -55,6 +56,7 @@ class Trace(Record):
 
     output: str
     complaint: str  # the last words on stderr, or corral's own error
+    refusal: str = ""  # the code of the error by which corral refused to run it
 
 
 def command_of(probe: EscapeProbe, stage: Stage, script: str) -> tuple[str, ...]:
@@ -109,7 +111,8 @@ def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: froze
                 sandbox = _sandbox(probe, stage, backend, enforces)
                 trace = _run_in(sandbox, probe, stage, command_of(probe, stage, script))
             except Exception as problem:
-                trace = Trace("", f"{type(problem).__name__}: {problem}".replace("\n", " "))
+                complaint = f"{type(problem).__name__}: {problem}".replace("\n", " ")
+                trace = Trace("", complaint, problem.code if isinstance(problem, PolicyError) else "")
     return trace
 
 

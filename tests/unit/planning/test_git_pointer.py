@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.model.policy import FsAccess
-from corral.planning.git import hook_paths, identity, linked_repository, parse_config, redirected_paths
+from corral.planning.git import hook_paths, identity, linked_repository, named_paths, parse_config
 from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver
 from corral.policy.compose import build_policy
@@ -106,7 +106,7 @@ def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:
         }
     )
 
-    assert redirected_paths(host, WORK, f"{WORK}/.git") == (f"{WORK}/tools/hooks", f"{WORK}/extra")
+    assert named_paths(host, WORK, f"{WORK}/.git").trees == (f"{WORK}/tools/hooks", f"{WORK}/extra")
     assert hook_paths(host, WORK) == (f"{WORK}/my-hooks",)
 
 

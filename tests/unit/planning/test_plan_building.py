@@ -100,3 +100,11 @@ def test_waived_protection_is_not_planned() -> None:
 
     assert (plan.shields, plan.watches) == ((), ())
     assert Feature.FS_PROTECT in plan.requires
+
+
+def test_a_denied_link_that_leads_nowhere_is_left_as_it_is() -> None:
+    """It is the caller's; the guard must not take it for something that the command planted."""
+    plan = plan_of("filesystem:deny:${workspace}/x", host=FakeHost({f"{WORK}/x": "-> x"}))
+    (watch,) = [watch for watch in plan.watches if watch.name == "x"]
+
+    assert watch.link_text == "x"

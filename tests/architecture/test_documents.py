@@ -1,0 +1,175 @@
+"""The documents say what the code does: nothing is missing, nothing is stale, no link is dead."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+import pytest
+from sources import ROOT, shown
+
+from corral.backends.registry import BUILTIN
+from corral.cli.commands import cli
+from corral.cli.options import OPTIONS
+from corral.model.feature import PROMISES, Feature
+from corral.policy.capability import _VERBS
+from corral.policy.preset import PRESETS, describe_preset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
+#: What only the machine of a developer has.
+FOREIGN_PATHS = ("/work/", "/root/.pyenv", "/root/")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_OWN_PATH = re.compile(r"`((?:src|tests|docs|launcher|bench)/[\w./-]+)`")
+
+
+def _read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def _mentions(text: str, word: str) -> bool:
+    """Whether a document has a word by itself; `--net` does not count for `--network`."""
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def _load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_documents", ROOT / "docs/generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    """The script that writes the generated parts."""
+    return _load_generator()
+
+
+def _anchors(path: Path) -> set[str]:
+    """Headings of a document, as links name them."""
+    headings = re.findall(r"^#+ +(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_document_that_is_promised_is_there() -> None:
+    names = {shown(path) for path in DOCUMENTS if path.stat().st_size}
+
+    assert names >= {
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "docs/backends.md",
+        "docs/cli.md",
+        "docs/errors.md",
+        "docs/limits.md",
+        "docs/policy.md",
+    }
+
+
+def test_the_generated_parts_are_what_the_code_says(generator: ModuleType) -> None:
+    """`python docs/generate.py --write` mends it."""
+    assert generator.outdated() == []
+
+
+def test_a_change_of_a_generated_part_is_noticed(generator: ModuleType, tmp_path: Path, monkeypatch) -> None:
+    for name in generator.PARTS:
+        stale = _read(f"docs/{name}").replace("-->\n", "-->\nsomething else\n", 1)
+        (tmp_path / name).write_text(stale, encoding="utf-8")
+    monkeypatch.setattr(generator, "DOCS", tmp_path)
+
+    assert generator.outdated() == list(generator.PARTS)
+
+
+def test_every_feature_is_in_the_table_with_its_promise() -> None:
+    table = _read("docs/backends.md")
+
+    assert [
+        feature.value for feature in Feature if f"| `{feature.value}` | {PROMISES[feature]} |" not in table
+    ] == []
+
+
+def test_every_backend_is_described() -> None:
+    text = _read("docs/backends.md")
+
+    assert [name for name in BUILTIN if f"\n### {name}\n" not in text] == []
+
+
+def test_every_preset_is_described_by_its_own_sentence() -> None:
+    text = _read("docs/policy.md").lower()
+
+    assert [
+        name for name in PRESETS if f"\n### {name}\n" not in text or describe_preset(name).lower() not in text
+    ] == []
+
+
+def test_every_capability_has_an_example_that_can_be_parsed(generator: ModuleType) -> None:
+    text = _read("docs/policy.md")
+    shown_pairs = {tuple(example.split(":")[:2]) for example in generator.EXAMPLES}
+
+    assert shown_pairs == {(kind, verb) for kind, verbs in _VERBS.items() for verb in verbs}
+    assert [example for example in generator.EXAMPLES if f"`{example}`" not in text] == []
+
+
+def test_every_command_and_each_of_its_options_is_documented() -> None:
+    text = _read("docs/cli.md")
+    for name, command in cli.commands.items():
+        _, _, section = text.partition(f"\n## corral {name}\n")
+        section = section.partition("\n## ")[0]
+        flags = [flag for option in command.params for flag in (*option.opts, *option.secondary_opts)]
+
+        assert section, name
+        assert [flag for flag in flags if flag.startswith("-") and not _mentions(section, flag)] == [], name
+
+
+def test_every_flag_of_the_table_says_what_it_stands_for() -> None:
+    _, _, section = _read("docs/policy.md").partition("\n## Flags\n")
+    section = section.partition("\n## ")[0]
+
+    assert [flag for option in OPTIONS for flag in option.flags if not _mentions(section, flag)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_no_link_is_dead(path: Path) -> None:
+    dead = []
+    for link in _LINK.findall(path.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name) if name else path
+        if not target.exists() or (anchor and anchor not in _anchors(target)):
+            dead.append(link)
+
+    assert dead == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_every_file_that_is_named_exists(path: Path) -> None:
+    named = {name for name in _OWN_PATH.findall(path.read_text(encoding="utf-8")) if "NAME" not in name}
+
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_no_path_of_a_developers_machine_is_in_a_document(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert [foreign for foreign in FOREIGN_PATHS if foreign in text] == []
+
+
+def test_the_licence_is_whole() -> None:
+    text = _read("LICENSE")
+
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_changelog_has_the_version_that_is_installed() -> None:
+    import corral
+
+    assert f"## [{corral.__version__}]" in _read("CHANGELOG.md")
