@@ -12,8 +12,10 @@ from corral.backends.registry import BUILTIN
 from corral.cli.commands import cli
 from corral.cli.options import OPTIONS
 from corral.model.feature import PROMISES, Feature
+from corral.planning import protect
 from corral.policy.capability import _VERBS
 from corral.policy.preset import PRESETS, describe_preset
+from corral.runtime import guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,6 +162,22 @@ def test_no_path_of_a_developers_machine_is_in_a_document(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert [foreign for foreign in FOREIGN_PATHS if foreign in text] == []
+
+
+def test_the_limits_name_the_numbers_of_the_code() -> None:
+    text = " ".join(_read("docs/limits.md").split())
+
+    assert f"{protect._MAX_DEPTH} levels deep, in at most {protect._MAX_DIRECTORIES} directories" in text
+    assert [name for name in protect._NEVER_ENTERED - {".git"} if f"`{name}`" not in text] == []
+    assert f"every {guard._GLANCE_MS} ms" in text
+
+
+def test_the_architecture_names_the_numbers_of_the_guard() -> None:
+    text = " ".join(_read("ARCHITECTURE.md").split())
+
+    assert f"looks every {guard._GLANCE_MS} ms for the first quarter of a second" in text
+    assert guard._LISTEN_AFTER_SECONDS == 0.25
+    assert f"After {guard.PATIENCE} of them the command is ended" in text
 
 
 def test_the_licence_is_whole() -> None:

@@ -102,7 +102,9 @@ def test_a_file_without_a_format_is_not_given_to_a_shell(plain: Path, tmp_path: 
 
 
 def test_a_missing_working_directory(plain: Path, make) -> None:
-    assert launch(plain, make("true", cwd="/no/such")).lines == [f"failed surroundings {errno.ENOENT} chdir /no/such"]
+    assert launch(plain, make("true", cwd="/no/such")).lines == [
+        f"failed surroundings {errno.ENOENT} chdir /no/such"
+    ]
 
 
 def test_a_name_cannot_add_a_status_line(plain: Path, make) -> None:

@@ -116,5 +116,7 @@ def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> lis
                 why=f"the directory it would be in, {parent}, does not exist and could be made inside",
                 fix="create the directory first, or deny a path that exists",
             )
-        watches.append(Watch(parent, stat.device, stat.inode, name, target.requested))
+        there = resolver.look(target.path)  # a link that leads in a circle is as good as nothing
+        text = resolver.resolve_link(target.path) if there is not None and there.is_link else ""
+        watches.append(Watch(parent, stat.device, stat.inode, name, target.requested, text))
     return watches

@@ -34,9 +34,9 @@ class Resolver:
                 continue
             real = posixpath.join(real, part)
             stat = self.look(real)
-            if stat is None:
+            if stat is None and ".." not in pending:
                 return ResolvedPath(posixpath.join(real, *pending), requested, PathKind.MISSING)
-            if stat.is_link:
+            if stat is not None and stat.is_link:
                 followed += 1
                 if followed > _MAX_LINKS:  # the kernel gives up as well: nothing can be reached there
                     return ResolvedPath(real, requested, PathKind.MISSING)

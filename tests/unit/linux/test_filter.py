@@ -212,14 +212,31 @@ def test_protocols_stacked_on_tcp_are_refused() -> None:
 
 
 def test_shared_namespaces_are_closed_by_the_filter_when_asked() -> None:
-    names = {rule.syscall for rule in SHARED_NAMESPACE_RULES} - {"prlimit64"}
+    ipc = {rule.syscall for rule in SHARED_NAMESPACE_RULES if rule.action == ENOSYS}
 
-    assert {"shmget", "shmat", "msgrcv", "semop", "mq_open"} < names
-    assert {decide(name, shared=True) for name in names} == {ENOSYS.code}
-    assert {decide(name, shared=False) for name in names} == {ALLOW.code}
+    assert {"shmget", "shmat", "msgrcv", "semop", "mq_open"} < ipc
+    assert {decide(name, shared=True) for name in ipc} == {ENOSYS.code}
+    assert {decide(name, shared=False) for name in ipc} == {ALLOW.code}
     assert decide("shmdt", shared=True) == ALLOW.code
     assert decide("prlimit64", 4242, 0, shared=True) == EPERM.code
     assert decide("prlimit64", 0, 7, shared=True) == decide("prlimit64", 4242) == ALLOW.code
+
+
+def test_where_processes_are_shared_only_the_own_one_is_scheduled() -> None:
+    for name in ("sched_setaffinity", "sched_setparam", "sched_setscheduler"):
+        assert decide(name, 0, shared=True) == decide(name, 4242) == ALLOW.code
+        assert decide(name, 4242, shared=True) == EPERM.code
+    for name, process in (("setpriority", 0), ("ioprio_set", 1)):
+        assert decide(name, process, 0, shared=True) == decide(name, process, 4242) == ALLOW.code
+        assert decide(name, process, 4242, shared=True) == EPERM.code
+        assert decide(name, 2, 0, shared=True) == EPERM.code  # groups, users
+
+
+def test_attributes_of_files_are_not_read_where_only_landlock_guards_them() -> None:
+    for name in ("getxattr", "lgetxattr", "listxattr", "llistxattr"):
+        assert decide(name, shared=True) == refusal(Errno.EOPNOTSUPP)
+        assert decide(name) == ALLOW.code
+    assert decide("fgetxattr", shared=True) == ALLOW.code
 
 
 def test_a_policy_can_deny_more_by_name() -> None:
