@@ -26,6 +26,7 @@ from corral.planning.require import required_features  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.capability import PolicyDraft, parse_capability  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
+from corral.selftest.catalogue import PROBES  # noqa: E402
 
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
@@ -233,7 +234,17 @@ def _stripped(text: str) -> str:
 
 
 #: File -> name of a part -> its text.
+def escapes() -> str:
+    """Every attack of the self-test."""
+    rows = [
+        [f"`{probe.name}`", probe.title.rstrip("."), f"`{probe.feature.value}`", probe.source]
+        for probe in sorted(PROBES, key=lambda probe: (probe.feature.value, probe.name))
+    ]
+    return _table(["probe", "the attack", "breaks", "source"], rows)
+
+
 PARTS = {
+    "escapes.md": {"escapes": escapes},
     "backends.md": {"matrix": matrix, "kernels": kernels, "backends": backends},
     "cli.md": {"commands": commands},
     "policy.md": {

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: From the bottom up (DESIGN.md, section 2). Within SIBLINGS nobody knows of the others.
+#: From the bottom up (ARCHITECTURE.md, layers). Within SIBLINGS nobody knows of the others.
 ROWS = (
     {"model"},
     {"policy"},

@@ -1,12 +1,13 @@
 """Landlock: Landlock, seccomp and rlimits by corral-launch, without any namespace.
 
 Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded privileges syscalls
-             environment descriptors terminal limit.file-size limit.open-files
+             environment descriptors terminal limit.wall limit.output limit.file-size limit.open-files;
+             memory, cpu and pids limits with control groups
 Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter
 Not covered  fs.deny and fs.protect (Landlock only ever grants); fs.metadata (it knows no right for modes,
              owners and times); proc.hidden (names in /proc); proc.contained (a process that escapes its
              parent is hunted, not contained); names, sizes, times and link texts of files outside;
-             loopback inside; a writable /tmp: $TMPDIR is elsewhere
+             loopback and Unix sockets inside; a writable /tmp: $TMPDIR is elsewhere
 Order        irrelevant: Landlock rules are a union, so no rule can narrow another
 """
 
@@ -131,7 +132,7 @@ def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[s
 @lru_cache(maxsize=64)
 def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]:
     no_network = ground.net.mode is not NetMode.FULL
-    sockets = SocketPolicy.NONE if no_network else SocketPolicy.HOST
+    sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
     return encode_ground(
         Spec(
             argv=(),

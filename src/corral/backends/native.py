@@ -1,6 +1,7 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything but net.ports, net.domains and limit.disk; memory and cpu limits need control groups
+Guarantees   everything but net.ports, net.domains and limit.disk; memory and cpu limits need control groups,
+             and so does root's pids limit
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory

@@ -55,7 +55,7 @@ def render(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
     """The explanation as lines for a person."""
     plan = explanation.plan
     yield f"command    {' '.join(plan.command.argv)}"
-    yield f"workspace  {plan.command.cwd}"
+    yield f"workspace  {plan.ground.workspace}"
     yield f"profile    {plan.policy.name}"
     yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
@@ -148,7 +148,8 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
     return {
         "v": 1,
         "command": list(plan.command.argv),
-        "workspace": plan.command.cwd,
+        "workspace": plan.ground.workspace,
+        "cwd": plan.command.cwd,
         "profile": plan.policy.name,
         "policy_hash": plan.policy.digest(),
         "backend": explanation.probe.backend,

@@ -56,6 +56,7 @@ class SocketPolicy(Enum):
 
     NAMESPACED = "namespaced"  # a network namespace decides what is within reach
     HOST = "host"  # the host's network is granted; the same sockets, named apart for `corral explain`
+    INTERNET = "internet"  # the host's network, but its files as well: no Unix socket that a path leads to
     TCP_ONLY = "tcp-only"  # Landlock decides about ports, and it knows TCP alone
     NONE = "none"  # no namespace and no network: no socket that could reach anything
 
@@ -236,6 +237,11 @@ _NO_UNIX: tuple[Rule, ...] = (
     ),
 )
 
+_INTERNET_SOCKETS: tuple[Rule, ...] = (
+    *_NO_UNIX,
+    *(rule for rule in _OPEN_SOCKETS if rule.syscall != "socketpair"),
+)
+
 _NO_SOCKETS: tuple[Rule, ...] = (*_NO_UNIX, *_deny("socket", _NO_FAMILY, "no network is granted"))
 
 _TCP_SOCKETS: tuple[Rule, ...] = (
@@ -270,6 +276,7 @@ _TCP_SOCKETS: tuple[Rule, ...] = (
 _SOCKET_RULES = {
     SocketPolicy.NAMESPACED: _OPEN_SOCKETS,
     SocketPolicy.HOST: _OPEN_SOCKETS,
+    SocketPolicy.INTERNET: _INTERNET_SOCKETS,
     SocketPolicy.TCP_ONLY: _TCP_SOCKETS,
     SocketPolicy.NONE: _NO_SOCKETS,
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from corral.planning.resolve import Resolver
 
 _MAX_DEPTH = 6
-_MAX_DIRECTORIES = 256
+_MAX_DIRECTORIES = 1024
 _NEVER_ENTERED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"})
 _MAX_LINKS = 8
 
@@ -47,7 +47,7 @@ class Protection:
             parent, here = here, f"{here}/{part}"
             stat = self._resolver.look(here)
             if stat is None:
-                self._watch(parent, part, label)
+                self._watch(parent, part, label if here == path else here[len(root) + 1 :])
                 return
             if stat.is_link:
                 self._watch(parent, part, label, self._resolver.resolve_link(here))

@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
 _PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims", ".bin", "scripts"})
 
-#: Directories in the home that mix programs with secrets: only these parts of them are readable.
-_MIXED = {
-    ".local": ("bin", "lib", "pipx", "share/pipx", "share/uv", "share/fnm", "share/mise"),
-    ".cargo": ("bin", "registry", "git", "config.toml", "env"),
-    ".config": (),
-    ".cache": (),
+#: Homes of tools that hold nothing but tools: readable as a whole.
+_TOOL_HOMES = frozenset(
+    {
+        *(".pyenv", ".rbenv", ".nodenv", ".goenv", ".jenv", ".asdf", ".nvm", ".fnm", ".volta", ".bun"),
+        *(".deno", ".sdkman", ".rustup", ".ghcup", ".opam", ".juliaup", ".elan", ".conda", ".linuxbrew"),
+    }
+)
+#: Of any other directory in the home, which may hold a login beside its programs, only these parts.
+_PROGRAM_PARTS = ("bin", "lib", "lib64", "libexec", "include", "versions", "toolchains", "installs")
+_MORE_PARTS = {
+    ".local": ("pipx", "share/pipx", "share/uv", "share/fnm", "share/mise"),
+    ".cargo": ("registry", "git", "config.toml", "env"),
 }
 #: What a program directory needs besides itself, relative to the home.
-_COMPANIONS = {".cargo/bin": (".rustup",), ".local/bin": (".local/lib", ".local/share/uv")}
+_COMPANIONS = {".cargo/bin": (".rustup",)}
 
 #: Interpreters that a project brings along; their links lead to the installation they belong to.
 _PROJECT_INTERPRETERS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
@@ -98,11 +104,11 @@ class _Finder:
         relative = posixpath.relpath(directory, self._home) if within_home else ""
         for companion in _COMPANIONS.get(relative, ()):
             yield posixpath.join(self._home, companion)
-        first = relative.split("/")[0]
+        first, _, rest = relative.partition("/")
         prefix = posixpath.dirname(directory)
-        if prefix == posixpath.join(self._home, first) and first in _MIXED:
-            for part in _MIXED[first]:
-                yield posixpath.join(self._home, first, part)
+        if rest and "/" not in rest and first.startswith(".") and first not in _TOOL_HOMES:
+            for part in (*_PROGRAM_PARTS, *_MORE_PARTS.get(first, ())):
+                yield posixpath.join(prefix, part)
         elif posixpath.basename(directory) in _PROGRAM_DIRECTORIES and self._is_shown(prefix):
             yield prefix
 

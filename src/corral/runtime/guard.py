@@ -165,7 +165,7 @@ class Guard:
         with contextlib.suppress(OSError):
             _open_up(handle, watch.name)
         try:
-            os.makedirs(self._quarantine, mode=0o700, exist_ok=True)
+            _make_private(self._quarantine)
             os.rename(watch.name, kept, src_dir_fd=handle)
         except FileNotFoundError:
             return  # gone again by itself
@@ -179,6 +179,13 @@ class Guard:
                 f"{watch.label} is protected and must not be made by the command; {fate}",
             )
         )
+
+
+def _make_private(directory: str) -> None:
+    """Make a directory and what is missing above it, for this user alone."""
+    if not os.path.isdir(directory):
+        _make_private(os.path.dirname(directory))
+        os.mkdir(directory, mode=0o700)
 
 
 def _text(handle: int, name: str) -> str | None:

@@ -8,6 +8,7 @@ from corral.model.feature import Feature
 from corral.model.policy import FsAccess, NetMode
 from corral.model.result import Outcome
 from corral.model.violation import Evidence, Violation
+from corral.policy.quantities import format_duration, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
 
 _LIMIT_OUTCOMES = {
-    Outcome.TIMED_OUT: (Feature.LIMIT_WALL, "time:limit", "the time was over"),
-    Outcome.OUT_OF_MEMORY: (Feature.LIMIT_MEMORY, "memory:limit", "the kernel ended a process"),
-    Outcome.PIDS_LIMIT: (Feature.LIMIT_PIDS, "pids:limit", "a new process was refused"),
-    Outcome.OUTPUT_LIMIT: (Feature.LIMIT_OUTPUT, "output:limit", "more was printed than permitted"),
+    Outcome.TIMED_OUT: (Feature.LIMIT_WALL, "the time was over"),
+    Outcome.OUT_OF_MEMORY: (Feature.LIMIT_MEMORY, "the kernel ended a process"),
+    Outcome.PIDS_LIMIT: (Feature.LIMIT_PIDS, "a new process was refused"),
+    Outcome.OUTPUT_LIMIT: (Feature.LIMIT_OUTPUT, "more was printed than permitted"),
 }
 _MAX_INFERRED = 5
 _TAIL_BYTES = 16_384
@@ -34,19 +35,44 @@ _NO_NETWORK = (
 
 
 def collect(
-    plan: Plan, outcome: Outcome, signal: int | None, guarded: tuple[Violation, ...], stderr: bytes
+    plan: Plan,
+    outcome: Outcome,
+    guarded: tuple[Violation, ...],
+    stderr: bytes,
+    *,
+    signal: int | None = None,
+    lost: bool = False,
 ) -> tuple[Violation, ...]:
     """Everything that is known, observed first."""
     found = list(guarded)
     if outcome in _LIMIT_OUTCOMES:
-        feature, hint, detail = _LIMIT_OUTCOMES[outcome]
-        found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, f"{hint}:MORE"))
+        feature, detail = _LIMIT_OUTCOMES[outcome]
+        found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, _twice(plan, feature)))
+    if lost:
+        detail = "a process of the run could not be ended"
+        found.append(Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, detail))
     if outcome is Outcome.BLOCKED and signal == 31:
         detail = "it used a system-call interface of another architecture"
         found.append(Violation(Feature.SYSCALLS, "the command", Evidence.OBSERVED, detail))
     if outcome is not Outcome.EXITED or stderr:
         found.extend(_infer(plan, stderr[-_TAIL_BYTES:].decode("utf-8", "replace")))
     return tuple(found)
+
+
+def _twice(plan: Plan, feature: Feature) -> str:
+    """The capability that would permit twice as much."""
+    limits = plan.ground.limits
+    match feature:
+        case Feature.LIMIT_WALL if limits.wall_seconds is not None:
+            return f"time:limit:{format_duration(2 * limits.wall_seconds)}"
+        case Feature.LIMIT_MEMORY if limits.memory_bytes is not None:
+            return f"memory:limit:{format_size(2 * limits.memory_bytes)}"
+        case Feature.LIMIT_PIDS if limits.pids is not None:
+            return f"pids:limit:{2 * limits.pids}"
+        case Feature.LIMIT_OUTPUT if limits.output_bytes is not None:
+            return f"output:limit:{format_size(2 * limits.output_bytes)}"
+        case _:
+            return ""
 
 
 def _infer(plan: Plan, text: str) -> Iterator[Violation]:

@@ -85,7 +85,7 @@ PROBES = (
         "remove-home",
         "Run `rm -rf` on the home directory.",
         Feature.FS_WRITE,
-        "THREATS A1",
+        "SECURITY",
         'rm -rf "$HOUSE/Documents"',
         vanished("home/Documents/thesis.txt"),
         _precious_home,

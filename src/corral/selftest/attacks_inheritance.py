@@ -63,7 +63,7 @@ PROBES = (
         "environment-secrets",
         "Print the secrets in the environment.",
         Feature.ENVIRONMENT,
-        "THREATS P4",
+        "SECURITY P4",
         "print(dict(os.environ))\n",
         leaked(),
         _secret_in_environment,

@@ -230,7 +230,7 @@ for number in (libc.msgget(int(MORE[0]), 0), int(MORE[1])):
     _ipc(
         "named-pipe",
         "Write commands into a named pipe that a host process reads.",
-        "THREATS 5",
+        "SECURITY",
         "fd = os.open(OUT + '/pipe', os.O_WRONLY | os.O_NONBLOCK); os.write(fd, TOKEN.encode())\n",
         _has_pipe_bytes,
         _fifo,

@@ -165,7 +165,7 @@ open('.git/hooks/pre-commit', 'w').write(TOKEN)
         "remount-writable",
         "Make the read-only file systems writable again: mount(2), mount_setattr(2), the new mount calls.",
         Feature.FS_PROTECT,
-        "THREATS 5",
+        "SECURITY",
         _REMOUNT,
         written("ws/.git/hooks/pre-commit"),
         _repository_and_mount_calls,
@@ -227,7 +227,7 @@ if serial > 0: prove(f'key {serial}'); syscall(MORE[1], 21, serial, 0, 0, 0)
         "personality",
         "Switch address randomisation off for what is run next.",
         Feature.SYSCALLS,
-        "THREATS 4",
+        "SECURITY",
         "if libc.personality(0x40000) >= 0 and libc.personality(0xffffffff) & 0x40000: prove('no ASLR')\n",
         proved("personality"),
         _numbers("personality"),
@@ -254,7 +254,7 @@ child.kill()
         "capabilities-of-root",
         "As root, use a capability: change an owner, take another group, raise the priority.",
         Feature.PRIVILEGES,
-        "THREATS 5",
+        "SECURITY",
         """
 open('f', 'w').close()
 for act in (lambda: os.chown('f', 1, 1), lambda: os.setgid(12345), lambda: os.nice(-5)):

@@ -113,7 +113,7 @@ PROBES = (
         "open-core-pattern",
         "As root, open core_pattern for writing: whoever can write it runs programs on the host.",
         Feature.FS_WRITE,
-        "G74, THREATS 5",
+        "G74, SECURITY",
         "fd = os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)\nprove('open for writing')\n",
         proved("core_pattern"),
         _core_pattern,

@@ -218,7 +218,7 @@ for pid in {1, os.getppid()}:
         "see-host-processes",
         "List the host's processes and read their command lines.",
         Feature.PROC_HIDDEN,
-        "THREATS P5",
+        "SECURITY P5",
         "prove(open(f'/proc/{MORE[0]}/cmdline').read())\n",
         proved("a command line of the host"),
         _with_victim,
@@ -245,7 +245,7 @@ for pid in {1, os.getppid()}:
         "environment-of-others",
         "Read the environment of PID 1, of the parent and of the host's processes in /proc.",
         Feature.PROC_SHIELDED,
-        "THREATS 5, E57",
+        "SECURITY, E57",
         """
 for pid in ('self', '1', str(os.getppid()), *MORE):
     try: print(open(f'/proc/{pid}/environ').read())

@@ -75,7 +75,7 @@ PROBES = (
         "read-ssh-key",
         "Read the private SSH key in the home directory.",
         Feature.FS_READ,
-        "THREATS P2",
+        "SECURITY P2",
         'cat "$HOUSE/.ssh/id_ed25519"',
         leaked(),
     ),

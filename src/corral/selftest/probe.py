@@ -35,7 +35,7 @@ class EscapeProbe(Record):
     name: str
     title: str  # the attack, as a person would say it
     feature: Feature  # the promise that it breaks if it succeeds
-    source: str  # item of ESCAPES.md, CVE or issue; "corral" for our own inventions
+    source: str  # where it was published (docs/escapes.md explains the letters); "corral" for our own
     script: str
     judge: Judge
     setup: Setup | None = None

@@ -187,6 +187,7 @@ def test_sockets_are_those_of_the_policy() -> None:
     assert found == {
         SocketPolicy.NAMESPACED: opened,
         SocketPolicy.HOST: opened,
+        SocketPolicy.INTERNET: opened | {"unix": acces},
         SocketPolicy.TCP_ONLY: dict(
             zip(tried, (acces, 0, acces, acces, proto, family, family, family, family, family), strict=True)
         ),
