@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from threading import Lock
+from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
 from corral.backends.registry import UNCONFINED, get_backend, names_for
 from corral.host import RealHost, state_directory
@@ -59,7 +59,7 @@ class Sandbox:
         self._workspace = _directory(workspace, self._host)
         self._backend = backend
         self._waived = frozenset(_feature(name) for name in waive)
-        self._lock = Lock()
+        self._lock = allocate_lock()
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
         self._probes: dict[str, Probe] = {}
 
