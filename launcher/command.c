@@ -9,6 +9,8 @@
 #include "launch.h"
 #include "report.h"
 
+enum { LAST_SIGNAL = 64 };
+
 int command_run(struct launch *launch) {
     int err = run_phases(launch, COMMAND_PHASES);
     report_failed(launch, -err); /* phase_exec returns only when it failed */
@@ -37,9 +39,10 @@ int phase_session(struct launch *launch) {
 
 /* Dispositions survive execve when they are SIG_IGN (Python ignores SIGPIPE), and so does the mask. */
 static int reset_signals(void) {
-    struct sigaction standard = {.sa_handler = SIG_DFL};
-    for (int signal = 1; signal <= SIGRTMAX; signal++)
-        if (sigaction(signal, &standard, NULL) < 0 && errno != EINVAL) return -errno;
+    for (int signal = 1; signal <= LAST_SIGNAL; signal++) {
+        int err = k_default_signal(signal);
+        if (err && err != -EINVAL) return err; /* SIGKILL and SIGSTOP are what they are */
+    }
     sigset_t none;
     sigemptyset(&none);
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;

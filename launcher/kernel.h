@@ -168,6 +168,12 @@ static inline int k_join_session_keyring(void) {
     return k_result(syscall(SYS_keyctl, K_KEYCTL_JOIN_SESSION_KEYRING, NULL));
 }
 
+/* Not by libc, which keeps some signals to itself, and whose posix_spawn leaves those ignored in its children. */
+static inline int k_default_signal(int signal) {
+    static const uint64_t STANDARD[8] = {0}; /* all fields of the kernel's sigaction, on every architecture */
+    return k_result(syscall(SYS_rt_sigaction, signal, STANDARD, NULL, sizeof(uint64_t)));
+}
+
 static inline int k_pivot_root(const char *new_root, const char *put_old) {
     return k_result(syscall(SYS_pivot_root, new_root, put_old));
 }
