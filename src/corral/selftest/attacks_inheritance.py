@@ -6,13 +6,12 @@ import os
 from functools import partial
 
 from corral.model.feature import Feature
+from corral.runtime.removal import remove_tree
 from corral.selftest.judge import leaked, written
-from corral.selftest.probe import EscapeProbe, Language
-from corral.selftest.stage import remove_tree
+from corral.selftest.probe import EscapeProbe, python_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.selftest.probe import Judge, Setup
     from corral.selftest.stage import Stage
 
 _RUNNER = "the runner passes on the permitted variables only"
@@ -36,7 +35,7 @@ def _open_directory(stage: Stage) -> None:
 
 def _shared_directory(stage: Stage) -> None:
     """Without a sandbox the command is told that /tmp is its own: what it leaves is ours to remove."""
-    stage.on_leaving(partial(remove_tree, f"/tmp/left-{stage.token}"))
+    stage.on_leaving(partial(remove_tree, "/tmp", f"left-{stage.token}"))
 
 
 def _leftovers(stage: Stage, _output: str) -> str:
@@ -45,21 +44,8 @@ def _leftovers(stage: Stage, _output: str) -> str:
     return f"something is left in {left[0]}" if left else ""
 
 
-def _inherit(  # noqa: PLR0917 (the fields of a probe, in their order)
-    name: str,
-    title: str,
-    feature: Feature,
-    source: str,
-    script: str,
-    judge: Judge,
-    setup: Setup | None,
-    held: str = "",
-) -> EscapeProbe:
-    return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON, runner_holds=held)
-
-
 PROBES = (
-    _inherit(
+    python_probe(
         "environment-secrets",
         "Print the secrets in the environment.",
         Feature.ENVIRONMENT,
@@ -69,7 +55,7 @@ PROBES = (
         _secret_in_environment,
         _RUNNER,
     ),
-    _inherit(
+    python_probe(
         "poison-next-command",
         "Leave variables behind that the next command of the same workspace would obey.",
         Feature.ENVIRONMENT,
@@ -79,7 +65,7 @@ PROBES = (
         _poisoned_variables,
         _RUNNER,
     ),
-    _inherit(
+    python_probe(
         "inherited-descriptor",
         "Use a directory that the caller left open: openat(fd, ...) leads outside.",
         Feature.DESCRIPTORS,

@@ -8,13 +8,13 @@ import os
 from corral.model.feature import Feature
 from corral.selftest.judge import grows, leaked, proved
 from corral.selftest.numbers import syscall_numbers
-from corral.selftest.probe import EscapeProbe, Language
+from corral.selftest.probe import python_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
 
-    from corral.selftest.probe import Judge, Setup
+    from corral.selftest.probe import Setup
     from corral.selftest.stage import Stage
 
 _DAEMON = """
@@ -89,21 +89,8 @@ def _secret_in_memory(stage: Stage) -> None:
     stage.arguments += [str(os.getpid()), str(ctypes.addressof(buffer)), *syscall_numbers("process_vm_readv")]
 
 
-def _process(  # noqa: PLR0917 (the fields of a probe, in their order)
-    name: str,
-    title: str,
-    feature: Feature,
-    source: str,
-    script: str,
-    judge: Judge,
-    setup: Setup | None,
-    held: str = "",
-) -> EscapeProbe:
-    return EscapeProbe(name, title, feature, source, script, judge, setup, Language.PYTHON, runner_holds=held)
-
-
 PROBES = (
-    _process(
+    python_probe(
         "kill-host-process",
         "Kill a process of the host.",
         Feature.PROC_SHIELDED,
@@ -112,7 +99,7 @@ PROBES = (
         _is_dead,
         _with_victim,
     ),
-    _process(
+    python_probe(
         "kill-by-other-calls",
         "Stop or kill a process of the host by lesser known calls: pidfd, tgkill, sigqueue, prlimit.",
         Feature.PROC_SHIELDED,
@@ -129,7 +116,7 @@ libc.prlimit(pid, 0, ctypes.byref((ctypes.c_ulong * 2)(0, 0)), None)
         _is_dead,
         _victim_and("pidfd_open", "pidfd_send_signal", "tgkill", "rt_sigqueueinfo"),
     ),
-    _process(
+    python_probe(
         "kill-by-descriptor-owner",
         "Have the kernel send the signal: F_SETOWN on a pipe, and input on it.",
         Feature.PROC_SHIELDED,
@@ -145,7 +132,7 @@ os.write(w, b'x')
         _is_dead,
         _with_victim,
     ),
-    _process(
+    python_probe(
         "slow-host-process",
         "Take priority and processors from a process of the host.",
         Feature.PROC_SHIELDED,
@@ -159,7 +146,7 @@ for act in (lambda p: os.setpriority(0, p, 15), lambda p: os.sched_setaffinity(p
         _is_slowed,
         _with_victim,
     ),
-    _process(
+    python_probe(
         "trace-host-process",
         "Attach to a process of the host with ptrace.",
         Feature.PROC_SHIELDED,
@@ -169,7 +156,7 @@ for act in (lambda p: os.setpriority(0, p, 15), lambda p: os.sched_setaffinity(p
         proved("ptrace"),
         _with_victim,
     ),
-    _process(
+    python_probe(
         "read-host-memory",
         "Read the memory of the process that uses corral: process_vm_readv, /proc/PID/mem.",
         Feature.PROC_SHIELDED,
@@ -186,7 +173,7 @@ for path in (f'/proc/{pid}/mem', f'/proc/{os.getppid()}/mem', '/proc/1/mem'):
         leaked(),
         _secret_in_memory,
     ),
-    _process(
+    python_probe(
         "open-own-supervisor",
         "Look into the processes that corral itself started: memory, environment, descriptors, root.",
         Feature.PROC_SHIELDED,
@@ -205,7 +192,7 @@ for pid in {1, os.getppid()}:
         proved("a process of corral's was open"),
         None,
     ),
-    _process(
+    python_probe(
         "take-descriptor",
         "Take an open file from a process of the host with pidfd_getfd.",
         Feature.PROC_SHIELDED,
@@ -214,7 +201,7 @@ for pid in {1, os.getppid()}:
         proved("a stolen descriptor"),
         _victim_and("pidfd_open", "pidfd_getfd"),
     ),
-    _process(
+    python_probe(
         "see-host-processes",
         "List the host's processes and read their command lines.",
         Feature.PROC_HIDDEN,
@@ -223,7 +210,7 @@ for pid in {1, os.getppid()}:
         proved("a command line of the host"),
         _with_victim,
     ),
-    _process(
+    python_probe(
         "outlive-the-run",
         "Leave a daemon behind: fork twice, new session, signals ignored.",
         Feature.PROC_CONTAINED,
@@ -232,7 +219,7 @@ for pid in {1, os.getppid()}:
         grows("ws/pulse"),
         None,
     ),
-    _process(
+    python_probe(
         "outlive-a-killed-leader",
         "Leave a daemon behind and die by SIGKILL, so that nothing of the leader's can clean up.",
         Feature.PROC_CONTAINED,
@@ -241,7 +228,7 @@ for pid in {1, os.getppid()}:
         grows("ws/pulse"),
         None,
     ),
-    _process(
+    python_probe(
         "environment-of-others",
         "Read the environment of PID 1, of the parent and of the host's processes in /proc.",
         Feature.PROC_SHIELDED,

@@ -49,6 +49,22 @@ class EscapeProbe(Record):
     limits: tuple[tuple[str, str], ...] = ()
 
 
+def python_probe(  # noqa: PLR0917 (the fields of a probe, in their order)
+    name: str,
+    title: str,
+    feature: Feature,
+    source: str,
+    script: str,
+    judge: Judge,
+    setup: Setup | None = None,
+    runner_holds: str = "",
+) -> EscapeProbe:
+    """A probe whose attack is written in Python."""
+    return EscapeProbe(
+        name, title, feature, source, script, judge, setup, Language.PYTHON, runner_holds=runner_holds
+    )
+
+
 class ProbeReport(Record):
     """What one probe found out."""
 

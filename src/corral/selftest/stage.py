@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import stat as stat_bits
 import subprocess
@@ -11,6 +10,7 @@ import tempfile
 from contextlib import ExitStack
 
 from corral.host import RealHost
+from corral.runtime.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.base = os.path.realpath(tempfile.mkdtemp(prefix="corral-selftest-"))
-        self._cleanup.callback(remove_tree, self.base)
+        self._cleanup.callback(remove_tree, *os.path.split(self.base))
         for name in ("ws", "out", "home", "tmp", "state"):
             os.mkdir(self.at(name))
         self.workspace = self.at("ws")  # a setup may choose another
@@ -157,16 +157,3 @@ def staged_environment(stage: Stage) -> dict[str, str]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def remove_tree(base: str) -> None:
-    """Remove a tree, also what an attack took the rights away from. Links are not followed."""
-    if not os.path.isdir(base):
-        return
-    os.chmod(base, 0o700)
-    for directory, names, _ in os.walk(base, topdown=True):
-        for name in names:
-            path = os.path.join(directory, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    shutil.rmtree(base, ignore_errors=True)
