@@ -36,7 +36,7 @@ class TerminalStreams(InheritedStreams):
         self._copy_size()
         if os.isatty(0):
             self._saved = termios.tcgetattr(0)
-            tty.setraw(0)
+            tty.setraw(0, termios.TCSADRAIN)  # what was typed already is kept
         with contextlib.suppress(ValueError):  # only the main thread may listen for signals
             self._previous = signal.signal(signal.SIGWINCH, lambda *_: self._copy_size())
         return self
