@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -72,8 +73,12 @@ bool has_namespaces(const struct launch *launch) { return launch->spec.namespace
 /* fds: after this nothing is open but the command's stdio, the spec, the status pipe and the lifeline. It is
  * first because every later phase may open descriptors of its own. */
 static int phase_fds(void) {
-    for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++)
-        if (fcntl(fd, F_GETFD) < 0) return -EBADF;
+    for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++) {
+        struct stat status;
+        if (fstat(fd, &status) < 0) return -EBADF;
+        /* A directory of the host as stdio would lead around every mount: openat() on it is no lookup from /. */
+        if (fd <= STDERR_FILENO && S_ISDIR(status.st_mode)) return -EBADF;
+    }
     return k_close_range(FIRST_FOREIGN_FD, 0);
 }
 
@@ -86,7 +91,7 @@ int main(int argc, char **argv) {
     if (argc > 1) return answer(argc, argv);
     int err = phase_fds();
     if (err) {
-        fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open: corral starts this program\n");
+        fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open, and stdio no directory\n");
         return EXIT_SETUP_FAILED;
     }
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1};

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,16 @@ void status_failed(const char *phase, int error, const char *detail) {
     snprintf(text, sizeof text, "%s", detail);
     make_printable(text);
     snprintf(line, sizeof line, "failed %s %d %s\n", phase, error, text);
+    status_line(line);
+}
+
+void status_usage(void) {
+    struct rusage spent;
+    char line[96];
+    if (getrusage(RUSAGE_CHILDREN, &spent) < 0) return;
+    long long user = spent.ru_utime.tv_sec * 1000000ll + spent.ru_utime.tv_usec;
+    long long system = spent.ru_stime.tv_sec * 1000000ll + spent.ru_stime.tv_usec;
+    snprintf(line, sizeof line, "usage %lld %lld %ld\n", user, system, spent.ru_maxrss);
     status_line(line);
 }
 

@@ -26,6 +26,7 @@ void report_failed(const struct launch *launch, int error);
 /* To corral, over STATUS_FD. That nobody listens any more is no error: the lifeline will say so too. */
 void status_failed(const char *phase, int error, const char *detail);
 void status_line(const char *line);
+void status_usage(void); /* what all that was waited for has cost */
 void status_ended(int wait_status);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum {
     SPEC_MAX_BYTES = 8 * 1024 * 1024,
-    SPEC_MAX_RECORDS = 65536,
+    SPEC_MAX_RECORDS = 1000000,
     SPEC_MAX_FILTER = 4096, /* instructions */
     SPEC_MAX_HOSTNAME = 64,
 };

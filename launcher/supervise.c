@@ -179,5 +179,6 @@ int supervisor_run(struct launch *launch) {
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);
+    if (!w.failed) status_usage();
     return w.failed ? EXIT_SETUP_FAILED : 0;
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as stat_bits
 import sys
 
+from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial, Stat
 
 TYPE_CHECKING = False
@@ -16,6 +18,9 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
 _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
 _TRIAL_SECONDS = 10.0
+_ABSENT = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EISDIR}
+)
 
 
 class RealHost:
@@ -40,7 +45,10 @@ class RealHost:
     def lstat(self, path: str) -> Stat | None:
         try:
             status = os.lstat(path)
-        except (OSError, ValueError):
+        except ValueError:
+            return None
+        except OSError as problem:
+            _check_absent(path, problem)
             return None
         mode = status.st_mode
         return Stat(
@@ -50,6 +58,7 @@ class RealHost:
             status.st_ino,
             stat_bits.S_ISSOCK(mode),
             status.st_nlink,
+            is_closed=status.st_uid == self.uid != 0 and mode & 0o500 != 0o500,
         )
 
     def readlink(self, path: str) -> str:
@@ -65,13 +74,15 @@ class RealHost:
         # O_NONBLOCK: a FIFO that somebody left in the workspace must not hold us up.
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
+        except OSError as problem:
+            _check_absent(path, problem)
             return ""
         try:
             if not stat_bits.S_ISREG(os.fstat(descriptor).st_mode):
                 return ""
             return os.read(descriptor, limit_bytes).decode("utf-8", "replace")
-        except OSError:
+        except OSError as problem:
+            _check_absent(path, problem)
             return ""
         finally:
             os.close(descriptor)
@@ -113,7 +124,9 @@ class RealHost:
 
 def state_directory() -> str:
     """Where corral keeps what it must remember. Never granted to a command."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not state.startswith("/"):  # the specification says to ignore it then
+        state = os.path.join(_home(os.geteuid()), ".local", "state")
     return os.path.join(state, "corral")
 
 
@@ -121,8 +134,20 @@ def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, 
     try:
         with os.scandir(path) as entries:
             return tuple(sorted(entry.name for entry in entries if wanted(entry)))
-    except OSError:
+    except OSError as problem:
+        _check_absent(path, problem)
         return ()
+
+
+def _check_absent(path: str, problem: OSError) -> None:
+    """Return if something is not there or not ours to see. Anything else would blind the planner: refused."""
+    if problem.errno not in _ABSENT:
+        raise SetupError(
+            "unreadable",
+            f"{path} cannot be looked at",
+            why=problem.strerror or str(problem),
+            fix="run the command again when the machine has recovered; no rule is left out in the meantime",
+        ) from problem
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

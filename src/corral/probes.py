@@ -84,7 +84,7 @@ def _read(path: str) -> str:
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
             return ""
-        return os.read(descriptor, _MAX_BYTES).decode("utf-8", "replace")
+        return os.fsdecode(os.read(descriptor, _MAX_BYTES))
     finally:
         os.close(descriptor)
 
@@ -96,7 +96,7 @@ def _write(path: str, text: str) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, text.encode())
+            os.write(descriptor, os.fsencode(text))
         finally:
             os.close(descriptor)
         os.rename(temporary, path)

@@ -89,7 +89,7 @@ class Sandbox:
         command: str | Sequence[str],
         *,
         cwd: str | os.PathLike[str] | None = None,
-        stdin: bytes | str = b"",
+        stdin: bytes | str | None = b"",
         stdio: StdioMode = StdioMode.CAPTURE,
     ) -> Command:
         """Bring a command into the form that plans are made of."""
@@ -97,7 +97,8 @@ class Sandbox:
         if isinstance(command, str) and not command.strip():
             argv = ()
         directory = self._workspace if cwd is None else _directory(cwd, self._host)
-        return Command(argv, directory, stdin.encode() if isinstance(stdin, str) else stdin, stdio)
+        fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
+        return Command(argv, directory, fed, stdio)
 
     def start(self, command: Command) -> _Attempt:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
@@ -124,18 +125,18 @@ class Sandbox:
 
     def _plan(self, command: Command) -> Plan:
         ground, nested = self._current_ground()
-        plan = build(
+        waived = self._waived
+        if self._backend == UNCONFINED:  # asked for by name: everything is given up, and the record says so
+            waived |= ground.requires - RUNNER_FEATURES
+        return build(
             self._policy,
             command,
             ground,
             self._host,
             run_id=os.urandom(8).hex(),
             nested=nested,
-            waived=self._waived,
+            waived=waived,
         )
-        if self._backend == UNCONFINED:  # asked for by name: everything is given up, and the record says so
-            return plan.replace(waived=plan.waived | (plan.requires - RUNNER_FEATURES))
-        return plan
 
     def _current_ground(self) -> tuple[Ground, tuple[str, ...]]:
         with self._lock:

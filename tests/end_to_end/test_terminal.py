@@ -84,7 +84,7 @@ def test_a_shell_has_job_control_and_a_terminal_of_its_own(project: Path, home: 
     with Terminal(project, "shell") as terminal:
         terminal.type("tty; stty size\n")
         terminal.read_until("30 100")
-        terminal.type("echo asleep-$((0 + 1)); sleep 300\n")
+        terminal.type("sh -c 'echo asleep-$((0 + 1)); exec sleep 300'\n")
         terminal.read_until("asleep-1")
         terminal.type("\x03")
         terminal.read_until("^C")  # the key also discards what was typed before it was seen

@@ -103,7 +103,8 @@ class Running:
 
     @property
     def lines(self) -> list[str]:
-        return self.status.decode().splitlines()
+        """What was reported, without the costs, which are never the same twice."""
+        return [line for line in self.status.decode().splitlines() if not line.startswith("usage ")]
 
 
 def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None = None) -> Running:

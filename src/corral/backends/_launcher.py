@@ -81,15 +81,18 @@ def wall_ms(plan: Plan) -> int:
     return 0 if seconds is None else max(1, int(seconds * 1000))
 
 
-def cgroup_request(limits: Limits, controllers: Iterable[str], *, with_pids: bool) -> CgroupRequest | None:
+def cgroup_request(
+    limits: Limits, controllers: Iterable[str], *, with_pids: bool, launcher_pids: int
+) -> CgroupRequest | None:
     """What the runner must put into a control group, of what this host has controllers for."""
     present = set(controllers)
     request = CgroupRequest(
         limits.memory_bytes if "memory" in present else None,
         limits.cpus if "cpu" in present else None,
         limits.pids if "pids" in present and with_pids else None,
+        launcher_pids,
     )
-    return None if request == CgroupRequest() else request
+    return None if request == CgroupRequest(launcher_pids=launcher_pids) else request
 
 
 def cgroup_features(host: Host) -> frozenset[Feature]:

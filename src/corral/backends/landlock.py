@@ -119,7 +119,7 @@ class LandlockBackend:
                 for file in ground.private_files
                 if private
             ),
-            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=True),
+            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=True, launcher_pids=1),
         )
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from corral.backends import _launcher as common
 from corral.linux import landlock
-from corral.linux.encode import encode_command, encode_ground, encode_mounts, join
+from corral.linux.encode import encode_command, encode_ground, encode_mount, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, Rlimit, Spec
 from corral.model.errors import UnenforceableError
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.plan import Grant, Ground, Plan, ResolvedPath
 
+    _Place = tuple[int, str, int, bytes]  # depth, path, rank, record
+
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
@@ -38,6 +40,9 @@ _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
 _HOSTNAME = "corral"
 _PRIVATE_BYTES = 2 * 1024**3
 _READ_ONLY = MountFlag.READ_ONLY
+
+#: Which of several rules holds at one path: the strictest.
+_PINNED, _GRANTED, _SHIELDED, _DENIED = range(4)
 #: Read-only: that leaves the device usable and keeps its mode, owner and times from uid 0 inside.
 _DEVICE = MountFlag.DEVICES | MountFlag.UNVERIFIED | MountFlag.READ_ONLY
 
@@ -105,10 +110,10 @@ class NativeBackend:
             enforced=_mechanisms(plan, abi),
             spec=join(
                 _encoded_ground(ground, abi, machine),
-                encode_mounts(_shield_mounts(plan)),
+                _encoded_mounts(plan),
                 encode_command(command),
             ),
-            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=by_cgroup),
+            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=by_cgroup, launcher_pids=2),
         )
 
 
@@ -127,7 +132,6 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
             namespaces=_NAMESPACES | (NEWNET if private_network else 0),
             uid_map=_id_map(ground.uid, ground.uid),
             gid_map=_id_map(ground.uid, ground.gid),
-            mounts=tuple(_ground_mounts(ground)),
             hostname=_HOSTNAME,
             loopback=private_network,
             rlimits=limits,
@@ -142,22 +146,51 @@ def _id_map(uid: int, own: int) -> str:
     return "0 0 4294967295\n" if uid == 0 else f"{own} {own} 1\n"
 
 
-def _ground_mounts(ground: Ground) -> Iterator[Mount]:
-    yield Mount(MountKind.PROC, "/proc", flags=_READ_ONLY)
-    yield from _device_mounts()
-    placed = [(grant.target.path, _bind(grant)) for grant in ground.grants]
-    placed += [(link.path, Mount(MountKind.SYMLINK, link.path, link.text)) for link in ground.links]
-    placed += [(path, _private(path)) for path in ground.private]
-    placed += [
-        (file.path, Mount(MountKind.FILE, file.path, mode=0o600, content=file.content))
-        for file in ground.private_files
-    ]
-    # ORDER: shallow to deep. The sort is stable, and no two have the same path.
-    for _, mount in sorted(placed, key=lambda pair: (pair[0].count("/"), pair[0])):
-        yield mount
+def _encoded_mounts(plan: Plan) -> tuple[int, bytes]:
+    """All mounts of a run. Those of the ground are kept encoded; the protection of this run joins them.
+
+    ORDER: shallow to deep, so that a deeper rule covers a shallower one, whichever of them is a pin; at one
+    path the stricter rule last. A pin or shield mounted after a denial inside it would undo the denial.
+    """
+    placed = [*_encoded_ground_mounts(plan.ground), *(_place(mount, rank) for mount, rank in _shields(plan))]
+    ordered = sorted(_strictest_at_each_path(placed), key=lambda place: place[:2])
+    return len(ordered), b"".join(record for *_, record in ordered)
+
+
+def _strictest_at_each_path(placed: list[_Place]) -> Iterator[_Place]:
+    """A path is mounted once: a mount upon a mount would hide the first from the checks of the launcher."""
+    strictest: dict[str, _Place] = {}
+    for place in placed:
+        known = strictest.get(place[1])
+        if known is None or known[2] < place[2]:
+            strictest[place[1]] = place
+    yield from strictest.values()
+
+
+@lru_cache(maxsize=64)
+def _encoded_ground_mounts(ground: Ground) -> tuple[_Place, ...]:
+    return tuple(_place(mount, rank) for mount, rank in _ground_mounts(ground))
+
+
+def _place(mount: Mount, rank: int) -> _Place:
+    return mount.target.count("/"), mount.target, rank, encode_mount(mount)
+
+
+def _ground_mounts(ground: Ground) -> Iterator[tuple[Mount, int]]:
+    yield Mount(MountKind.PROC, "/proc", flags=_READ_ONLY), _GRANTED
+    for mount in _device_mounts():
+        yield mount, _GRANTED
+    for grant in ground.grants:
+        yield _bind(grant), _GRANTED
+    for link in ground.links:
+        yield Mount(MountKind.SYMLINK, link.path, link.text), _GRANTED
+    for path in ground.private:
+        yield _private(path), _GRANTED
+    for file in ground.private_files:
+        yield Mount(MountKind.FILE, file.path, mode=0o600, content=file.content), _GRANTED
     for target in ground.denied:
         if target.kind is not PathKind.MISSING:
-            yield Mount(MountKind.MASK, target.path, device=target.device, inode=target.inode)
+            yield Mount(MountKind.MASK, target.path, device=target.device, inode=target.inode), _DENIED
 
 
 def _device_mounts() -> Iterator[Mount]:
@@ -190,12 +223,12 @@ def _private(path: str) -> Mount:
     return Mount(MountKind.TMPFS, path, size=_PRIVATE_BYTES, mode=mode)
 
 
-def _shield_mounts(plan: Plan) -> Iterator[Mount]:
-    """First pin what lies above a protected path, so that it cannot be renamed away; then cover it."""
-    covered = {shield.target.path for shield in plan.shields}
-    mounts = [_bind_path(pin, MountFlag(0)) for pin in plan.pins if pin.path not in covered]
-    mounts += [_bind_path(shield.target, _READ_ONLY) for shield in plan.shields]
-    yield from sorted(mounts, key=lambda mount: (mount.target.count("/"), mount.target))
+def _shields(plan: Plan) -> Iterator[tuple[Mount, int]]:
+    """Pins keep what lies above a protected path from being renamed away; shields cover the path itself."""
+    for pin in plan.pins:
+        yield _bind_path(pin, MountFlag(0)), _PINNED
+    for shield in plan.shields:
+        yield _bind_path(shield.target, _READ_ONLY), _SHIELDED
 
 
 def _landlock(ground: Ground, abi: int) -> Landlock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from corral.cli.printable import printable
 from corral.cli.request import build_command, build_sandbox
 from corral.cli.run import report_error
 from corral.linux.bpf import disassemble
@@ -47,7 +48,7 @@ def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
         sys.stdout.write(json.dumps(_as_json(explanation), indent=2) + "\n")
     else:
         lines = render(explanation, verbose=bool(options["verbose"]))
-        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
     return 0
 
 

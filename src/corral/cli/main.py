@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 def main() -> NoReturn:
     """Entry point of the `corral` command."""
     arguments = sys.argv[1:]
+    _open_closed_streams()
     gc.disable()  # nothing lives long enough to be worth looking for
     if arguments[:1] == ["run"]:
         from corral.cli.options import parse_quickly
@@ -27,6 +29,20 @@ def main() -> NoReturn:
 
     cli(prog_name="corral")
     raise SystemExit(0)
+
+
+def _open_closed_streams() -> None:
+    """Daemons start programs with closed descriptors; Python then has no streams at all."""
+    if None in {sys.stdin, sys.stdout, sys.stderr}:
+        from corral.runtime.stdio import ensure_stdio
+
+        ensure_stdio()
+        sys.stdin = sys.stdin or open(0, closefd=False)
+        sys.stdout = sys.stdout or open(1, "w", closefd=False)
+        sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a locale without ✔ is no reason to fail
 
 
 def _leave(status: int) -> NoReturn:

@@ -81,4 +81,14 @@ def _capabilities(options: Mapping[str, Any]) -> list[str]:
 
 
 def _absolute(path: str) -> str:
-    return path if path.startswith(("~", "${workspace}")) else os.path.abspath(path)
+    if path.startswith(("~", "${workspace}", "/")):
+        return path
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise PolicyError(
+            "no-directory",
+            f"{path!r} cannot be found",
+            why="the working directory has been removed",
+            fix="change into an existing directory",
+        ) from None

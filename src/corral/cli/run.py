@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 
+from corral.cli.printable import printable
 from corral.cli.request import build_command, build_sandbox
 from corral.model.errors import CorralError, PolicyError
 from corral.model.plan import StdioMode
@@ -66,10 +67,7 @@ def _carry_out(sandbox: Sandbox, command: str | tuple[str, ...], options: Mappin
         stdio = StdioMode.CAPTURE
     elif options["terminal"]:
         stdio = StdioMode.TERMINAL
-    stdin = b""
-    if options["json"] and not os.isatty(0):
-        stdin = sys.stdin.buffer.read()
-    prepared = sandbox.prepare(command, stdin=stdin, stdio=stdio)
+    prepared = sandbox.prepare(command, stdin=None, stdio=stdio)
     if not prepared.argv:
         raise PolicyError(
             "empty-command",
@@ -122,4 +120,4 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"corral: {text}\n")
+    sys.stderr.write(f"corral: {printable(text)}\n")

@@ -34,8 +34,8 @@ def join(*parts: tuple[int, bytes]) -> bytes:
 
 
 def encode_ground(spec: Spec) -> tuple[int, bytes]:
-    """Encode what is the same for every command of a sandbox: (number of records, bytes)."""
-    return _gather(_ground_records(spec))
+    """Encode what is the same for every command of a sandbox, mounts included: (number of records, bytes)."""
+    return _gather((*_ground_records(spec), *((RecordType.MOUNT, _mount(mount)) for mount in spec.mounts)))
 
 
 def encode_command(spec: Spec) -> tuple[int, bytes]:
@@ -43,9 +43,9 @@ def encode_command(spec: Spec) -> tuple[int, bytes]:
     return _gather(_command_records(spec))
 
 
-def encode_mounts(mounts: Iterable[Mount]) -> tuple[int, bytes]:
-    """Encode mounts that follow those of the ground: (number of records, bytes)."""
-    return _gather((RecordType.MOUNT, _mount(mount)) for mount in mounts)
+def encode_mount(mount: Mount) -> bytes:
+    """Encode one mount as a whole record: for a caller that keeps some and puts them in order himself."""
+    return _gather([(RecordType.MOUNT, _mount(mount))])[1]
 
 
 def encode_paths(rules: Iterable[tuple[int, str]]) -> tuple[int, bytes]:
@@ -64,8 +64,6 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     for which, text in enumerate((spec.uid_map, spec.gid_map)):
         if text:
             yield RecordType.ID_MAP, U32.pack(which) + _string(text)
-    for mount in spec.mounts:
-        yield RecordType.MOUNT, _mount(mount)
     if spec.hostname:
         yield RecordType.HOSTNAME, _string(spec.hostname)
     if spec.loopback:

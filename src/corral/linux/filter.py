@@ -46,6 +46,7 @@ MSG_FASTOPEN = 0x2000_0000
 CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to the exit signal there
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
+F_SETLEASE, F_SETDELEG = 1024, 1040
 SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
 SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
 PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFF_FFFF)  # LINUX, LINUX32, UNAME26, both, "tell me"
@@ -133,6 +134,11 @@ DEFAULT_RULES: tuple[Rule, ...] = (
         "mbind set_mempolicy migrate_pages move_pages set_mempolicy_home_node",
         EPERM,
         "placement of memory, also that of other processes; seldom needed",
+    ),
+    *(
+        rule
+        for lease in (F_SETLEASE, F_SETDELEG)
+        for rule in _deny("fcntl", EPERM, "who opens the file outside waits, or fails", equal(1, lease))
     ),
     *(
         rule

@@ -18,7 +18,7 @@ from corral.model.record import Record
 
 MAGIC = b"CORRAL\x00\x01"
 MAX_BYTES = 8 * 1024 * 1024
-MAX_RECORDS = 65_536
+MAX_RECORDS = 1_000_000
 
 HEADER = struct.Struct("<8sII")
 RECORD = struct.Struct("<II")

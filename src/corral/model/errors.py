@@ -34,7 +34,9 @@ class CorralError(Exception):
     def render(self) -> str:
         """Three lines for a person: what (and whether the command ran), because, fix."""
         ran = "the command ran" if self.ran else "the command did not run"
-        return f"{ran}: {self.what}\n  because: {self.why}\n  fix: {self.fix}"
+        # A name with a line feed in it must not pass for a line of ours.
+        what, why, fix = (text.replace("\n", "\\n") for text in (self.what, self.why, self.fix))
+        return f"{ran}: {what}\n  because: {why}\n  fix: {fix}"
 
     def __str__(self) -> str:
         return self.render()

@@ -18,6 +18,7 @@ class CgroupRequest(Record):
     memory_bytes: int | None = None
     cpus: float | None = None
     pids: int | None = None
+    launcher_pids: int = 0  # processes of the launcher itself that live in the group, and do not count
 
 
 class Launch(Record):

@@ -27,7 +27,7 @@ class StdioMode(Enum):
 class Command(Record):
     argv: tuple[str, ...]
     cwd: str
-    stdin: bytes = b""
+    stdin: bytes | None = b""  # None: the caller's own
     stdio: StdioMode = StdioMode.CAPTURE
 
 
@@ -65,6 +65,7 @@ class Watch(Record):
     Whatever else appears there is taken away by the runner.
     """
 
+    root: str  # the writable path that holds it: nothing above can be changed by a command
     directory: str
     device: int
     inode: int

@@ -41,3 +41,4 @@ class Stat(Record):
     inode: int
     is_socket: bool = False
     names: int = 1  # how many hard links lead to it
+    is_closed: bool = False  # its owner is the caller, who took the right to look into it away

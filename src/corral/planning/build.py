@@ -9,14 +9,15 @@ from corral.model.feature import Feature
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.planning.protect import find_repositories, protect
-from corral.planning.resolve import Resolver, is_beneath
+from corral.planning.resolve import Resolver, is_beneath, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Command, Ground
+    from corral.model.plan import Command, Ground, ResolvedPath
     from corral.model.policy import Policy
 
+_MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -46,12 +47,29 @@ def build(
         command=command,
         ground=ground,
         shields=tuple(protection.shields.values()) if protection is not None else (),
-        pins=tuple(protection.pins.values()) if protection is not None else (),
+        pins=tuple({**_pins(ground, resolver, roots), **(protection.pins if protection else {})}.values()),
         watches=(*watches, *_denied_watches(ground, resolver, roots)),
         env=build_environment(policy, command, ground, host),
         waived=waived,
         policy=policy,
     )
+
+
+def _pins(ground: Ground, resolver: Resolver, roots: list[str]) -> dict[str, ResolvedPath]:
+    """Directories above what is stricter than the writable tree around it: renamed, they would take it along,
+    and something else could be put in its place."""
+    stricter = [target.path for target in ground.denied]
+    stricter += [grant.target.path for grant in ground.grants if grant.access is FsAccess.READ]
+    found: dict[str, ResolvedPath] = {}
+    for path in stricter:
+        for root in roots:
+            above = posixpath.dirname(path)
+            while above.startswith(root + "/"):
+                stat = resolver.look(above)
+                if stat is not None:
+                    found[above] = resolved(above, above, stat)
+                above = posixpath.dirname(above)
+    return found
 
 
 def nested_repositories(ground: Ground, host: Host) -> tuple[str, ...]:
@@ -75,6 +93,13 @@ def check_command(command: Command) -> None:
             fix="give one after `--`, or a shell line with -c",
         )
     for argument in (*command.argv, command.cwd):
+        if not _is_encodable(argument):
+            raise PolicyError(
+                "not-encodable",
+                f"{argument!r} cannot be passed to a program",
+                why="it holds half of a surrogate pair, which no encoding has bytes for",
+                fix="pass such data on stdin or in a file",
+            )
         if "\0" in argument:
             raise PolicyError(
                 "nul-in-argument",
@@ -82,6 +107,21 @@ def check_command(command: Command) -> None:
                 why="it holds a NUL byte, where the kernel would cut it off",
                 fix="pass such data on stdin or in a file",
             )
+    if sum(map(len, command.argv)) > _MOST_ARGUMENT_CHARACTERS:
+        raise PolicyError(
+            "command-too-long",
+            "the command is too long for any program",
+            why="its arguments take more room than the kernel gives a new process",
+            fix="pass the data on stdin or in a file",
+        )
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def build_environment(
@@ -118,5 +158,6 @@ def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> lis
             )
         there = resolver.look(target.path)  # a link that leads in a circle is as good as nothing
         text = resolver.resolve_link(target.path) if there is not None and there.is_link else ""
-        watches.append(Watch(parent, stat.device, stat.inode, name, target.requested, text))
+        root = min((root for root in roots if is_beneath(parent, root)), key=len)
+        watches.append(Watch(root, parent, stat.device, stat.inode, name, target.requested, text))
     return watches

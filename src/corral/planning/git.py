@@ -117,7 +117,14 @@ def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
     if not common or posixpath.normpath(posixpath.join(private, back)) != pointer:
         return ""
     shared = posixpath.normpath(posixpath.join(private, common))
-    is_whole = private.startswith(shared + "/worktrees/") and resolver.resolve(shared).path == shared
+    # A directory that merely holds `worktrees` is not a repository, whatever the files in there say.
+    marks = (f"{shared}/HEAD", f"{shared}/objects", f"{shared}/refs", f"{private}/HEAD")
+    is_whole = (
+        shared.endswith(".git")
+        and posixpath.dirname(private) == f"{shared}/worktrees"
+        and resolver.resolve(shared).path == shared
+        and all(resolver.look(mark) is not None for mark in marks)
+    )
     return shared if is_whole and not is_beneath(shared, worktree) else ""
 
 

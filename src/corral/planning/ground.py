@@ -37,7 +37,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     private = tuple(
         path
         for path in sorted(_expand(text, workspace, host.home) for text in policy.private)
-        if path != "/" and path not in {target.path for target in granted}
+        if path != "/" and path not in {target.path for target in (*granted, *denied)}
     )
     grants = _without_repetition(
         sorted(
@@ -150,6 +150,14 @@ def _too_wide(target: ResolvedPath, why: str) -> PolicyError:
 
 
 def _check_denials(granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedPath]) -> None:
+    for denial in denied:
+        if any(is_beneath(denial.path, top) for top in _STRUCTURAL):
+            raise PolicyError(
+                "deny-structural",
+                f"{denial.requested} cannot be denied",
+                why="/proc and /dev inside are corral's own, and hold only what programs cannot do without",
+                fix="leave the rule out",
+            )
     for target in granted:
         for denial in denied:
             if is_beneath(target.path, denial.path):

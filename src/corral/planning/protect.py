@@ -7,7 +7,7 @@ import posixpath
 from corral.model.errors import PolicyError
 from corral.model.plan import PathKind, Shield, Watch
 from corral.planning.git import hook_paths, named_paths
-from corral.planning.resolve import resolved
+from corral.planning.resolve import is_beneath, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 6
 _MAX_DIRECTORIES = 1024
 _NEVER_ENTERED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"})
-_MAX_LINKS = 8
 
 _GIT = ".git/"
 #: Files by which other worktrees find the repository; git itself writes them once.
@@ -37,31 +36,48 @@ class Protection:
         self.watches: dict[tuple[str, str], Watch] = {}
         self.pins: dict[str, ResolvedPath] = {}
 
-    def add(self, path: str, label: str, *, links: int = 0) -> None:
-        """Protect one path, if a writable root holds it. A link on the way is held, and what it leads to."""
-        root = max((root for root in self._roots if path.startswith(root + "/")), key=len, default="")
-        if not root:
-            return
+    def add(self, path: str, label: str) -> None:
+        """Protect a path, every link that leads to it, and what it leads to, where they are writable."""
+        target, links = self._resolver.follow(path)
+        for link in links:
+            self._hold_link(link, label)
+        root = self._root_of(target.path)
+        if root and root != target.path:
+            self._cover(root, target.path, label)
+
+    def _root_of(self, path: str) -> str:
+        return max((root for root in self._roots if is_beneath(path, root)), key=len, default="")
+
+    def _hold_link(self, link: str, label: str) -> None:
+        root = self._root_of(link)
+        if root:
+            parent, name = posixpath.split(link)
+            self._pin(root, parent)
+            self._watch(parent, name, label, self._resolver.resolve_link(link))
+
+    def _cover(self, root: str, path: str, label: str) -> None:
+        """Shield what is there; watch the first name on the way that is not."""
         here = root
         for part in path[len(root) + 1 :].split("/"):
             parent, here = here, f"{here}/{part}"
             stat = self._resolver.look(here)
             if stat is None:
+                self._pin(root, parent)
                 self._watch(parent, part, label if here == path else here[len(root) + 1 :])
-                return
-            if stat.is_link:
-                self._watch(parent, part, label, self._resolver.resolve_link(here))
-                if links < _MAX_LINKS:  # and what it leads to, the way the kernel goes
-                    self.add(self._resolver.resolve(path).path, label, links=links + 1)
                 return
             if not stat.is_directory:
                 break  # a file where a directory was expected (`.git` of a worktree) is held itself
-            if here != path:
-                self.pins[here] = resolved(here, here, stat)
+        self._pin(root, posixpath.dirname(here))
         stat = self._resolver.look(here)
         if stat is not None and not stat.is_directory and stat.names > 1:
             raise _second_name(here)
         self.shields[here] = Shield(resolved(here, here, stat))
+
+    def _pin(self, root: str, directory: str) -> None:
+        """Hold every directory from here up to the root in its place."""
+        while directory != root:
+            self.pins[directory] = resolved(directory, directory, self._resolver.look(directory))
+            directory = posixpath.dirname(directory)
 
     def add_file(self, path: str, label: str) -> None:
         """Protect a path only if it is a file: a word that merely looks like one is nothing to hold."""
@@ -71,8 +87,18 @@ class Protection:
     def _watch(self, directory: str, name: str, label: str, link_text: str = "") -> None:
         stat = self._resolver.look(directory)
         if stat is not None and stat.is_directory:
-            watch = Watch(directory, stat.device, stat.inode, name, label, link_text)
+            root = min((root for root in self._roots if is_beneath(directory, root)), key=len)
+            watch = Watch(root, directory, stat.device, stat.inode, name, label, link_text)
             self.watches.setdefault((directory, name), watch)
+
+
+def _closed(path: str) -> PolicyError:
+    return PolicyError(
+        "closed-directory",
+        f"{path} cannot be protected",
+        why="its mode keeps even its owner from looking inside, where a repository may lie",
+        fix=f"open it (`chmod u+rx {path}`), or waive fs.protect",
+    )
 
 
 def _second_name(path: str) -> PolicyError:
@@ -98,7 +124,8 @@ def protect(
     within_git = [name.removeprefix(_GIT) for name in ordered if name.startswith(_GIT)]
     for root in writable:
         for name in ordered:
-            protection.add(f"{root}/{name}", name)
+            if not _is_granted_itself(f"{root}/{name}", root, writable):
+                protection.add(f"{root}/{name}", name)
         if within_git:
             _protect_bare(host, resolver, protection, root, within_git)
     for path in host.corral_files():
@@ -109,14 +136,21 @@ def protect(
     return protection
 
 
+def _is_granted_itself(path: str, root: str, writable: tuple[str, ...]) -> bool:
+    """Whether somebody wrote down that this very path, not just the tree around it, is writable."""
+    return any(is_beneath(path, other) for other in writable if is_beneath(other, root) and other != root)
+
+
 def _protect_bare(
     host: Host, resolver: Resolver, protection: Protection, root: str, names: list[str]
 ) -> None:
     """A root that is itself a git directory, or that could be made to look like one."""
-    if resolver.look(posixpath.join(root, "HEAD")) is None:
-        protection.add(posixpath.join(root, "HEAD"), "HEAD (it would make a repository of the directory)")
-    elif resolver.look(posixpath.join(root, "objects")) is not None:
-        _protect_repository(host, protection, root, root, names)
+    for name in ("HEAD", "objects"):
+        if resolver.look(posixpath.join(root, name)) is None:
+            label = f"{name} (it would make a repository of the directory)"
+            protection.add(posixpath.join(root, name), label)
+            return
+    _protect_repository(host, protection, root, root, names)
 
 
 def _protect_repository(
@@ -145,6 +179,9 @@ def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, .
             path = posixpath.join(directory, name)
             if name in _NEVER_ENTERED:
                 continue
+            stat = resolver.look(path)
+            if stat is not None and stat.is_closed:
+                raise _closed(path)
             if resolver.look(posixpath.join(path, ".git")) is not None:
                 found.append(path)
             if level + 1 < _MAX_DEPTH:

@@ -24,7 +24,12 @@ class Resolver:
 
     def resolve(self, requested: str) -> ResolvedPath:
         """Return what is at an absolute path; the links on the way are kept in `links`."""
-        real, pending, followed = "/", _parts(requested), 0
+        return self.follow(requested)[0]
+
+    def follow(self, requested: str) -> tuple[ResolvedPath, list[str]]:
+        """Return what is at an absolute path, and the links that led there."""
+        real, pending = "/", _parts(requested)
+        followed: list[str] = []
         stat = self.look("/")
         while pending:
             part = pending.pop(0)
@@ -35,16 +40,17 @@ class Resolver:
             real = posixpath.join(real, part)
             stat = self.look(real)
             if stat is None and ".." not in pending:
-                return ResolvedPath(posixpath.join(real, *pending), requested, PathKind.MISSING)
+                missing = posixpath.join(real, *pending)
+                return ResolvedPath(missing, requested, PathKind.MISSING), followed
             if stat is not None and stat.is_link:
-                followed += 1
-                if followed > _MAX_LINKS:  # the kernel gives up as well: nothing can be reached there
-                    return ResolvedPath(real, requested, PathKind.MISSING)
+                followed.append(real)
+                if len(followed) > _MAX_LINKS:  # the kernel gives up as well: nothing can be reached there
+                    return ResolvedPath(real, requested, PathKind.MISSING), followed
                 text = self._follow(real)
                 pending = _parts(text) + pending
                 real = "/" if text.startswith("/") else posixpath.dirname(real)
                 stat = self.look(real)
-        return resolved(real, requested, stat)
+        return resolved(real, requested, stat), followed
 
     def look(self, path: str) -> Stat | None:
         """The status of a path itself, remembered."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.backend import Host
+    from corral.model.plan import ResolvedPath
     from corral.planning.resolve import Resolver
 
 _PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims", ".bin", "scripts"})
@@ -43,11 +44,10 @@ def find_tools(host: Host, resolver: Resolver, workspace: str, writable: tuple[s
     TRUST: what lies in a writable path may have been put there by an earlier command. No link in it is
     followed, except a project's interpreter, and that only to a tree that is a Python installation.
     """
-    finder = _Finder(host, resolver)
+    finder = _Finder(host, resolver, writable)
     for entry in host.environment().get("PATH", "").split(":"):
-        directory = posixpath.normpath(entry)
-        if entry.startswith("/") and not _is_in_any(resolver.resolve(directory).path, writable):
-            finder.add_directory(directory)
+        if entry.startswith("/"):
+            finder.add_directory(posixpath.normpath(entry))
     for name in _PROJECT_INTERPRETERS:
         finder.add_interpreter(posixpath.join(workspace, name))
     return tuple(sorted(path for path in finder.found if not _is_in_any(path, writable)))
@@ -58,7 +58,8 @@ def _is_in_any(path: str, directories: tuple[str, ...]) -> bool:
 
 
 class _Finder:
-    def __init__(self, host: Host, resolver: Resolver) -> None:
+    def __init__(self, host: Host, resolver: Resolver, writable: tuple[str, ...]) -> None:
+        self._writable = writable
         self._host = host
         self._resolver = resolver
         self._home = host.home
@@ -66,8 +67,8 @@ class _Finder:
 
     def add_directory(self, directory: str) -> None:
         """Take one entry of PATH, and the installations that its links lead to."""
-        real = self._resolver.resolve(directory)
-        if real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
+        real = self._trusted(directory)
+        if real is None or real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
             return
         if is_beneath(self._home, real.path):
             return  # the home or something above it: nothing that programs are installed in
@@ -76,10 +77,16 @@ class _Finder:
         for name in self._host.links(real.path)[:_MAX_ENTRIES]:
             self._add_program(posixpath.join(real.path, name))
 
+    def _trusted(self, path: str) -> ResolvedPath | None:
+        """Where a path leads, if neither it nor a link on the way can have been made by a command."""
+        real, links = self._resolver.follow(path)
+        steps = (path, real.path, *links)
+        return None if any(_is_in_any(step, self._writable) for step in steps) else real
+
     def _add_program(self, path: str) -> None:
         """Follow a link to where the program is installed."""
-        real = self._resolver.resolve(path)
-        if real.kind is PathKind.FILE:
+        real = self._trusted(path)
+        if real is not None and real.kind is PathKind.FILE:
             self.found.add(real.path)
             self.found.update(self._prefix(posixpath.dirname(real.path)))
 

@@ -45,8 +45,8 @@ def parse_share(text: str) -> float:
     if unit:
         raise ValueError(f"{unit!r} does not belong into a share; write 50% or 0.5")
     share = number / 100 if percent else number
-    if not 0.0001 <= share <= 100_000:
-        raise ValueError("a share must be between 0.01% and 100000 processors")
+    if not 0.001 <= share <= 100_000:
+        raise ValueError("a share must be between 0.1% and 100000 processors")
     return share
 
 

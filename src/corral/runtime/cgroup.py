@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from corral.model.launch import CgroupRequest
 
 _LABEL = "corral-"
-#: The launcher's own two processes live in the group as well.
-_LAUNCHER_PIDS = 2
 _CPU_PERIOD_US = 100_000
+_LONG_CPU_PERIOD_US = 1_000_000  # for small shares: no quota can be less than a millisecond
 _REMOVE_SECONDS = 2.0
 
 
@@ -99,14 +98,15 @@ class Cgroup:
                 _write(f"{path}/memory.limit_in_bytes", request.memory_bytes)
                 _write(f"{path}/memory.memsw.limit_in_bytes", request.memory_bytes, optional=True)
         if request.cpus is not None:
-            quota, path = max(1000, int(request.cpus * _CPU_PERIOD_US)), self._directories["cpu"]
+            period = _CPU_PERIOD_US if request.cpus >= 0.01 else _LONG_CPU_PERIOD_US
+            quota, path = int(request.cpus * period), self._directories["cpu"]
             if unified:
-                _write(f"{path}/cpu.max", f"{quota} {_CPU_PERIOD_US}")
+                _write(f"{path}/cpu.max", f"{quota} {period}")
             else:
-                _write(f"{path}/cpu.cfs_period_us", _CPU_PERIOD_US)
+                _write(f"{path}/cpu.cfs_period_us", period)
                 _write(f"{path}/cpu.cfs_quota_us", quota)
         if request.pids is not None:
-            _write(f"{self._directories['pids']}/pids.max", request.pids + _LAUNCHER_PIDS)
+            _write(f"{self._directories['pids']}/pids.max", request.pids + request.launcher_pids)
 
 
 def available_controllers() -> frozenset[str]:

@@ -11,13 +11,14 @@ instance: closing it waits for the kernel, some 15 ms, which is several times wh
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import time
 
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
-from corral.runtime.removal import remove_tree
+from corral.runtime.removal import open_up, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Guard:
         self._stamps: dict[str, int] = {}
         self._quarantine = quarantine
         self._began = time.monotonic()
+        self._aside: list[tuple[int, str]] = []
         self.violations: list[Violation] = []
         self.descriptor = -1  # inotify, once the run has lasted a while
         try:
@@ -62,8 +64,7 @@ class Guard:
     def _hold(self, watch: Watch) -> None:
         # The directory is held open: a rename of it does not lead the guard elsewhere.
         if watch.directory not in self._directories:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._directories[watch.directory] = (os.open(watch.directory, flags), {})
+            self._directories[watch.directory] = (_open_beneath(watch), {})
         self._directories[watch.directory][1][watch.name] = watch
 
     @property
@@ -81,8 +82,20 @@ class Guard:
                     self._inspect(handle, watch)
         if time.monotonic() - self._began < _LISTEN_AFTER_SECONDS:
             return False
-        self._listen()
+        is_listening = self._try_to_listen()
         self._inspect_all()
+        return is_listening
+
+    def _try_to_listen(self) -> bool:
+        """A user has few inotify instances; when they are used up, looking must do."""
+        try:
+            self._listen()
+        except OSError:
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+                self.descriptor = -1
+            self._began = float("inf")  # never try again
+            return False
         return True
 
     def _listen(self) -> None:
@@ -128,6 +141,9 @@ class Guard:
             if not wrong:
                 break
             self._inspect_all()
+        for handle, name in self._aside:
+            with contextlib.suppress(OSError):  # it has lost its name already
+                remove_tree(handle, name)
         return tuple(wrong)
 
     @property
@@ -163,14 +179,17 @@ class Guard:
         kept = os.path.join(self._quarantine, f"{len(self.violations)}-{watch.name}")
         fate = f"it was moved to {kept}"
         with contextlib.suppress(OSError):
-            _open_up(handle, watch.name)
+            os.close(open_up(handle, watch.name))
         try:
             _make_private(self._quarantine)
             os.rename(watch.name, kept, src_dir_fd=handle)
         except FileNotFoundError:
             return  # gone again by itself
-        except OSError:
-            fate = _remove(handle, watch.name)
+        except OSError:  # another file system: out of the way now, removed when nothing runs any more
+            aside = f".corral-quarantine-{os.urandom(4).hex()}"
+            os.rename(watch.name, aside, src_dir_fd=handle, dst_dir_fd=handle)
+            self._aside.append((handle, aside))
+            fate = "it was removed"
         self.violations.append(
             Violation(
                 Feature.FS_PROTECT,
@@ -181,11 +200,35 @@ class Guard:
         )
 
 
+def _open_beneath(watch: Watch) -> int:
+    """Open the directory of a watch, step by step from its root, and make sure that it is the planned one.
+
+    TRUST: another command may run in the same workspace and put links on the way while we go it.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(watch.root, flags)
+    for part in watch.directory[len(watch.root) :].split("/"):
+        if part:
+            above, handle = handle, -1
+            try:
+                handle = os.open(part, flags, dir_fd=above)
+            finally:
+                os.close(above)
+    status = os.fstat(handle)
+    if (status.st_dev, status.st_ino) != (watch.device, watch.inode):
+        os.close(handle)
+        raise OSError(errno.ESTALE, "changed since it was planned", watch.directory)
+    return handle
+
+
 def _make_private(directory: str) -> None:
     """Make a directory and what is missing above it, for this user alone."""
-    if not os.path.isdir(directory):
-        _make_private(os.path.dirname(directory))
-        os.mkdir(directory, mode=0o700)
+    missing = []
+    while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+    for path in reversed(missing):
+        os.mkdir(path, mode=0o700)
 
 
 def _text(handle: int, name: str) -> str | None:
@@ -221,22 +264,3 @@ def _writable(handle: int) -> Iterator[None]:
         yield
     finally:
         os.fchmod(handle, mode)
-
-
-def _open_up(handle: int, name: str) -> None:
-    """Moving a directory needs the right to write in it; a link is not followed."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-    try:
-        os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(handle: int, name: str) -> str:
-    """Remove what cannot be moved (another file system); at the very least take its name away."""
-    remove_tree(handle, name)
-    if _text(handle, name) is None:
-        return "it was removed"
-    aside = f".corral-quarantine-{os.urandom(4).hex()}"
-    os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
-    return f"it was renamed to {aside}, because it could not be removed"

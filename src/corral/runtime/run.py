@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import select
 import signal
@@ -15,7 +17,8 @@ from corral.runtime.cgroup import Cgroup
 from corral.runtime.check import check
 from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import spawn
-from corral.runtime.status import Status
+from corral.runtime.status import Status, path_changed
+from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
 from corral.runtime.violations import collect
 
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 _BACKSTOP_SECONDS = 10.0
 GRACE_SECONDS = 2.0
 _CHUNK = 65_536
+#: A directory to be watched is not what it was when the run was planned.
+_CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class Run:
@@ -53,6 +58,7 @@ class Run:
 
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
+        ensure_stdio()
         with Scratch(self._launch), open_streams(self._plan) as streams:
             cgroup = Cgroup(self._launch.cgroup, self._plan.run_id) if self._launch.cgroup else None
             try:
@@ -77,6 +83,9 @@ class Run:
         if process is None:
             return
         if process.lifeline >= 0:
+            # A byte, not only the end: a child that another thread forks holds a copy of the pipe.
+            with contextlib.suppress(OSError):
+                os.write(process.lifeline, b"x")
             os.close(process.lifeline)
             self._process = process.replace(lifeline=-1)
         elif process.status < 0:
@@ -93,14 +102,14 @@ class Run:
             while self._early:
                 self.send(self._early.pop(0))
             streams.close_child_ends()
-            usage = self._carry(streams, began)
+            self._carry(streams, began)
             ended = time.monotonic()
         finally:
             self._close_guard()
         error = self._status.error() if spec is not None else None
         if error is not None:
             raise error
-        return self._result(streams, cgroup, usage, ended - began)
+        return self._result(streams, cgroup, ended - began)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -110,6 +119,8 @@ class Run:
         try:
             return Guard(self._plan.watches, self._quarantine)
         except OSError as problem:
+            if problem.errno in _CHANGED:
+                raise path_changed(str(problem)) from problem
             raise SetupError(
                 "guard",
                 "the protected paths cannot be watched",
@@ -121,8 +132,11 @@ class Run:
         """INVARIANT: whatever happened, nothing planted is left when the caller gets the answer."""
         if self._guard is None:
             return
-        left = self._guard.sweep()
-        self._guard.close()
+        nothing_ran = self._launch.spec is not None and not self._status.started
+        try:
+            left = () if nothing_ran else self._guard.sweep()
+        finally:
+            self._guard.close()
         if left:
             raise SetupError(
                 "guard",
@@ -132,35 +146,42 @@ class Run:
                 ran=True,
             )
 
-    def _carry(self, streams: InheritedStreams, began: float) -> Usage:
+    def _carry(self, streams: InheritedStreams, began: float) -> None:
         """Move bytes until the launcher is gone; then wait for it."""
         process = self._process
         assert process is not None
-        ending = process.status if process.status >= 0 else os.pidfd_open(process.pid)
+        ending = os.pidfd_open(process.pid)
         try:
-            self._loop(streams, began, ending)
+            self._loop(streams, began, process, ending)
         except BaseException:
             self.kill()
             raise
         finally:
-            usage = self._reap(process.pid)
+            self._reap(process.pid)
             if self._process is not None and self._process.lifeline >= 0:
                 os.close(self._process.lifeline)
+            if process.status >= 0:
+                self._read_status(process.status)
+                os.close(process.status)
             os.close(ending)
             self._process = None
         streams.drain()
-        return usage
 
-    def _loop(self, streams: InheritedStreams, began: float, ending: int) -> None:
-        """Serve all descriptors until the one that announces the end: a status pipe or a pidfd."""
+    def _loop(self, streams: InheritedStreams, began: float, process: Process, ending: int) -> None:
+        """Serve all descriptors until the launcher, or the bare command, has ended."""
         poller = select.poll()
         poller.register(ending, select.POLLIN)
+        if process.status >= 0:
+            os.set_blocking(process.status, False)
+            poller.register(process.status, select.POLLIN)
         streams.register(poller)
         while True:
             for descriptor, _ in poller.poll(self._patience_ms(began)):
                 if descriptor == ending:
-                    if self._has_ended(ending):
-                        return
+                    return
+                if descriptor == process.status:
+                    if not self._read_status(process.status):
+                        poller.unregister(process.status)
                 elif self._guard is not None and descriptor == self._guard.descriptor:
                     self._guard.react()
                 else:
@@ -168,12 +189,14 @@ class Run:
             self._watch_over(poller)
             self._enforce(streams, began)
 
-    def _has_ended(self, ending: int) -> bool:
-        if self._launch.spec is None:
+    def _read_status(self, descriptor: int) -> bool:
+        """Take what the launcher has said; False when it will say no more."""
+        try:
+            while piece := os.read(descriptor, _CHUNK):
+                self._status.feed(piece)
+        except BlockingIOError:
             return True
-        piece = os.read(ending, _CHUNK)
-        self._status.feed(piece)
-        return not piece
+        return False
 
     def _watch_over(self, poller: select.poll) -> None:
         guard = self._guard
@@ -208,19 +231,24 @@ class Run:
             waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
         return min((wait for wait in waits if wait is not None), default=None)
 
-    def _reap(self, pid: int) -> Usage:
+    def _reap(self, pid: int) -> None:
         _, status, spent = os.wait4(pid, 0)
         if self._launch.spec is None:
             if os.WIFSIGNALED(status):
                 self._status.signal = os.WTERMSIG(status)
             else:
                 self._status.exit_code = os.WEXITSTATUS(status)
-        return Usage(spent.ru_utime, spent.ru_stime, spent.ru_maxrss * 1024)
+            # Its memory is not told: a new process begins with the high-water mark of the one it came from.
+            self._status.usage = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6), 0)
 
-    def _result(
-        self, streams: InheritedStreams, cgroup: Cgroup | None, usage: Usage, seconds: float
-    ) -> Result:
+    def _usage(self, cgroup: Cgroup | None) -> Usage:
+        user, system, memory = self._status.usage or (0, 0, 0)
         peak = cgroup.peak_memory_bytes() if cgroup is not None else 0
+        return Usage(user / 1e6, system / 1e6, peak or memory * 1024)
+
+    def _result(self, streams: InheritedStreams, cgroup: Cgroup | None, seconds: float) -> Result:
+        if self._status.exit_code is None and self._status.signal is None:
+            self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
         outcome = self._outcome(cgroup)
         exited = self._status.exit_code if outcome is Outcome.EXITED else None
         guarded = tuple(self._guard.violations) if self._guard is not None else ()
@@ -232,7 +260,7 @@ class Run:
             stderr_bytes=streams.stderr,
             truncated=streams.is_over_limit,
             duration_seconds=seconds,
-            usage=usage.replace(peak_memory_bytes=peak) if peak else usage,
+            usage=self._usage(cgroup),
             violations=collect(
                 self._plan,
                 outcome,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from corral.model.errors import SetupError
@@ -53,7 +54,8 @@ class Scratch:
                 os.unlink(file.path)
             os.rmdir(self._directory)
         except OSError:  # the command left something there
-            remove_tree(*os.path.split(self._directory))
+            with contextlib.suppress(OSError):
+                remove_tree(*os.path.split(self._directory))
 
 
 def _write_new(path: str, content: bytes) -> None:

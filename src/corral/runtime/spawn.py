@@ -94,7 +94,10 @@ def try_spec(launcher: str, spec: bytes, seconds: float) -> LaunchTrial:
     """Run the launcher with a spec and say how far it came. Never raises."""
     from corral.model.launch import Launch
 
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as problem:
+        return LaunchTrial(False, "spawn", 0, str(problem))
     try:
         process = spawn(Launch("trial", (launcher,), (), {}), spec, (null, null, null))
     except SetupError as problem:

@@ -30,6 +30,7 @@ class Status:
         self.lost = False
         self.exit_code: int | None = None
         self.signal: int | None = None
+        self.usage: tuple[int, int, int] | None = None  # microseconds user and system, KiB of memory
         self.failure: tuple[str, int, str] | None = None
 
     def feed(self, piece: bytes) -> None:
@@ -53,6 +54,9 @@ class Status:
             self.exit_code = int(rest)
         elif word == "signalled" and rest.isdigit():
             self.signal = int(rest)
+        elif word == "usage" and all(map(str.isdigit, rest.split())) and rest.count(" ") == 2:
+            user, system, memory = map(int, rest.split())
+            self.usage = (user, system, memory)
         elif word == "failed" and self.failure is None:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
             self.failure = (phase, int(number) if number.isdigit() else 0, detail)
@@ -71,6 +75,16 @@ class Status:
         )
 
 
+def path_changed(why: str) -> SetupError:
+    """Something moved between plan and launch; the caller may plan once more."""
+    return SetupError(
+        "path-changed",
+        "the sandbox could not be set up",
+        why=why,
+        fix="run the command again; something replaces this path while commands start",
+    )
+
+
 def _explain(phase: str, number: int, detail: str) -> SetupError:
     cause = os.strerror(number) if number else ""
     why = ": ".join(part for part in (detail, cause) if part) or "no reason was given"
@@ -86,11 +100,6 @@ def _explain(phase: str, number: int, detail: str) -> SetupError:
             exit_status=127 if missing else 126,
         )
     if number == errno_names.ESTALE:
-        return SetupError(
-            "path-changed",
-            "the sandbox could not be set up",
-            why=detail,
-            fix="run the command again; something replaces this path while commands start",
-        )
+        return path_changed(detail)
     fix = _FIXES.get(phase, "run `corral doctor`")
     return SetupError(phase, f"the sandbox could not be set up (phase {phase})", why=why, fix=fix)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 
+from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
 
 TYPE_CHECKING = False
@@ -32,6 +33,16 @@ def open_streams(plan: Plan) -> InheritedStreams:
     if plan.ground.limits.output_bytes is not None:
         return RelayedStreams(plan.ground.limits.output_bytes)
     return InheritedStreams()
+
+
+def no_descriptors(problem: OSError) -> SetupError:
+    """The caller has run out of something that every process needs."""
+    return SetupError(
+        "streams",
+        "the command's input and output could not be set up",
+        why=problem.strerror or str(problem),
+        fix="close files that are no longer used, or raise the limit on open files",
+    )
 
 
 class InheritedStreams:
@@ -70,11 +81,12 @@ class InheritedStreams:
 
 
 class PipedStreams(InheritedStreams):
-    """Pipes: stdin is fed from bytes, output is kept up to a limit for both streams together."""
+    """Pipes: stdin is fed from bytes or the caller's own, output is kept up to a limit for both together."""
 
-    def __init__(self, limit_bytes: int, stdin: bytes) -> None:
+    def __init__(self, limit_bytes: int, stdin: bytes | None) -> None:
         self._room = limit_bytes
-        self._pending = memoryview(stdin)
+        self._inherits_stdin = stdin is None
+        self._pending = memoryview(stdin or b"")
         self._open: set[int] = set()
         self._child: list[int] = []
         self._pieces: tuple[list[bytes], list[bytes]] = ([], [])
@@ -83,11 +95,17 @@ class PipedStreams(InheritedStreams):
         self.is_over_limit = False
 
     def __enter__(self) -> Self:
-        self._child.append(self._open_stdin())
-        self._outputs = (self._open_output(), self._open_output())
+        try:
+            self._child.append(self._open_stdin())
+            self._outputs = (self._open_output(), self._open_output())
+        except OSError as problem:
+            self.close()
+            raise no_descriptors(problem) from problem
         return self
 
     def _open_stdin(self) -> int:
+        if self._inherits_stdin:
+            return os.dup(0)
         if not self._pending:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         theirs, self._feed_end = os.pipe()
@@ -126,7 +144,11 @@ class PipedStreams(InheritedStreams):
             poller.register(descriptor, events)
 
     def carry(self, descriptor: int, poller: select.poll) -> None:
-        if self._feed() if descriptor == self._feed_end else self._take(descriptor):
+        try:
+            ended = self._feed() if descriptor == self._feed_end else self._take(descriptor)
+        except BlockingIOError:  # the command itself may read its own pipe empty before we do
+            return
+        if ended:
             poller.unregister(descriptor)
             self._close(descriptor)
 
@@ -178,10 +200,7 @@ class RelayedStreams(PipedStreams):
     """The caller's stdin, and output that is counted on its way to the caller's own descriptors."""
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(limit_bytes, b"")
-
-    def _open_stdin(self) -> int:
-        return os.dup(0)
+        super().__init__(limit_bytes, None)
 
     def _store(self, which: int, piece: bytes) -> bool:
         view = memoryview(piece)

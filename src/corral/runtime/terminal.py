@@ -11,7 +11,7 @@ import signal
 import termios
 import tty
 
-from corral.runtime.streams import InheritedStreams
+from corral.runtime.streams import InheritedStreams, no_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,10 +28,16 @@ class TerminalStreams(InheritedStreams):
         self._ours = self._theirs = -1
         self._saved: list[object] | None = None
         self._previous: object = None
+        self._typed = b""
+        self._at_line_start = True
+        self._has_ended = False
         self.is_over_limit = False
 
     def __enter__(self) -> Self:
-        self._ours, self._theirs = pty.openpty()
+        try:
+            self._ours, self._theirs = pty.openpty()
+        except OSError as problem:
+            raise no_descriptors(problem) from problem
         os.set_blocking(self._ours, False)
         self._copy_size()
         if os.isatty(0):
@@ -66,26 +72,48 @@ class TerminalStreams(InheritedStreams):
         poller.register(0, select.POLLIN)
 
     def carry(self, descriptor: int, poller: select.poll) -> None:
-        if self._type_in() if descriptor == 0 else self._show():
-            poller.unregister(descriptor)
+        if descriptor == 0:
+            self._hear(poller)
+        else:
+            with contextlib.suppress(BlockingIOError):
+                if self._show():
+                    poller.unregister(self._ours)
+                    return
+            self._type_in(poller)
 
     def drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while not self._show():
                 pass
 
-    def _type_in(self) -> bool:
-        """Pass on what the caller types; True at the end of the caller's stdin."""
-        piece = os.read(0, _CHUNK)
-        if not piece:
-            piece, ended = b"\x04", True  # a terminal has no end of file, only this key
-        else:
-            ended = False
-        os.set_blocking(self._ours, True)
-        with contextlib.suppress(OSError):
-            os.write(self._ours, piece)
-        os.set_blocking(self._ours, False)
-        return ended
+    def _hear(self, poller: select.poll) -> None:
+        """Take what the caller types; nothing more until that has been passed on."""
+        try:
+            piece = os.read(0, _CHUNK)
+        except OSError:
+            piece = b""
+        poller.unregister(0)
+        self._has_ended = not piece
+        # A terminal has no end of file, only a key; after an unfinished line it must be pressed twice.
+        self._typed = piece or (b"\x04" if self._at_line_start else b"\x04\x04")
+        self._at_line_start = piece.endswith((b"\n", b"\r"))
+        poller.modify(self._ours, select.POLLIN | select.POLLOUT)
+        self._type_in(poller)
+
+    def _type_in(self, poller: select.poll) -> None:
+        """Pass on as much of it as the command's terminal takes now: both sides may be full at once."""
+        if not self._typed:
+            return
+        try:
+            self._typed = self._typed[os.write(self._ours, self._typed) :]
+        except BlockingIOError:
+            return
+        except OSError:  # EIO: nobody is there any more
+            self._typed = b""
+        if not self._typed:
+            poller.modify(self._ours, select.POLLIN)
+            if not self._has_ended:
+                poller.register(0, select.POLLIN)
 
     def _show(self) -> bool:
         """Pass on what the command prints; True when nobody holds its end any more."""

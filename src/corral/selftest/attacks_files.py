@@ -25,6 +25,10 @@ def _denied_file(stage: Stage) -> None:
     stage.write("ws/keys/private", stage.secret)
 
 
+def _read_only_part(stage: Stage) -> None:
+    stage.write("ws/keys/deep/file", "as it was")
+
+
 def _link_to_outside(stage: Stage) -> None:
     os.symlink(stage.at("out"), stage.at("ws/vendor"))
 
@@ -148,6 +152,37 @@ PROBES = (
         _granted_for_reading,
         language=Language.PYTHON,
         capabilities=("filesystem:read:${workspace}/../out/granted",),
+    ),
+    EscapeProbe(
+        "write-denied-path-anew",
+        "Move the directory of a denied file away and make another file of that name.",
+        Feature.FS_DENY,
+        "corral (planning/build.py)",
+        'mv keys k2; mkdir -p keys; echo "$TOKEN" > keys/private',
+        written("ws/keys/private"),
+        _denied_file,
+        capabilities=("filesystem:deny:${workspace}/keys/private",),
+    ),
+    EscapeProbe(
+        "write-read-only-part-anew",
+        "Move the directory above a read-only part of the workspace away and make the part anew.",
+        Feature.FS_WRITE,
+        "corral (planning/build.py)",
+        'mv keys k2; mkdir -p keys/deep; echo "$TOKEN" > keys/deep/file',
+        written("ws/keys/deep/file"),
+        _read_only_part,
+        capabilities=("filesystem:read:${workspace}/keys/deep",),
+    ),
+    EscapeProbe(
+        "write-read-only-part-beside-repository",
+        "Make a repository above a read-only part: protecting it mounts the directory anew, over the part.",
+        Feature.FS_WRITE,
+        "corral (backends/native.py)",
+        'echo "$TOKEN" > keys/deep/file',
+        written("ws/keys/deep/file"),
+        _read_only_part,
+        earlier="mkdir -p keys/.git",
+        capabilities=("filesystem:read:${workspace}/keys/deep",),
     ),
     EscapeProbe(
         "write-denied-path",

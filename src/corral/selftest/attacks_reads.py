@@ -52,6 +52,13 @@ def _workspace_on_path(stage: Stage) -> None:
     stage.environment["PATH"] = f"{usual}:{stage.at('ws/node_modules/.bin')}"
 
 
+def _linked_tool(stage: Stage) -> None:
+    stage.write("home/.local/bin/other")
+    os.symlink(stage.at("ws/bin/tool"), stage.at("home/.local/bin/tool"))
+    usual = os.environ.get("PATH", "/usr/bin:/bin")
+    stage.environment["PATH"] = f"{usual}:{stage.at('home/.local/bin')}"
+
+
 def _shared_places(stage: Stage) -> None:
     stage.write("ws/gift", stage.secret)
     for directory in ("/tmp", "/var/tmp", "/dev/shm"):
@@ -165,6 +172,26 @@ PROBES = (
         earlier='mkdir -p node_modules/.bin && ln -s "$HOUSE/.ssh/id_ed25519" node_modules/.bin/tsc',
     ),
     EscapeProbe(
+        "read-by-planted-path-entry",
+        "Make a PATH entry in the workspace a link to ~/.ssh; the next run takes it for a program directory.",
+        Feature.FS_READ,
+        "corral (planning/tools.py)",
+        'cat "$HOUSE/.ssh/id_ed25519"',
+        leaked(),
+        _workspace_on_path,
+        earlier='mkdir -p node_modules && ln -s "$HOUSE/.ssh" node_modules/.bin',
+    ),
+    EscapeProbe(
+        "read-through-linked-tool",
+        "A link in ~/.local/bin leads to a tool in the workspace: make that one a link to the SSH key.",
+        Feature.FS_READ,
+        "corral (planning/tools.py)",
+        'cat "$HOUSE/.ssh/id_ed25519"',
+        leaked(),
+        _linked_tool,
+        earlier='mkdir -p bin && ln -s "$HOUSE/.ssh/id_ed25519" bin/tool',
+    ),
+    EscapeProbe(
         "read-by-handle",
         "Open a file by its number with open_by_handle_at (Shocker).",
         Feature.FS_READ,
@@ -192,6 +219,17 @@ if libc.name_to_handle_at(-100, path, ctypes.byref(handle), ctypes.byref(mount),
         ' cat "/proc/self/root$WS/keys/private"',
         leaked(),
         _denied_file,
+        capabilities=("filesystem:deny:${workspace}/keys/private",),
+    ),
+    EscapeProbe(
+        "read-denied-beside-repository",
+        "Make a repository beside a denied file: protecting it mounts the directory anew, over the denial.",
+        Feature.FS_DENY,
+        "corral (backends/native.py)",
+        "cat keys/private",
+        leaked(),
+        _denied_file,
+        earlier="mkdir -p keys/.git",
         capabilities=("filesystem:deny:${workspace}/keys/private",),
     ),
     EscapeProbe(
