@@ -44,9 +44,22 @@ int phase_no_new_privs(struct launch *launch) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-static int add_path(int ruleset, const struct path_rule *rule) {
-    int fd = open(rule->path, O_PATH | O_CLOEXEC);
-    if (fd < 0) return -errno;
+/* Where there are no mounts, a rule is the only wall: it must be about what was planned, and a link that somebody
+ * has put there since leads elsewhere. */
+static int open_planned(struct launch *launch, const struct path_rule *rule) {
+    if (!rule->device && !rule->inode) return k_result(open(rule->path, O_PATH | O_CLOEXEC));
+    int fd = k_openat2(AT_FDCWD, rule->path, O_PATH | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
+    struct stat status;
+    bool is_planned = fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == rule->device && status.st_ino == rule->inode;
+    if (is_planned) return fd;
+    if (fd >= 0) close(fd);
+    set_detail(launch, "rule for %s: changed since it was planned", rule->path);
+    return fd < 0 && fd != -ELOOP && fd != -ENOENT && fd != -ENOTDIR ? fd : -ESTALE;
+}
+
+static int add_path(struct launch *launch, int ruleset, const struct path_rule *rule) {
+    int fd = open_planned(launch, rule);
+    if (fd < 0) return fd;
     struct k_landlock_path_beneath_attr attr = {.allowed_access = rule->rights, .parent_fd = fd};
     int err = k_landlock_add(ruleset, K_LANDLOCK_RULE_PATH_BENEATH, &attr);
     close(fd);
@@ -72,7 +85,7 @@ static int add_rules(struct launch *launch, int ruleset) {
     const struct spec *spec = &launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_LANDLOCK_PATH]; i++) {
         set_detail(launch, "rule for %s", spec->paths[i].path);
-        int err = add_path(ruleset, &spec->paths[i]);
+        int err = add_path(launch, ruleset, &spec->paths[i]);
         if (err) return err;
     }
     for (size_t i = 0; i < spec->count[RECORD_LANDLOCK_PORT]; i++) {

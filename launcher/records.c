@@ -91,6 +91,8 @@ static const char *parse_landlock(struct spec *spec, struct cursor *c) {
 static const char *parse_landlock_path(struct spec *spec, struct cursor *c) {
     struct path_rule *rule = &spec->paths[spec->count[RECORD_LANDLOCK_PATH]];
     rule->rights = cursor_u64(c);
+    rule->device = cursor_u64(c);
+    rule->inode = cursor_u64(c);
     rule->path = cursor_string(c);
     return is_plain_path(rule->path) ? NULL : "Landlock path is not a plain absolute path";
 }

@@ -71,7 +71,7 @@ struct rlimit_record {
 };
 
 struct path_rule {
-    uint64_t rights;
+    uint64_t rights, device, inode; /* device and inode 0: not compared */
     const char *path;
 };
 

@@ -47,6 +47,8 @@ class RealHost:
             status = os.lstat(path)
         except ValueError:
             return None
+        except PermissionError:
+            return Stat(False, False, 0, 0, is_unknown=True)
         except OSError as problem:
             _check_absent(path, problem)
             return None
@@ -62,7 +64,15 @@ class RealHost:
         )
 
     def readlink(self, path: str) -> str:
-        return os.readlink(path)
+        try:
+            return os.readlink(path)
+        except OSError as problem:  # it was a link a moment ago
+            raise SetupError(
+                "path-changed",
+                "the sandbox could not be planned",
+                why=f"{path}: {problem.strerror}",
+                fix="run the command again; something replaces this path while commands start",
+            ) from problem
 
     def links(self, path: str) -> tuple[str, ...]:
         return _names(path, os.DirEntry.is_symlink)
@@ -113,20 +123,24 @@ class RealHost:
 
     def corral_files(self) -> tuple[str, ...]:
         # TRUST: code that runs on the host at the next start must not be writable from inside.
-        files = {_PACKAGE, os.path.dirname(self._launcher), state_directory()}
+        files = {_PACKAGE, os.path.dirname(self._launcher), state_directory() or _PACKAGE}
         if sys.prefix != sys.base_prefix:
-            files.add(os.path.realpath(sys.prefix))
-        return tuple(sorted(os.path.realpath(path) for path in files))
+            files.add(sys.prefix)
+        # As they are called and as they really are: a link on the way is held as well.
+        return tuple(sorted({*files, *map(os.path.realpath, files)}))
 
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
 
 
 def state_directory() -> str:
-    """Where corral keeps what it must remember. Never granted to a command."""
+    """Where corral keeps what it must remember; empty if there is no home. Never granted to a command."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):  # the specification says to ignore it then
-        state = os.path.join(_home(os.geteuid()), ".local", "state")
+        home = _home(os.geteuid())
+        if not os.path.isdir(home):  # never make a home that the machine does not have
+            return ""
+        state = os.path.join(home, ".local", "state")
     return os.path.join(state, "corral")
 
 

@@ -23,7 +23,10 @@ _MAX_BYTES = 16_384
 
 def probe_remembered(backend: Backend, host: Host) -> Probe:
     """Return what is known of a backend, or find it out."""
-    path = os.path.join(state_directory(), f"probe-{backend.name}")
+    state = state_directory()
+    if not state:
+        return backend.probe(host)
+    path = os.path.join(state, f"probe-{backend.name}")
     key = _key(host)
     known = _decode(_read(path), key, backend.name)
     if known is not None:

@@ -146,9 +146,18 @@ class Sandbox:
                 self._ground = (ground, nested)
             return self._ground
 
+    def _forget_probe(self, backend: str) -> None:
+        with self._lock:
+            self._probes.pop(backend, None)
+        forget(backend)
+
     def _forget_ground(self) -> None:
         with self._lock:
             self._ground = None
+
+
+#: Phases that the probe had been through: if they fail now, it is out of date.
+_STALE_PROBE = frozenset({"launcher", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
 
 
 class _Attempt:
@@ -167,8 +176,9 @@ class _Attempt:
         try:
             return self._run.run()
         except SetupError as problem:
+            if problem.code in _STALE_PROBE:
+                self._sandbox._forget_probe(self._run.backend)
             if problem.code != "path-changed":
-                forget(self._run.backend)
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
@@ -228,4 +238,5 @@ def _no_directory(what: str, why: str) -> PolicyError:
 
 
 def _quarantine(run_id: str) -> str:
-    return os.path.join(state_directory(), "quarantine", run_id)
+    state = state_directory()
+    return os.path.join(state, "quarantine", run_id) if state else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launching import bare, bind, confined, launch, shell, start
 
-from corral.linux.spec import Landlock, Rlimit
+from corral.linux.spec import Landlock, PathRule, Rlimit
 
 TIERS = {"namespaces": confined, "bare": bare}
 
@@ -188,7 +188,7 @@ def test_an_unknown_limit_is_refused(plain: Path, make) -> None:
 
 def test_landlock_denies_what_has_no_rule(launcher: Path, make, user: int) -> None:
     read = 0xD  # execute, read a file, read a directory
-    lock = Landlock(handled_fs=0x1FFF, paths=tuple((read, p) for p in ("/usr", "/lib64", "/etc")))
+    lock = Landlock(handled_fs=0x1FFF, paths=tuple(PathRule(read, p) for p in ("/usr", "/lib64", "/etc")))
 
     done = launch(
         launcher,
@@ -202,7 +202,7 @@ def test_landlock_denies_what_has_no_rule(launcher: Path, make, user: int) -> No
 
 
 def test_a_landlock_rule_for_nothing_is_refused(plain: Path, make) -> None:
-    lock = Landlock(handled_fs=0x1FFF, paths=((0xD, "/no/such"),))
+    lock = Landlock(handled_fs=0x1FFF, paths=(PathRule(0xD, "/no/such"),))
 
     assert launch(plain, make("true", landlock=lock)).lines == [
         f"failed landlock {errno.ENOENT} rule for /no/such"

@@ -13,7 +13,7 @@ from launching import NAMESPACES, bare, confined, launch
 
 from corral.linux.decode import MalformedSpec, decode
 from corral.linux.encode import encode
-from corral.linux.spec import MAGIC, MAX_BYTES, Landlock, Rlimit, Spec
+from corral.linux.spec import MAGIC, MAX_BYTES, Landlock, PathRule, Rlimit, Spec
 
 CWD = (12, b"/\0")
 ARGUMENT = (13, b"true\0")
@@ -132,7 +132,7 @@ def seeds() -> list[bytes]:
         *("sh", "-c", ""),
         cgroups=("/sys/fs/cgroup/x/cgroup.procs",),
         rlimits=(Rlimit(7, 1, 2),),
-        landlock=Landlock(0x1FFF, 3, 3, ((1, "/usr"),), ((1, 443),)),
+        landlock=Landlock(0x1FFF, 3, 3, (PathRule(1, "/usr", 5, 6),), ((1, 443),)),
         seccomp=bytes(16),
         wall_ms=5,
         grace_ms=6,

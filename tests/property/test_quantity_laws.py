@@ -37,7 +37,7 @@ def test_a_duration_in_milliseconds_is_read_as_it_was_written(count: int) -> Non
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=1e-9)
 
 
-@given(st.integers(1, 10_000_000))
+@given(st.integers(10, 10_000_000))
 def test_a_share_in_hundredths_of_a_percent_is_read_as_it_was_written(hundredths: int) -> None:
     share = hundredths / 10_000
 

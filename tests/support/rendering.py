@@ -112,7 +112,8 @@ def _landlock(lock: Landlock) -> Iterator[str]:
     yield f"landlock   handles {_bits(lock.handled_fs, FsRight)}"
     yield f"landlock   handles {_bits(lock.handled_net, NetRight)}"
     yield f"landlock   scopes  {_bits(lock.scoped, Scope)}"
-    for rights, path in lock.paths:
+    for rule in lock.paths:
+        rights, path = rule.rights, rule.path
         yield f"landlock   {path}: {_rights(rights, lock.handled_fs)}"
     yield from (f"landlock   port {port}: {_bits(rights, NetRight)}" for rights, port in lock.ports)
 

@@ -7,7 +7,7 @@ import subprocess
 from hypothesis import strategies as st
 
 from corral.host import RealHost
-from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, Rlimit, Spec
+from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, PathRule, Rlimit, Spec
 
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
 _SPACES = (_NEWNS, 0x02000000, _NEWUTS, 0x08000000, _NEWUSER, 0x20000000, _NEWNET)
@@ -36,7 +36,7 @@ landlocks = st.builds(
     u64,
     u64,
     u64,
-    st.lists(st.tuples(u64, paths), max_size=3).map(tuple),
+    st.lists(st.builds(PathRule, u64, paths, u64, u64), max_size=3).map(tuple),
     st.lists(st.tuples(u64, u64), max_size=2).map(tuple),
 )
 

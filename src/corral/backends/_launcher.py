@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
-from corral.linux.spec import Rlimit
+from corral.linux.spec import PathRule, Rlimit
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.launch import CgroupRequest
-from corral.model.policy import NetMode
+from corral.model.plan import PathKind
+from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Probe
 
 TYPE_CHECKING = False
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from corral.model.backend import Host
-    from corral.model.plan import Plan
+    from corral.model.plan import Ground, Plan
     from corral.model.policy import Limits
     from corral.model.probe import LaunchTrial
 
@@ -67,6 +69,18 @@ def compile_seccomp(machine: str, sockets: SocketPolicy, *, by_filter: bool, den
             ) from problem
         _filters[key] = compile_filter(rules, Arch(machine))
     return _filters[key]
+
+
+def grant_rules(ground: Ground, abi: int) -> list[PathRule]:
+    """The grants as Landlock rules, each with what must be found at its path."""
+    rules = []
+    for grant in ground.grants:
+        target = grant.target
+        is_directory = target.kind is PathKind.DIRECTORY
+        rights = landlock.write_rights if grant.access is FsAccess.WRITE else landlock.read_rights
+        rule = PathRule(rights(abi, is_directory=is_directory), target.path, target.device, target.inode)
+        rules.append(rule)
+    return rules
 
 
 def rlimits(limits: Limits) -> tuple[Rlimit, ...]:

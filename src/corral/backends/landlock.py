@@ -19,11 +19,11 @@ from corral.backends import _launcher as common
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Landlock, Spec
+from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
 from corral.model.launch import Launch
-from corral.model.plan import PathKind, PrivateFile, StdioMode
-from corral.model.policy import FsAccess, NetMode
+from corral.model.plan import PrivateFile, StdioMode
+from corral.model.policy import NetMode
 from corral.model.probe import Probe
 
 TYPE_CHECKING = False
@@ -105,7 +105,7 @@ class LandlockBackend:
             terminal=plan.command.stdio is StdioMode.TERMINAL,
         )
         encoded = _encoded_ground(ground, abi, probe.detail("machine"))
-        rules = ((landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
+        rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
         controllers = tuple(filter(None, probe.detail("controllers").split(",")))
         return Launch(
             backend=self.name,
@@ -145,15 +145,11 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
 
 
 def _rules(ground: Ground, abi: int, *, no_network: bool) -> Landlock:
-    read, write = landlock.read_rights, landlock.write_rights
-    paths = [(landlock.device_rights(abi), f"/dev/{name}") for name in common.DEVICES]
+    paths = [PathRule(landlock.device_rights(abi), f"/dev/{name}") for name in common.DEVICES]
     for name in _PROC_FILES:
-        rights = read(abi, is_directory=name == "sys", execute=False)
-        paths.append((rights, f"/proc/{name}"))
-    for grant in ground.grants:
-        rights_for = write if grant.access is FsAccess.WRITE else read
-        is_directory = grant.target.kind is PathKind.DIRECTORY
-        paths.append((rights_for(abi, is_directory=is_directory), grant.target.path))
+        rights = landlock.read_rights(abi, is_directory=name == "sys", execute=False)
+        paths.append(PathRule(rights, f"/proc/{name}"))
+    paths += common.grant_rules(ground, abi)
     handled_net = landlock.handled_net(abi) if no_network else 0
     return Landlock(landlock.handled_fs(abi), handled_net, landlock.scoped(abi), tuple(paths))
 

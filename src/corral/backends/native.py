@@ -16,7 +16,7 @@ from corral.backends import _launcher as common
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_mount, join
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, Rlimit, Spec
+from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, PathRule, Rlimit, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Launch
@@ -235,14 +235,11 @@ def _landlock(ground: Ground, abi: int) -> Landlock:
     """The same rules once more, by another mechanism, on the tree that the mounts have made."""
     read, write, device = landlock.read_rights, landlock.write_rights, landlock.device_rights
     listing = read(abi, is_directory=True, execute=False) & ~landlock.FsRight.READ_FILE
-    paths = [(listing, "/"), (read(abi, is_directory=True, execute=False), "/proc")]
-    paths += [(device(abi), f"/dev/{name}") for name in common.DEVICES]
-    paths.append((device(abi) | listing, "/dev/pts"))
-    for grant in ground.grants:
-        rights = write if grant.access is FsAccess.WRITE else read
-        is_directory = grant.target.kind is PathKind.DIRECTORY
-        paths.append((rights(abi, is_directory=is_directory), grant.target.path))
-    paths += [(write(abi, is_directory=True), path) for path in ground.private]
+    paths = [PathRule(listing, "/"), PathRule(read(abi, is_directory=True, execute=False), "/proc")]
+    paths += [PathRule(device(abi), f"/dev/{name}") for name in common.DEVICES]
+    paths.append(PathRule(device(abi) | listing, "/dev/pts"))
+    paths += common.grant_rules(ground, abi)
+    paths += [PathRule(write(abi, is_directory=True), path) for path in ground.private]
     return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))
 
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
     from corral.model.probe import Probe
 
+#: What the default profile asks of a backend, in a workspace of any kind.
+_EVERYDAY = frozenset(Feature) - {
+    *(Feature.FS_DENY, Feature.NET_PORTS, Feature.NET_DOMAINS),
+    *(feature for feature in Feature if feature.value.startswith("limit.")),
+}
 _MARKS = {True: "works", False: "does not work"}
 
 
@@ -70,8 +75,20 @@ def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
     ]
     for probe in probes:
         lines += _render_probe(probe)
-    verdict = "Commands can be confined here." if usable else "Nothing can confine commands here."
-    return "\n".join([*lines, "", verdict, ""])
+    return "\n".join([*lines, "", _verdict(probes, usable=usable), ""])
+
+
+def _verdict(probes: list[Probe], *, usable: bool) -> str:
+    """What happens to a plain `corral run` here."""
+    if not usable:
+        return "Nothing can confine commands here."
+    confining = [probe for probe in probes if probe.available and probe.backend != UNCONFINED]
+    needed = _EVERYDAY
+    if any(needed <= probe.enforces for probe in confining):
+        return "Commands can be confined here."
+    probe = min(confining, key=lambda probe: len(needed - probe.enforces))
+    lacking = ",".join(sorted(feature.value for feature in needed - probe.enforces))
+    return f"Commands can be confined here only with `--backend {probe.backend} --waive {lacking}`."
 
 
 def _render_probe(probe: Probe) -> list[str]:

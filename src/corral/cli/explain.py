@@ -137,8 +137,8 @@ def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
         lock = spec.landlock
         handled = f"fs {lock.handled_fs:#x} net {lock.handled_net:#x} scoped {lock.scoped:#x}"
         yield f"  landlock {handled}, {len(lock.paths)} paths"
-        for rights, path in lock.paths if verbose else ():
-            yield f"    {rights:#06x} {path}"
+        for rule in lock.paths if verbose else ():
+            yield f"    {rule.rights:#06x} {rule.path}"
     yield f"  seccomp {len(spec.seccomp) // 8} instructions{'' if verbose else ' (-v lists them)'}"
     if verbose:
         yield from (f"    {line}" for line in disassemble(spec.seccomp).splitlines())

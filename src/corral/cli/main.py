@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Entry point of the `corral` command."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # before a command was there to have it
+        os._exit(130)
+    except BrokenPipeError:
+        os._exit(1)
+    except OSError as problem:
+        os.write(2, f"corral: the output could not be printed\n  because: {problem}\n".encode())
+        os.write(2, b"  fix: make room where it goes, or send it elsewhere\n")
+        os._exit(1)
+
+
+def _main() -> NoReturn:
     arguments = sys.argv[1:]
     _open_closed_streams()
     gc.disable()  # nothing lives long enough to be worth looking for

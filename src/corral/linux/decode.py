@@ -9,6 +9,7 @@ from corral.linux.spec import (
     MAX_BYTES,
     MAX_RECORDS,
     MOUNT,
+    PATH_RULE,
     RECORD,
     RLIMIT,
     U32,
@@ -17,6 +18,7 @@ from corral.linux.spec import (
     Mount,
     MountFlag,
     MountKind,
+    PathRule,
     RecordType,
     Rlimit,
     Spec,
@@ -96,7 +98,7 @@ class _Draft:
         self.hostname = ""
         self.rlimits: list[Rlimit] = []
         self.landlock: tuple[int, int, int] | None = None
-        self.paths: list[tuple[int, str]] = []
+        self.paths: list[PathRule] = []
         self.ports: list[tuple[int, int]] = []
         self.seccomp = b""
         self.cwd = ""
@@ -182,9 +184,9 @@ def _read_landlock(draft: _Draft, reader: _Reader) -> None:
 
 
 def _read_landlock_path(draft: _Draft, reader: _Reader) -> None:
-    (rights,) = reader.fixed(U64)
-    draft.paths.append((rights, reader.string()))
-    if not is_plain_path(draft.paths[-1][1]):
+    rights, device, inode = reader.fixed(PATH_RULE)
+    draft.paths.append(PathRule(rights, reader.string(), device, inode))
+    if not is_plain_path(draft.paths[-1].path):
         raise MalformedSpec("a Landlock path is not plain")
 
 

@@ -7,11 +7,13 @@ from corral.linux.spec import (
     LANDLOCK,
     MAGIC,
     MOUNT,
+    PATH_RULE,
     RECORD,
     RLIMIT,
     U32,
     U64,
     Mount,
+    PathRule,
     RecordType,
     Spec,
 )
@@ -48,9 +50,13 @@ def encode_mount(mount: Mount) -> bytes:
     return _gather([(RecordType.MOUNT, _mount(mount))])[1]
 
 
-def encode_paths(rules: Iterable[tuple[int, str]]) -> tuple[int, bytes]:
+def encode_paths(rules: Iterable[PathRule]) -> tuple[int, bytes]:
     """Encode Landlock paths that follow those of the ground: (number of records, bytes)."""
-    return _gather((RecordType.LANDLOCK_PATH, U64.pack(rights) + _string(path)) for rights, path in rules)
+    return _gather((RecordType.LANDLOCK_PATH, _path_rule(rule)) for rule in rules)
+
+
+def _path_rule(rule: PathRule) -> bytes:
+    return PATH_RULE.pack(rule.rights, rule.device, rule.inode) + _string(rule.path)
 
 
 def _gather(records: Iterable[tuple[RecordType, bytes]]) -> tuple[int, bytes]:
@@ -73,8 +79,8 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     if spec.landlock is not None:
         lock = spec.landlock
         yield RecordType.LANDLOCK, LANDLOCK.pack(lock.handled_fs, lock.handled_net, lock.scoped)
-        for rights, path in lock.paths:
-            yield RecordType.LANDLOCK_PATH, U64.pack(rights) + _string(path)
+        for rule in lock.paths:
+            yield RecordType.LANDLOCK_PATH, _path_rule(rule)
         for rights, port in lock.ports:
             yield RecordType.LANDLOCK_PORT, U64.pack(rights) + U64.pack(port)
     if spec.seccomp:

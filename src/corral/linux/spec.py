@@ -27,6 +27,7 @@ U64 = struct.Struct("<Q")
 MOUNT = struct.Struct("<IIQQQI")
 RLIMIT = struct.Struct("<IQQ")
 LANDLOCK = struct.Struct("<QQQ")
+PATH_RULE = struct.Struct("<QQQ")
 
 
 class RecordType(IntEnum):
@@ -38,7 +39,7 @@ class RecordType(IntEnum):
     LOOPBACK = 6  # empty; at most once
     RLIMIT = 7  # u32 resource, u64 soft, u64 hard
     LANDLOCK = 8  # u64 handled fs, u64 handled net, u64 scoped; at most once
-    LANDLOCK_PATH = 9  # u64 rights, string path
+    LANDLOCK_PATH = 9  # u64 rights, u64 device, u64 inode (both 0: not compared), string path
     LANDLOCK_PORT = 10  # u64 rights, u64 port
     SECCOMP = 11  # the BPF program, a multiple of 8 bytes; at most once
     CWD = 12  # string; exactly once
@@ -85,11 +86,18 @@ class Rlimit(Record):
     hard: int
 
 
+class PathRule(Record):
+    rights: int
+    path: str
+    device: int = 0  # with inode: what must be found there; both 0: whatever is there
+    inode: int = 0
+
+
 class Landlock(Record):
     handled_fs: int
     handled_net: int = 0
     scoped: int = 0
-    paths: tuple[tuple[int, str], ...] = ()  # rights, path
+    paths: tuple[PathRule, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()  # rights, port
 
 

@@ -14,7 +14,7 @@ from corral.planning.tools import find_tools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from corral.model.backend import Host
     from corral.model.plan import ResolvedPath
@@ -30,7 +30,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     """Resolve every path of a policy. Raises PolicyError for rules that cannot hold."""
     resolver = Resolver(host)
     rules = [*_expanded(policy.fs, workspace, host.home), *_implied(policy, workspace, host, resolver)]
-    granted, denied = _resolve_rules(rules, resolver)
+    granted, denied = _resolve_rules(rules, resolver, workspace)
     for target, access in granted.items():
         _check_grant(target, access, host)
     _check_denials(granted, denied)
@@ -102,9 +102,10 @@ def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> 
 
 
 def _resolve_rules(
-    rules: Iterable[FsRule], resolver: Resolver
+    rules: Iterable[FsRule], resolver: Resolver, workspace: str
 ) -> tuple[dict[ResolvedPath, FsAccess], list[ResolvedPath]]:
-    granted: dict[str, tuple[ResolvedPath, FsAccess]] = {}
+    """What is granted and what is denied. A denial beats what only a preset or a tool would grant."""
+    granted: dict[str, tuple[ResolvedPath, FsRule]] = {}
     denied: dict[str, ResolvedPath] = {}
     for rule in rules:
         target = resolver.resolve(rule.path)
@@ -120,10 +121,29 @@ def _resolve_rules(
                 why="there is no such file or directory",
                 fix="create it first, or leave the rule out",
             )
+        if is_beneath(rule.path, workspace) and not is_beneath(target.path, workspace):
+            raise _leads_out(rule.path, target.path)
         known = granted.get(target.path)
         if known is None or rule.access is FsAccess.WRITE:
-            granted[target.path] = (target, rule.access)
-    return dict(granted.values()), list(denied.values())
+            granted[target.path] = (target, rule)
+    kept = {
+        target: rule.access
+        for target, rule in granted.values()
+        if not rule.optional
+        or target.path == workspace  # without it there is nothing to work on: that is refused later
+        or not any(is_beneath(target.path, denial) for denial in denied)
+    }
+    return kept, list(denied.values())
+
+
+def _leads_out(requested: str, real: str) -> PolicyError:
+    # TRUST: an earlier command may have put the link there, for a later grant to follow it.
+    return PolicyError(
+        "grant-through-link",
+        f"{requested} cannot be granted",
+        why=f"it lies in the workspace, where a command can make links, and leads out of it to {real}",
+        fix=f"grant {real} itself, if that is what is meant",
+    )
 
 
 def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
@@ -175,10 +195,11 @@ def _is_inside_any(path: str, granted: Iterable[ResolvedPath]) -> bool:
 
 def _links_between(resolver: Resolver, grants: list[Grant], private: tuple[str, ...]) -> tuple[Link, ...]:
     """Links that lead to grants and do not lie inside one: they must be made where paths are rebuilt."""
+    taken = {grant.target.path for grant in grants}
     links = [
         link
         for link in resolver.links.values()
-        if not any(is_beneath(link.path, grant.target.path) for grant in grants)
+        if not any(path in taken for path in _upwards(link.path))
         and link.path not in private
         and not link.path.startswith(("/proc/", "/dev/"))
     ]
@@ -190,11 +211,18 @@ def _without_repetition(grants: list[Grant], private: tuple[str, ...]) -> list[G
     above: dict[str, FsAccess | None] = dict.fromkeys(private)
     kept = []
     for grant in grants:
-        nearest = max((path for path in above if is_beneath(grant.target.path, path)), key=len, default="")
+        nearest = next((path for path in _upwards(grant.target.path) if path in above), "")
         if not nearest or above[nearest] is not grant.access:
             kept.append(grant)
             above[grant.target.path] = grant.access
     return kept
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path and everything above it."""
+    while path != "/":
+        yield path
+        path = posixpath.dirname(path)
 
 
 def _private_files(host: Host, private: tuple[str, ...]) -> tuple[PrivateFile, ...]:

@@ -61,10 +61,14 @@ class Protection:
         for part in path[len(root) + 1 :].split("/"):
             parent, here = here, f"{here}/{part}"
             stat = self._resolver.look(here)
+            if self._resolver.is_unknown(here):
+                raise _closed(parent)  # to take it for missing would mean to take it away
             if stat is None:
                 self._pin(root, parent)
                 self._watch(parent, part, label if here == path else here[len(root) + 1 :])
                 return
+            if stat.is_link:
+                return  # it leads in a circle, and is held itself
             if not stat.is_directory:
                 break  # a file where a directory was expected (`.git` of a worktree) is held itself
         self._pin(root, posixpath.dirname(here))
@@ -124,7 +128,7 @@ def protect(
     within_git = [name.removeprefix(_GIT) for name in ordered if name.startswith(_GIT)]
     for root in writable:
         for name in ordered:
-            if not _is_granted_itself(f"{root}/{name}", root, writable):
+            if f"{root}/{name}" not in writable:  # somebody wrote down that this very path is
                 protection.add(f"{root}/{name}", name)
         if within_git:
             _protect_bare(host, resolver, protection, root, within_git)
@@ -134,11 +138,6 @@ def protect(
         for worktree in (*writable, *nested):
             _protect_repository(host, protection, worktree, posixpath.join(worktree, ".git"), within_git)
     return protection
-
-
-def _is_granted_itself(path: str, root: str, writable: tuple[str, ...]) -> bool:
-    """Whether somebody wrote down that this very path, not just the tree around it, is writable."""
-    return any(is_beneath(path, other) for other in writable if is_beneath(other, root) and other != root)
 
 
 def _protect_bare(
@@ -172,6 +171,9 @@ def _protect_repository(
 def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, ...]:
     """Directories below a root that hold a git repository of their own; the search is bounded."""
     found, queue, looked = [], [(root, 0)], 0
+    top = resolver.look(root)
+    if top is not None and top.is_closed:
+        raise _closed(root)
     while queue and looked < _MAX_DIRECTORIES:
         directory, level = queue.pop(0)
         looked += 1
@@ -182,7 +184,8 @@ def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, .
             stat = resolver.look(path)
             if stat is not None and stat.is_closed:
                 raise _closed(path)
-            if resolver.look(posixpath.join(path, ".git")) is not None:
+            pointer = posixpath.join(path, ".git")
+            if resolver.look(pointer) is not None:
                 found.append(path)
             if level + 1 < _MAX_DEPTH:
                 queue.append((path, level + 1))

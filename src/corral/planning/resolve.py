@@ -20,6 +20,7 @@ class Resolver:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._seen: dict[str, Stat | None] = {}
+        self._unknown: set[str] = set()
         self.links: dict[str, Link] = {}
 
     def resolve(self, requested: str) -> ResolvedPath:
@@ -53,10 +54,18 @@ class Resolver:
         return resolved(real, requested, stat), followed
 
     def look(self, path: str) -> Stat | None:
-        """The status of a path itself, remembered."""
+        """The status of a path itself, remembered; None for what is not there or cannot be seen."""
         if path not in self._seen:
-            self._seen[path] = self._host.lstat(path)
+            stat = self._host.lstat(path)
+            if stat is not None and stat.is_unknown:
+                self._unknown.add(path)
+                stat = None
+            self._seen[path] = stat
         return self._seen[path]
+
+    def is_unknown(self, path: str) -> bool:
+        """Whether a path that was looked at may be there all the same."""
+        return path in self._unknown
 
     def resolve_link(self, path: str) -> str:
         """The text of a link, without going there."""

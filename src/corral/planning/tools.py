@@ -96,6 +96,8 @@ class _Finder:
         prefix, directory = posixpath.split(posixpath.dirname(real.path))
         if real.kind is not PathKind.FILE or directory != "bin" or prefix == "/":
             return
+        if any(is_beneath(path, prefix) for path in self._writable):
+            return  # a command could have made an installation of it
         libraries = self._host.subdirectories(posixpath.join(prefix, "lib"))
         marks = (f"{prefix}/lib/{name}/os.py" for name in libraries if name.startswith("python3"))
         if any(self._resolver.look(mark) for mark in marks):

@@ -57,7 +57,7 @@ class Guard:
         try:
             for watch in watches:
                 self._hold(watch)
-        except OSError:
+        except BaseException:
             self.close()
             raise
 
@@ -176,20 +176,13 @@ class Guard:
                 os.symlink(watch.link_text, watch.name, dir_fd=handle)
 
     def _take_away(self, handle: int, watch: Watch) -> None:
-        kept = os.path.join(self._quarantine, f"{len(self.violations)}-{watch.name}")
-        fate = f"it was moved to {kept}"
-        with contextlib.suppress(OSError):
-            os.close(open_up(handle, watch.name))
+        # First out of the way, in the same directory: that is quick, and nothing can hold it up.
+        aside = f".corral-quarantine-{os.urandom(4).hex()}"
         try:
-            _make_private(self._quarantine)
-            os.rename(watch.name, kept, src_dir_fd=handle)
+            os.rename(watch.name, aside, src_dir_fd=handle, dst_dir_fd=handle)
         except FileNotFoundError:
             return  # gone again by itself
-        except OSError:  # another file system: out of the way now, removed when nothing runs any more
-            aside = f".corral-quarantine-{os.urandom(4).hex()}"
-            os.rename(watch.name, aside, src_dir_fd=handle, dst_dir_fd=handle)
-            self._aside.append((handle, aside))
-            fate = "it was removed"
+        fate = self._put_away(handle, aside, f"{len(self.violations)}-{watch.name}")
         self.violations.append(
             Violation(
                 Feature.FS_PROTECT,
@@ -198,6 +191,21 @@ class Guard:
                 f"{watch.label} is protected and must not be made by the command; {fate}",
             )
         )
+
+    def _put_away(self, handle: int, aside: str, name: str) -> str:
+        """Move it into quarantine, or keep it for the sweep to remove."""
+        kept = os.path.join(self._quarantine, name)
+        with contextlib.suppress(OSError):
+            os.close(open_up(handle, aside))  # moving a directory needs the right to write in it
+        try:
+            if not self._quarantine:
+                raise OSError(errno.ENOENT, "there is no home to keep it in")
+            _make_private(self._quarantine)
+            os.rename(aside, kept, src_dir_fd=handle)
+        except OSError:  # another file system, as a rule: removed when nothing runs any more
+            self._aside.append((handle, aside))
+            return "it was removed"
+        return f"it was moved to {kept}"
 
 
 def _open_beneath(watch: Watch) -> int:

@@ -11,7 +11,7 @@ import time
 
 from corral.linux.encode import append_cgroups
 from corral.model.errors import SetupError
-from corral.model.feature import RUNNER_FEATURES
+from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.result import Enforcement, Outcome, Result, Usage
 from corral.runtime.cgroup import Cgroup
 from corral.runtime.check import check
@@ -24,7 +24,6 @@ from corral.runtime.violations import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.feature import Feature
     from corral.model.launch import Launch
     from corral.model.plan import Plan
     from corral.runtime.guard import Guard
@@ -98,11 +97,7 @@ class Run:
         began = time.monotonic()
         self._guard = self._open_guard()
         try:
-            self._process = spawn(self._launch, spec, streams.child_ends())
-            while self._early:
-                self.send(self._early.pop(0))
-            streams.close_child_ends()
-            self._carry(streams, began)
+            self._start_and_serve(streams, spec, began)
             ended = time.monotonic()
         finally:
             self._close_guard()
@@ -146,48 +141,63 @@ class Run:
                 ran=True,
             )
 
-    def _carry(self, streams: InheritedStreams, began: float) -> None:
-        """Move bytes until the launcher is gone; then wait for it."""
-        process = self._process
-        assert process is not None
-        ending = os.pidfd_open(process.pid)
+    def _start_and_serve(self, streams: InheritedStreams, spec: bytes | None, began: float) -> None:
+        """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
-            self._loop(streams, began, process, ending)
+            self._process = spawn(self._launch, spec, streams.child_ends())
+            while self._early:
+                self.send(self._early.pop(0))
+            streams.close_child_ends()
+            self._loop(streams, began, self._process)
         except BaseException:
             self.kill()
             raise
         finally:
-            self._reap(process.pid)
-            if self._process is not None and self._process.lifeline >= 0:
-                os.close(self._process.lifeline)
-            if process.status >= 0:
-                self._read_status(process.status)
-                os.close(process.status)
-            os.close(ending)
-            self._process = None
+            self._end()
         streams.drain()
 
-    def _loop(self, streams: InheritedStreams, began: float, process: Process, ending: int) -> None:
-        """Serve all descriptors until the launcher, or the bare command, has ended."""
-        poller = select.poll()
-        poller.register(ending, select.POLLIN)
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._reap(process.pid)
+        if process.lifeline >= 0:
+            os.close(process.lifeline)
         if process.status >= 0:
-            os.set_blocking(process.status, False)
-            poller.register(process.status, select.POLLIN)
-        streams.register(poller)
-        while True:
-            for descriptor, _ in poller.poll(self._patience_ms(began)):
-                if descriptor == ending:
-                    return
-                if descriptor == process.status:
-                    if not self._read_status(process.status):
-                        poller.unregister(process.status)
-                elif self._guard is not None and descriptor == self._guard.descriptor:
-                    self._guard.react()
-                else:
-                    streams.carry(descriptor, poller)
-            self._watch_over(poller)
-            self._enforce(streams, began)
+            self._read_status(process.status)
+            os.close(process.status)
+
+    def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
+        """Serve all descriptors until the launcher, or the bare command, has ended."""
+        ending = os.pidfd_open(process.pid)
+        try:
+            poller = select.poll()
+            poller.register(ending, select.POLLIN)
+            if process.status >= 0:
+                os.set_blocking(process.status, False)
+                poller.register(process.status, select.POLLIN)
+            streams.register(poller)
+            while self._serve(poller, streams, began, process.status, ending):
+                self._watch_over(poller)
+                self._enforce(streams, began)
+        finally:
+            os.close(ending)
+
+    def _serve(
+        self, poller: select.poll, streams: InheritedStreams, began: float, status: int, ending: int
+    ) -> bool:
+        """Wait once and do what is ready; False when it is over."""
+        for descriptor, _ in poller.poll(self._patience_ms(began)):
+            if descriptor == ending:
+                return False
+            if descriptor == status:
+                if not self._read_status(status):
+                    poller.unregister(status)
+            elif self._guard is not None and descriptor == self._guard.descriptor:
+                self._guard.react()
+            else:
+                streams.carry(descriptor, poller)
+        return True
 
     def _read_status(self, descriptor: int) -> bool:
         """Take what the launcher has said; False when it will say no more."""
@@ -282,7 +292,8 @@ class Run:
     def _outcome(self, cgroup: Cgroup | None) -> Outcome:
         status = self._status
         succeeded = status.exit_code == 0
-        if self._blocked or status.signal == signal.SIGSYS:
+        filtered = Feature.SYSCALLS in self._launch.enforced
+        if self._blocked or (filtered and status.signal == signal.SIGSYS):
             return Outcome.BLOCKED
         if self._over_output:
             return Outcome.OUTPUT_LIMIT

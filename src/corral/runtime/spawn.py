@@ -39,6 +39,7 @@ def spawn(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Pr
     if spec is None:
         return _spawn_bare(launch, stdio)
     owned: list[int] = []
+    pid = 0
     try:
         memory = _own(owned, os.memfd_create("corral-spec", os.MFD_CLOEXEC))
         _write_all(memory, spec)
@@ -55,13 +56,18 @@ def spawn(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Pr
             setsigdef=_IGNORED_BY_PYTHON,
             setsigmask=_HELD_BACK,
         )
-    except OSError as problem:
-        for descriptor in owned:
+        for descriptor in (memory, status_write, lifeline_read):
+            owned.remove(descriptor)
             os.close(descriptor)
-        raise _cannot_start(launch.argv[0], problem) from problem
-    for descriptor in (memory, status_write, lifeline_read):
-        os.close(descriptor)
-    return Process(pid, status_read, lifeline_write)
+        return Process(pid, status_read, lifeline_write)
+    except BaseException as problem:
+        for descriptor in owned:  # the lifeline among them: what was started ends
+            os.close(descriptor)
+        if pid:
+            os.waitpid(pid, 0)
+        if isinstance(problem, OSError):
+            raise _cannot_start(launch.argv[0], problem) from problem
+        raise
 
 
 def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:

@@ -52,7 +52,7 @@ def collect(
         detail = "a process of the run could not be ended"
         found.append(Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, detail))
     if outcome is Outcome.BLOCKED and signal == 31:
-        detail = "it used a system-call interface of another architecture"
+        detail = "it was ended by SIGSYS, as for the system-call interface of another architecture"
         found.append(Violation(Feature.SYSCALLS, "the command", Evidence.OBSERVED, detail))
     if outcome is not Outcome.EXITED or stderr:
         found.extend(_infer(plan, stderr[-_TAIL_BYTES:].decode("utf-8", "replace")))

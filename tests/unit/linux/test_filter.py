@@ -98,7 +98,7 @@ def test_no_call_at_all_takes_more_than_forty_steps(key: tuple[SocketPolicy, boo
 
 @pytest.mark.parametrize("key", PROGRAMS, ids=str)
 def test_a_program_is_short(key: tuple[SocketPolicy, bool, Arch]) -> None:
-    assert len(PROGRAMS[key]) // 8 <= 200
+    assert len(PROGRAMS[key]) // 8 <= 210
 
 
 def test_every_rule_names_a_call_and_a_reason() -> None:

@@ -17,6 +17,10 @@ LINKED = {
     f"{WORK}/.git": f"gitdir: {MAIN}/worktrees/project\n",
     f"{MAIN}/worktrees/project/gitdir": f"{WORK}/.git\n",
     f"{MAIN}/worktrees/project/commondir": "../..\n",
+    f"{MAIN}/worktrees/project/HEAD": "ref: refs/heads/topic\n",
+    f"{MAIN}/HEAD": "ref: refs/heads/main\n",
+    f"{MAIN}/objects/pack/x": "",
+    f"{MAIN}/refs/heads/main": "",
 }
 
 

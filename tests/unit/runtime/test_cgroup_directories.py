@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-REQUEST = CgroupRequest(memory_bytes=1 << 20, cpus=0.5, pids=10)
+REQUEST = CgroupRequest(memory_bytes=1 << 20, cpus=0.5, pids=10, launcher_pids=2)
 
 
 @pytest.fixture

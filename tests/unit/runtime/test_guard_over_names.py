@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 
 def watch_of(place: Path, name: str, link_text: str = "") -> Watch:
     stat = place.stat()
-    return Watch(str(place), stat.st_dev, stat.st_ino, name, name, link_text)
+    return Watch(str(place), str(place), stat.st_dev, stat.st_ino, name, name, link_text)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_link_in_place_of_the_directory_is_refused(place, tmp_path, guarding) 
     (tmp_path / "alias").symlink_to(place)
 
     with pytest.raises(OSError, match="alias"):
-        guarding(Watch(str(tmp_path / "alias"), 0, 0, ".envrc", ".envrc"))
+        guarding(Watch(str(tmp_path / "alias"), str(tmp_path / "alias"), 0, 0, ".envrc", ".envrc"))
 
 
 def test_no_descriptor_is_left(place, tmp_path) -> None:
