@@ -15,6 +15,7 @@ from corral.model.record import Record
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.planning.select import select
+from corral.policy.check import check_policy
 from corral.policy.preset import DEFAULT_PRESET, load_preset
 from corral.probes import forget, probe_remembered
 from corral.runtime.run import Run
@@ -55,6 +56,7 @@ class Sandbox:
         host: Host | None = None,
     ) -> None:
         self._policy = load_preset(policy) if isinstance(policy, str) else policy
+        check_policy(self._policy)
         self._host: Host = host if host is not None else RealHost()
         self._workspace = _directory(workspace, self._host)
         self._backend = backend

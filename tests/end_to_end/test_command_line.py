@@ -119,6 +119,31 @@ def test_nothing_survives_the_death_of_corral(project: Path, home: Path) -> None
     os.close(reading)
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_give_nothing_away(project: Path, home: Path, closed: str) -> None:
+    """A directory of the host on a free descriptor would lead around everything that is mounted."""
+    line = "for n in 0 1 2; do echo pwn > /proc/self/fd/$n/.git/hooks/pre-commit; done; exit 4"
+    shell = f"{sys.executable} -m corral run -c '{line}' {closed}"
+
+    done = subprocess.run(["sh", "-c", shell], cwd=project, capture_output=True, timeout=60, check=False)
+
+    assert done.returncode == 4, done.stderr
+    assert not (project / ".git/hooks/pre-commit").exists()
+    assert b"Traceback" not in done.stderr
+
+
+def test_with_json_the_command_reads_stdin_as_it_comes(project: Path, home: Path) -> None:
+    """Corral does not wait for the end of an input that nobody reads."""
+    command = [sys.executable, "-m", "corral", "run", "--json", "--", "true"]
+    child = subprocess.Popen(command, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    assert child.wait(30) == 0
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert json.loads(child.stdout.read())["ok"]
+    child.stdin.close()
+
+
 def test_the_quick_parser_and_click_agree(corral: Corral) -> None:
     """Every option, in both spellings, through `explain` (click) and through the quick parser."""
     from click.testing import CliRunner

@@ -149,6 +149,52 @@ def test_the_workspace_is_as_it_was_before(corral: Corral, project: Path) -> Non
     assert listing() == before
 
 
+def test_the_strictest_profile_protects_what_is_made_writable(corral: Corral, project: Path) -> None:
+    done = corral(
+        "run", "-p", "strict", "--write", ".", "-c", "echo x > .envrc; echo x > .git/hooks/pre-commit"
+    )
+
+    assert not (project / ".envrc").exists()
+    assert not (project / ".git/hooks/pre-commit").exists()
+    assert b"fs.protect" in done.stderr
+
+
+def test_a_grant_is_not_led_out_of_the_workspace_by_a_link(corral: Corral, home: Path) -> None:
+    corral("run", "--", "ln", "-s", str(home / ".ssh"), "out")
+
+    done = corral("run", "--read", "./out", "-c", "cat out/id_ed25519")
+
+    assert done.returncode == 2
+    assert b"SECRET" not in done.stdout
+    assert b"leads out of it" in done.stderr
+
+
+def test_a_denial_beats_what_only_the_profile_grants(corral: Corral) -> None:
+    done = corral("run", "--deny", "/etc/passwd", "--", "cat", "/etc/passwd")
+
+    assert done.returncode == 1
+    assert done.stdout == b""
+
+
+def test_peak_memory_is_the_commands_own(project: Path) -> None:
+    """Not that of the caller, whose high-water mark a new process begins with."""
+    large = bytearray(300_000_000)
+    usage = library.run(["true"], workspace=project).usage
+
+    assert len(large) > usage.peak_memory_bytes > 0
+    assert usage.peak_memory_bytes < 100_000_000
+
+
+@pytest.mark.parametrize(
+    "limits", [{"wall_seconds": float("nan")}, {"wall_seconds": -5}, {"open_files": -1}, {"output_bytes": 0}]
+)
+def test_a_policy_of_a_program_is_checked_as_well(project: Path, limits: dict[str, float]) -> None:
+    policy = library.load_preset("moderate").replace(limits=library.Limits(**limits))
+
+    with pytest.raises(library.PolicyError):
+        library.Sandbox(policy, workspace=project)
+
+
 def test_the_library_can_be_used_from_many_threads(project: Path) -> None:
     sandbox = library.Sandbox(workspace=project)
     found: dict[int, str] = {}

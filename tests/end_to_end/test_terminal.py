@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -104,6 +105,21 @@ def test_a_new_window_size_reaches_the_command(project: Path, home: Path) -> Non
             terminal.resize(40, 120)
             terminal.read_until("40 120")
             assert terminal.status() == 0
+
+
+def test_input_that_is_no_terminal_ends_a_command_on_one(project: Path, home: Path) -> None:
+    """An unfinished line, and more than either side can hold at once."""
+    program = f"{sys.executable} -m corral run -t --"
+    unfinished = f"printf abc | {program} cat"
+    crossing = (
+        f"head -c 300000 /dev/zero | tr '\\0' a | "
+        f"{program} sh -c 'stty raw -echo; head -c 1000000 /dev/zero | tr \"\\0\" b'"
+    )
+    for line, least in ((unfinished, 3), (crossing, 1_000_000)):
+        done = subprocess.run(["sh", "-c", line], cwd=project, capture_output=True, timeout=60, check=False)
+
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout) >= least
 
 
 def test_the_callers_terminal_is_as_it_was_afterwards(project: Path, home: Path) -> None:

@@ -32,8 +32,6 @@ LINKED = {
     "/home/ann/main/.git/worktrees/project/gitdir": f"{WORKSPACE}/.git\n",
     "/home/ann/main/.git/worktrees/project/commondir": "../..\n",
     "/home/ann/main/.git/worktrees/project/HEAD": "ref: refs/heads/topic\n",
-    "/home/ann/main/.git/HEAD": "ref: refs/heads/main\n",
-    "/home/ann/main/.git/objects/pack/x": "",
     "/home/ann/main/.git/refs/heads/main": "",
     "/home/ann/main/.git/config": "[core]\n\tbare = false\n",
     "/home/ann/main/.git/hooks/": "",

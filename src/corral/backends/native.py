@@ -250,7 +250,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.FS_READ: f"mount namespace: nothing else is there{lock}",
         Feature.FS_WRITE: f"read-only bind mounts{lock}",
         Feature.FS_METADATA: "read-only bind mounts",
-        Feature.FS_DENY: "masked by mounts",
+        Feature.FS_DENY: "masked, or read-only, by mounts",
         Feature.FS_PROTECT: "read-only bind mounts, pinned; what is missing is guarded",
         Feature.FS_PRIVATE: "tmpfs",
         Feature.PROC_HIDDEN: "pid namespace",

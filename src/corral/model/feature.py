@@ -43,7 +43,7 @@ PROMISES: dict[Feature, str] = {
     Feature.FS_READ: "nothing outside the granted paths can be read or listed",
     Feature.FS_WRITE: "nothing outside the writable paths can be created, changed or removed",
     Feature.FS_METADATA: "modes, owners, times and attributes outside the writable paths stay as they are",
-    Feature.FS_DENY: "denied paths inside a granted tree can be neither read nor written",
+    Feature.FS_DENY: "paths that are denied, or only readable, inside a wider grant stay so",
     Feature.FS_PROTECT: "files that the host runs later (hooks, start files) are neither changed nor planted",
     Feature.FS_PRIVATE: "temporary files and the home directory belong to the run and vanish with it",
     Feature.NET_NONE: "no packet and no socket reaches beyond the sandbox",

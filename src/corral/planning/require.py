@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from corral.model.feature import Feature
 from corral.model.policy import FsAccess, NetMode
+from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from corral.model.plan import Grant
     from corral.model.policy import Limits, NetPolicy, Policy
@@ -41,15 +42,18 @@ _LIMITS = {
 
 
 def required_features(
-    policy: Policy, grants: Iterable[Grant], *, private: bool, denied: bool
+    policy: Policy, grants: Collection[Grant], *, private: bool, denied: bool
 ) -> frozenset[Feature]:
     """Everything that a backend must enforce for this policy to hold."""
     features = set(_ALWAYS) | _network(policy.net) | _limits(policy.limits)
     if private:
         features.add(Feature.FS_PRIVATE)
-    if denied:
+    writable = [grant.target.path for grant in grants if grant.access is FsAccess.WRITE]
+    readable = [grant.target.path for grant in grants if grant.access is FsAccess.READ]
+    narrowed = any(is_beneath(path, root) for path in readable for root in writable)
+    if denied or narrowed:
         features.add(Feature.FS_DENY)
-    if policy.protect and any(grant.access is FsAccess.WRITE for grant in grants):
+    if policy.protect and writable:
         features.add(Feature.FS_PROTECT)
     return frozenset(features)
 

@@ -166,7 +166,7 @@ PROBES = (
     EscapeProbe(
         "write-read-only-part-anew",
         "Move the directory above a read-only part of the workspace away and make the part anew.",
-        Feature.FS_WRITE,
+        Feature.FS_DENY,
         "corral (planning/build.py)",
         'mv keys k2; mkdir -p keys/deep; echo "$TOKEN" > keys/deep/file',
         written("ws/keys/deep/file"),
@@ -176,7 +176,7 @@ PROBES = (
     EscapeProbe(
         "write-read-only-part-beside-repository",
         "Make a repository above a read-only part: protecting it mounts the directory anew, over the part.",
-        Feature.FS_WRITE,
+        Feature.FS_DENY,
         "corral (backends/native.py)",
         'echo "$TOKEN" > keys/deep/file',
         written("ws/keys/deep/file"),

@@ -1,0 +1,41 @@
+"""Check a policy that a program has put together: the same bounds as for one that was written as text."""
+
+from __future__ import annotations
+
+from corral.model.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.policy import Policy
+
+_MOST = 2.0**63
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise PolicyError for values that cannot mean anything."""
+    for problem in _problems(policy):
+        raise PolicyError(
+            "impossible-policy",
+            "the policy cannot be enforced by anyone",
+            why=problem,
+            fix="build it from capabilities, which are checked as they are read: corral.build_policy",
+        )
+
+
+def _problems(policy: Policy) -> Iterator[str]:
+    limits = policy.limits
+    for field in type(limits)._fields:
+        value = getattr(limits, field)
+        if value is not None and not 0 < value < _MOST:
+            yield f"{field} is {value!r}"
+    for rule in policy.fs:
+        if "\0" in rule.path or not rule.path:
+            yield f"{rule.path!r} is not a path"
+    for name in policy.protect:
+        if "\0" in name or not set(name.split("/")).isdisjoint({"", ".", ".."}):
+            yield f"{name!r} is not a plain relative path"
+    for name, value in policy.env.fixed:
+        if not name or "=" in name or "\0" in name + value:
+            yield f"{name!r} cannot be set in an environment"
