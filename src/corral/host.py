@@ -35,6 +35,7 @@ class RealHost:
         self.home = _home(self.uid)
         self._launcher = launcher or os.environ.get("CORRAL_LAUNCHER") or _LAUNCHER
         self._abi: int | None = None
+        self._files: tuple[str, ...] | None = None
 
     def environment(self) -> Mapping[str, str]:
         return os.environ
@@ -60,7 +61,8 @@ class RealHost:
             status.st_ino,
             stat_bits.S_ISSOCK(mode),
             status.st_nlink,
-            is_closed=status.st_uid == self.uid != 0 and mode & 0o500 != 0o500,
+            False,
+            status.st_uid == self.uid != 0 and mode & 0o500 != 0o500,
         )
 
     def readlink(self, path: str) -> str:
@@ -123,11 +125,13 @@ class RealHost:
 
     def corral_files(self) -> tuple[str, ...]:
         # TRUST: code that runs on the host at the next start must not be writable from inside.
-        files = {_PACKAGE, os.path.dirname(self._launcher), state_directory() or _PACKAGE}
-        if sys.prefix != sys.base_prefix:
-            files.add(sys.prefix)
-        # As they are called and as they really are: a link on the way is held as well.
-        return tuple(sorted({*files, *map(os.path.realpath, files)}))
+        if self._files is None:
+            files = {_PACKAGE, os.path.dirname(self._launcher), state_directory() or _PACKAGE}
+            if sys.prefix != sys.base_prefix:
+                files.add(sys.prefix)
+            # As they are called and as they really are: a link on the way is held as well.
+            self._files = tuple(sorted({*files, *map(os.path.realpath, files)}))
+        return self._files
 
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")

@@ -123,11 +123,10 @@ def _resolve_rules(
             )
         if is_beneath(rule.path, workspace) and not is_beneath(target.path, workspace):
             raise _leads_out(rule.path, target.path)
-        known = granted.get(target.path)
-        if known is not None:  # said twice: the wider access counts, and it is optional only if both are
-            stronger = rule if rule.access is FsAccess.WRITE else known[1]
-            rule = stronger.replace(optional=rule.optional and known[1].optional)
-        granted[target.path] = (target, rule)
+        known = granted.get(target.path, (target, rule))[1]
+        # Said twice: the wider access counts, and it is optional only if both are.
+        stronger = rule if rule.access is FsAccess.WRITE else known
+        granted[target.path] = (target, stronger.replace(optional=rule.optional and known.optional))
     kept = {
         target: rule.access
         for target, rule in granted.values()

@@ -38,6 +38,9 @@ class Protection:
 
     def add(self, path: str, label: str) -> None:
         """Protect a path, every link that leads to it, and what it leads to, where they are writable."""
+        root = self._root_of(path)
+        if root and root != path and self._cover(root, path, label):
+            return
         target, links = self._resolver.follow(path)
         for link in links:
             self._hold_link(link, label)
@@ -55,8 +58,8 @@ class Protection:
             self._pin(root, parent)
             self._watch(parent, name, label, self._resolver.resolve_link(link))
 
-    def _cover(self, root: str, path: str, label: str) -> None:
-        """Shield what is there; watch the first name on the way that is not."""
+    def _cover(self, root: str, path: str, label: str) -> bool:
+        """Shield what is there; watch the first missing name on the way. False if a link is on the way."""
         here = root
         for part in path[len(root) + 1 :].split("/"):
             parent, here = here, f"{here}/{part}"
@@ -66,9 +69,9 @@ class Protection:
             if stat is None:
                 self._pin(root, parent)
                 self._watch(parent, part, label if here == path else here[len(root) + 1 :])
-                return
+                return True
             if stat.is_link:
-                return  # it leads in a circle, and is held itself
+                return False
             if not stat.is_directory:
                 break  # a file where a directory was expected (`.git` of a worktree) is held itself
         self._pin(root, posixpath.dirname(here))
@@ -76,6 +79,7 @@ class Protection:
         if stat is not None and not stat.is_directory and stat.names > 1:
             raise _second_name(here)
         self.shields[here] = Shield(resolved(here, here, stat))
+        return True
 
     def _pin(self, root: str, directory: str) -> None:
         """Hold every directory from here up to the root in its place."""

@@ -64,7 +64,9 @@ class Guard:
     def _hold(self, watch: Watch) -> None:
         # The directory is held open: a rename of it does not lead the guard elsewhere.
         if watch.directory not in self._directories:
-            self._directories[watch.directory] = (_open_beneath(watch), {})
+            handle = _open_beneath(watch)
+            self._directories[watch.directory] = (handle, {})
+            self._stamps[watch.directory] = os.fstat(handle).st_ctime_ns
         self._directories[watch.directory][1][watch.name] = watch
 
     @property
