@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') pyproject.toml hatch_build.py
+SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test fast check lint types format bench selftest clean packages
