@@ -45,6 +45,12 @@ def _second_name(stage: Stage) -> None:
     os.link(stage.at("ws/.envrc"), stage.at("ws/other"))
 
 
+def _link_on_the_way(stage: Stage) -> None:
+    stage.write("ws/b/real", "the user's own\n")
+    os.symlink("b", stage.at("ws/a"))
+    os.symlink("a/real", stage.at("ws/.envrc"))
+
+
 def _winding_link(stage: Stage) -> None:
     stage.write("ws/x/y/real", "the user's own\n")
     os.mkdir(stage.at("ws/x/y/z"))
@@ -246,6 +252,14 @@ time.sleep(0.5)
         "ws/.envrc",
         _second_name,
     ).replace(refusal="hard-linked", runner_holds="a protected file with a second name is refused"),
+    _plant(
+        "change-link-on-the-way",
+        "Replace a link that lies on the way from a protected link to its end.",
+        "corral (planning/protect.py)",
+        'rm a; mkdir -p a; echo "$TOKEN" > a/real; sleep 0.1',
+        "ws/.envrc",
+        _link_on_the_way,
+    ),
     _plant(
         "change-winding-link",
         "Change what a protected link leads to by a path with `..` behind another link.",

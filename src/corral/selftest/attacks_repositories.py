@@ -6,7 +6,7 @@ import os
 
 from corral.model.feature import Feature
 from corral.selftest.attacks_git import HOOK, git_attack
-from corral.selftest.judge import either, written
+from corral.selftest.judge import appeared, either, written
 from corral.selftest.probe import EscapeProbe
 
 TYPE_CHECKING = False
@@ -21,6 +21,10 @@ def _nested(name: str) -> Setup:
         stage.repository(f"ws/{name}")
 
     return setup
+
+
+def _head_alone(stage: Stage) -> None:
+    stage.write("ws/HEAD", "ref: refs/heads/main\n")
 
 
 def _linked_worktree(stage: Stage) -> None:
@@ -134,6 +138,23 @@ PROBES = (
         "ws/a/b/c/d/e/.git/hooks/pre-commit",
         _nested("a/b/c/d/e"),
     ),
+    git_attack(
+        "git-repository-around-a-head",
+        "Make a repository of the workspace itself, in which a file named HEAD was already.",
+        "corral (planning/protect.py)",
+        'mkdir -p objects refs hooks; printf "[core]\\nfsmonitor = $TOKEN\\n" > config; sleep 0.1',
+        "ws/objects",
+        _head_alone,
+        guarded=True,
+    ).replace(judge=appeared("ws/objects")),
+    git_attack(
+        "git-closed-directory",
+        "Close the directory that holds a repository, so that the next run does not find it; then open it.",
+        "corral (planning/protect.py)",
+        'chmod 755 packages; echo "$TOKEN" > packages/inner/.git/hooks/pre-commit',
+        "ws/packages/inner/.git/hooks/pre-commit",
+        _nested("packages/inner"),
+    ).replace(earlier="chmod 300 packages", refusal="closed-directory"),
     git_attack(
         "git-repository-among-packages",
         "Plant a hook in a repository inside node_modules, dist or target, where no one looks.",

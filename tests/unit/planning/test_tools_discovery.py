@@ -150,3 +150,35 @@ def test_no_file_of_the_home_is_opened_to_find_programs() -> None:
 def test_a_link_that_leads_round_in_a_circle_is_passed_over(files: dict[str, str]) -> None:
     """Or else a command could keep every later one from running by leaving such a link behind."""
     assert granted(files, f"{HOME}/.local/bin")
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        ({f"{WORK}/bin": f"-> {HOME}/.ssh"}, f"{WORK}/bin"),
+        ({f"{WORK}/x": f"-> {HOME}", f"{HOME}/alias": f"-> {WORK}/x/.ssh"}, f"{HOME}/alias"),
+        (
+            {f"{HOME}/.local/bin/t": f"-> {WORK}/t", f"{WORK}/t": f"-> {HOME}/.ssh/id_ed25519"},
+            f"{HOME}/.local/bin",
+        ),
+    ],
+)
+def test_a_link_that_a_command_may_have_made_is_not_followed(files: dict[str, str], path: str) -> None:
+    found = tools_of({**files, f"{HOME}/.ssh/id_ed25519": "key"}, path)
+
+    assert not _shows(found, f"{HOME}/.ssh/id_ed25519")
+
+
+def test_a_workspace_cannot_pass_for_the_library_of_an_installation() -> None:
+    """It is called `lib`, lies beside `bin`, and a command has put `python3/os.py` into it."""
+    host = FakeHost(
+        {
+            "/srv/lib/python3/os.py": "",
+            "/srv/bin/tool": "elf",
+            "/srv/secret": "x",
+            "/srv/lib/.venv/bin/python": "-> /srv/bin/tool",
+        },
+        env={"PATH": "/usr/bin"},
+    )
+
+    assert not _shows(find_tools(host, Resolver(host), "/srv/lib", ("/srv/lib",)), "/srv/secret")
