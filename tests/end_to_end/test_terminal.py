@@ -75,7 +75,8 @@ def test_a_command_has_the_callers_terminal(project: Path, home: Path) -> None:
 
 
 def test_the_interrupt_key_ends_the_command(project: Path, home: Path) -> None:
-    with Terminal(project, "run", "-c", "echo ready; sleep 300") as terminal:
+    # exec: a shell that is about to fork would take the signal for itself, and wait on.
+    with Terminal(project, "run", "-c", "echo ready; exec sleep 300") as terminal:
         terminal.read_until("ready")
         terminal.type("\x03")
         assert terminal.status() == 128 + 2
