@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
-#: What only the machine of a developer has.
-FOREIGN_PATHS = ("/work/", "/root/.pyenv", "/root/")
+#: What only the machine of a developer has: this very checkout, and his home.
+FOREIGN_PATHS = (f"{ROOT}/", f"{Path.home()}/")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _OWN_PATH = re.compile(r"`((?:src|tests|docs|launcher|bench)/[\w./-]+)`")
 
