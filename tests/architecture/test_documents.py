@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
 
 import pytest
 from sources import ROOT, shown
@@ -19,7 +20,6 @@ from corral.runtime import guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
 
 DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
