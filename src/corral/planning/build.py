@@ -61,8 +61,10 @@ def _pins(ground: Ground, resolver: Resolver, roots: list[str]) -> dict[str, Res
     stricter = [target.path for target in ground.denied]
     stricter += [grant.target.path for grant in ground.grants if grant.access is FsAccess.READ]
     found: dict[str, ResolvedPath] = {}
-    for path in stricter:
-        for root in roots:
+    for root in roots:
+        for path in stricter:
+            if not path.startswith(root + "/"):
+                continue
             above = posixpath.dirname(path)
             while above.startswith(root + "/"):
                 stat = resolver.look(above)
