@@ -120,14 +120,15 @@ class Run:
                 "guard",
                 "the protected paths cannot be watched",
                 why=str(problem),
-                fix="raise fs.inotify.max_user_instances and max_user_watches, or waive fs.protect",
+                fix="make the directory readable, or raise the limit on open files",
             ) from problem
 
     def _close_guard(self) -> None:
         """INVARIANT: whatever happened, nothing planted is left when the caller gets the answer."""
         if self._guard is None:
             return
-        nothing_ran = self._launch.spec is not None and not self._status.started
+        # Only a launcher that said so has surely run nothing; a silent one may have been killed later.
+        nothing_ran = self._status.failure is not None
         try:
             left = () if nothing_ran else self._guard.sweep()
         finally:
