@@ -127,9 +127,6 @@ class Sandbox:
 
     def _plan(self, command: Command) -> Plan:
         ground, nested = self._current_ground()
-        waived = self._waived
-        if self._backend == UNCONFINED:  # asked for by name: everything is given up, and the record says so
-            waived |= ground.requires - RUNNER_FEATURES
         return build(
             self._policy,
             command,
@@ -137,14 +134,20 @@ class Sandbox:
             self._host,
             run_id=os.urandom(8).hex(),
             nested=nested,
-            waived=waived,
+            waived=self._given_up(ground),
         )
+
+    def _given_up(self, ground: Ground) -> frozenset[Feature]:
+        if self._backend == UNCONFINED:  # asked for by name: everything is given up, and the record says so
+            return self._waived | (ground.requires - RUNNER_FEATURES)
+        return self._waived
 
     def _current_ground(self) -> tuple[Ground, tuple[str, ...]]:
         with self._lock:
             if self._ground is None:
                 ground = build_ground(self._policy, self._workspace, self._host)
-                nested = nested_repositories(ground, self._host) if self._policy.protect else ()
+                protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
+                nested = nested_repositories(ground, self._host) if protects else ()
                 self._ground = (ground, nested)
             return self._ground
 
