@@ -18,13 +18,13 @@ import click  # noqa: E402
 from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
 from corral.linux import landlock  # noqa: E402
+from corral.model.capability import PolicyDraft, parse_capability  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
 from corral.model.plan import Grant, PathKind, ResolvedPath  # noqa: E402
 from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe  # noqa: E402
 from corral.planning.require import required_features  # noqa: E402
 from corral.policy import preset  # noqa: E402
-from corral.policy.capability import PolicyDraft, parse_capability  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
 from corral.selftest.catalogue import PROBES  # noqa: E402
 

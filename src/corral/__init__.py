@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.capability import Capability, parse_capability
     from corral.model.errors import (
         BugError,
         CapabilitySyntaxError,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
     from corral.model.result import Enforcement, Outcome, Result, Usage
     from corral.model.violation import Evidence, Violation
-    from corral.policy.capability import Capability, parse_capability
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
     from corral.sandbox import Explanation, Sandbox, run
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
     "BugError": "corral.model.errors",
-    "Capability": "corral.policy.capability",
+    "Capability": "corral.model.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "CommandFailed": "corral.model.errors",
     "CorralError": "corral.model.errors",
@@ -60,7 +60,7 @@ _EXPORTS = {
     "Violation": "corral.model.violation",
     "build_policy": "corral.policy.compose",
     "load_preset": "corral.policy.preset",
-    "parse_capability": "corral.policy.capability",
+    "parse_capability": "corral.model.capability",
     "run": "corral.sandbox",
 }
 

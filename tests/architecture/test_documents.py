@@ -12,9 +12,9 @@ from sources import ROOT, shown
 from corral.backends.registry import BUILTIN
 from corral.cli.commands import cli
 from corral.cli.options import OPTIONS
+from corral.model.capability import _VERBS
 from corral.model.feature import PROMISES, Feature
 from corral.planning import protect
-from corral.policy.capability import _VERBS
 from corral.policy.preset import PRESETS, describe_preset
 from corral.runtime import guard
 

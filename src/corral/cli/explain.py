@@ -14,7 +14,7 @@ from corral.linux.spec import MountFlag, MountKind
 from corral.model.errors import CorralError
 from corral.model.feature import PROMISES, RUNNER_FEATURES
 from corral.model.policy import FsAccess
-from corral.policy.quantities import format_duration, format_share, format_size
+from corral.model.quantities import format_duration, format_share, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _LIMIT_FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "wall_seconds": ("time", format_duration),
     "memory_bytes": ("memory", format_size),
     "cpus": ("processors", format_share),
+    "cpu_seconds": ("processor time", format_duration),
     "pids": ("processes", str),
     "output_bytes": ("output", format_size),
     "file_size_bytes": ("file size", format_size),

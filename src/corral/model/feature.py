@@ -22,6 +22,7 @@ class Feature(Enum):
     PROC_HIDDEN = "proc.hidden"
     PROC_SHIELDED = "proc.shielded"
     PROC_CONTAINED = "proc.contained"
+    PROC_SINGLE = "proc.single"
     IPC_PRIVATE = "ipc.private"
     PRIVILEGES = "privileges"
     SYSCALLS = "syscalls"
@@ -32,6 +33,7 @@ class Feature(Enum):
     LIMIT_OUTPUT = "limit.output"
     LIMIT_MEMORY = "limit.memory"
     LIMIT_CPU = "limit.cpu"
+    LIMIT_CPU_TIME = "limit.cpu-time"
     LIMIT_PIDS = "limit.pids"
     LIMIT_FILE_SIZE = "limit.file-size"
     LIMIT_OPEN_FILES = "limit.open-files"
@@ -52,6 +54,7 @@ PROMISES: dict[Feature, str] = {
     Feature.PROC_HIDDEN: "the host's processes cannot be seen",
     Feature.PROC_SHIELDED: "the host's processes can be neither signalled nor traced",
     Feature.PROC_CONTAINED: "nothing that the command started outlives the run",
+    Feature.PROC_SINGLE: "the command starts no further process",
     Feature.IPC_PRIVATE: "shared memory, queues and abstract sockets of the host are out of reach",
     Feature.PRIVILEGES: "no capability, no set-user-id program and no namespace gives new rights",
     Feature.SYSCALLS: "the system-call filter is installed",
@@ -62,6 +65,7 @@ PROMISES: dict[Feature, str] = {
     Feature.LIMIT_OUTPUT: "the run ends when it has printed too much",
     Feature.LIMIT_MEMORY: "the whole tree together stays within its memory",
     Feature.LIMIT_CPU: "the whole tree together stays within its share of the processors",
+    Feature.LIMIT_CPU_TIME: "the whole tree together stays within its processor time",
     Feature.LIMIT_PIDS: "the whole tree together stays within its number of processes",
     Feature.LIMIT_FILE_SIZE: "no single file grows beyond its size",
     Feature.LIMIT_OPEN_FILES: "no process opens more files than permitted",

@@ -21,17 +21,23 @@ class FsRule(Record):
     path: str  # may begin with ~ or ${workspace}
     access: FsAccess
     optional: bool = False  # a path that this host does not have is not an error
+    within: tuple[str, ...] = ()  # grants of a wider policy: what the path leads to must lie in each
 
 
 class NetMode(Enum):
     NONE = "none"
-    LIMITED = "limited"
+    LIMITED = "limited"  # to what is allowed; an empty list allows nothing
     FULL = "full"
 
 
 class NetPolicy(Record):
     mode: NetMode = NetMode.NONE
-    allow: frozenset[str] = frozenset()  # "https:api.example.com", only with LIMITED
+    allow: frozenset[str] = frozenset()  # endpoints, only with LIMITED: "https:api.example.com", "http:*"
+    deny: frozenset[str] = frozenset()  # host patterns; they beat what is allowed
+
+
+#: What `network:limited` stands for: every public name, by these.
+WEB = frozenset({"http:*", "https:*"})
 
 
 class Limits(Record):
@@ -40,6 +46,7 @@ class Limits(Record):
     wall_seconds: float | None = None
     memory_bytes: int | None = None
     cpus: float | None = None
+    cpu_seconds: float | None = None
     pids: int | None = None
     output_bytes: int | None = None
     file_size_bytes: int | None = None
@@ -71,19 +78,23 @@ class Policy(Record):
     limits: Limits = Limits()
     env: EnvPolicy = EnvPolicy()
     deny_syscalls: frozenset[str] = frozenset()
+    spawn: bool = False  # the command may start further processes
+    modules: frozenset[str] = frozenset()  # WebAssembly modules that may be called by name
 
     def digest(self) -> str:
         """A hash of all that the policy says; its name does not count."""
         import hashlib  # 4 ms, and most runs never ask
 
         parts = (
-            sorted((rule.path, rule.access.value, rule.optional) for rule in self.fs),
+            sorted((rule.path, rule.access.value, rule.optional, rule.within) for rule in self.fs),
             sorted(self.private),
             sorted(self.protect),
             self.tools,
-            (self.net.mode.value, sorted(self.net.allow)),
+            (self.net.mode.value, sorted(self.net.allow), sorted(self.net.deny)),
             repr(self.limits),
             (sorted(self.env.passed), sorted(self.env.fixed)),
             sorted(self.deny_syscalls),
+            self.spawn,
+            sorted(self.modules),
         )
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.feature import Feature
-from corral.model.policy import FsAccess, NetMode
+from corral.model.policy import WEB, FsAccess, NetMode
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ _LIMITS = {
     "wall_seconds": Feature.LIMIT_WALL,
     "memory_bytes": Feature.LIMIT_MEMORY,
     "cpus": Feature.LIMIT_CPU,
+    "cpu_seconds": Feature.LIMIT_CPU_TIME,
     "pids": Feature.LIMIT_PIDS,
     "output_bytes": Feature.LIMIT_OUTPUT,
     "file_size_bytes": Feature.LIMIT_FILE_SIZE,
@@ -55,6 +56,8 @@ def required_features(
         features.add(Feature.FS_DENY)
     if policy.protect and writable:
         features.add(Feature.FS_PROTECT)
+    if not policy.spawn:
+        features.add(Feature.PROC_SINGLE)
     return frozenset(features)
 
 
@@ -63,7 +66,8 @@ def _network(net: NetPolicy) -> set[Feature]:
         case NetMode.NONE:
             return {Feature.NET_NONE}
         case NetMode.LIMITED:
-            return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if net.allow else [])}
+            named = net.deny or not net.allow <= WEB
+            return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if named else [])}
         case NetMode.FULL:
             return set()
 

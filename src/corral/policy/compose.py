@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.policy.capability import PolicyDraft, parse_capability
+from corral.model.capability import PolicyDraft, parse_capability
 from corral.policy.preset import DEFAULT_PRESET, load_preset
 
 TYPE_CHECKING = False

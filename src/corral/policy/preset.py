@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os.path
 
+from corral.model.capability import PolicyDraft, parse_capability
 from corral.model.errors import PolicyError
 from corral.model.policy import Policy
-from corral.policy.capability import PolicyDraft, parse_capability
 
 #: Looser from left to right. Files that only serve others begin with an underscore.
 PRESETS = ("strict", "moderate", "permissive")

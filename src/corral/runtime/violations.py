@@ -6,9 +6,9 @@ import os
 
 from corral.model.feature import Feature
 from corral.model.policy import FsAccess, NetMode
+from corral.model.quantities import format_duration, format_size
 from corral.model.result import Outcome
 from corral.model.violation import Evidence, Violation
-from corral.policy.quantities import format_duration, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

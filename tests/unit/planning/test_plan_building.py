@@ -74,7 +74,7 @@ def test_every_feature_is_required_by_some_policy() -> None:
     required |= plan_of(
         "memory:limit:1g", "cpu:limit:1", "pids:limit:9", "disk:limit:1g", "filesystem:deny:${workspace}/x"
     ).requires
-    required |= plan_of("network:https:example.org").requires
+    required |= plan_of("network:https:example.org", "cpu:time:1s", "process:none").requires
 
     assert required == set(Feature)
 

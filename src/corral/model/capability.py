@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
+
+from corral.model.endpoint import parse_endpoint, parse_host
 from corral.model.errors import CapabilitySyntaxError
-from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
-from corral.model.record import Record
-from corral.policy.quantities import (
+from corral.model.policy import WEB, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.quantities import (
     format_duration,
     format_share,
     format_size,
@@ -14,10 +16,12 @@ from corral.policy.quantities import (
     parse_share,
     parse_size,
 )
+from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 
 LEAST_MEMORY_BYTES = 1024 * 1024
@@ -63,7 +67,7 @@ class PolicyDraft:
 
     def __init__(self, base: Policy) -> None:
         self._base = base
-        self._fs = {(rule.path, rule.access): rule.optional for rule in base.fs}
+        self._fs = {(rule.path, rule.access): rule for rule in base.fs}
         self._private = set(base.private)
         self._protect = set(base.protect)
         self._tools = base.tools
@@ -72,6 +76,8 @@ class PolicyDraft:
         self._passed = set(base.env.passed)
         self._fixed = dict(base.env.fixed)
         self._deny_syscalls = set(base.deny_syscalls)
+        self._spawn = base.spawn
+        self._modules = set(base.modules)
 
     def add(self, capability: Capability, *, optional: bool = False) -> None:
         """Take one capability. An optional path need not exist on the host."""
@@ -87,6 +93,10 @@ class PolicyDraft:
             self._fixed[name] = value
         elif kind == "syscall":
             self._deny_syscalls.add(target)
+        elif kind == "process":
+            self._spawn = verb == "spawn"
+        elif kind == "module":
+            self._modules.add(target)
         else:
             field, parse = _LIMITS[kind, verb]
             self._limits[field] = parse(target)
@@ -99,19 +109,22 @@ class PolicyDraft:
         elif verb == "tools":
             self._tools = True
         else:
-            self._fs[target, FsAccess(verb)] = optional
+            self._fs[target, FsAccess(verb)] = FsRule(target, FsAccess(verb), optional)
 
     def _add_network(self, verb: str, target: str) -> None:
-        if not target:
-            self._net = NetPolicy(NetMode(verb))
-            return
-        mode = NetMode.LIMITED if self._net.mode is NetMode.NONE else self._net.mode
-        self._net = NetPolicy(mode, self._net.allow | {f"{verb}:{target}"})
+        """A mode replaces what was there before; an endpoint adds to it. A denied host stays denied."""
+        net = self._net
+        if verb == "deny":
+            self._net = net.replace(deny=net.deny | {target})
+        elif not target:
+            self._net = NetPolicy(NetMode(verb), WEB if verb == "limited" else frozenset(), net.deny)
+        elif net.mode is not NetMode.FULL:
+            self._net = NetPolicy(NetMode.LIMITED, net.allow | {f"{verb}:{target}"}, net.deny)
 
     def build(self) -> Policy:
         """Return the finished policy."""
         return self._base.replace(
-            fs=tuple(FsRule(path, access, optional) for (path, access), optional in self._fs.items()),
+            fs=tuple(self._fs.values()),
             private=frozenset(self._private),
             protect=frozenset(self._protect),
             tools=self._tools,
@@ -119,18 +132,62 @@ class PolicyDraft:
             limits=Limits(**self._limits),
             env=EnvPolicy(frozenset(self._passed), tuple(self._fixed.items())),
             deny_syscalls=frozenset(self._deny_syscalls),
+            spawn=self._spawn,
+            modules=frozenset(self._modules),
         )
+
+
+def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
+    """A policy as capabilities: a draft of an empty policy that takes them permits the same."""
+    found = [Capability("filesystem", rule.access.value, rule.path) for rule in policy.fs]
+    found += [Capability("filesystem", "private", path) for path in sorted(policy.private)]
+    found += [Capability("filesystem", "protect", name) for name in sorted(policy.protect)]
+    found += [Capability("filesystem", "tools", "path")] if policy.tools else []
+    found += _network_capabilities(policy.net)
+    for (kind, verb), (field, _) in _LIMITS.items():
+        value = getattr(policy.limits, field)
+        if value is not None:
+            found.append(Capability(kind, verb, _FORMATS[field](value)))
+    found += [Capability("env", "pass", name) for name in sorted(policy.env.passed)]
+    found += [Capability("env", "set", f"{name}={value}") for name, value in policy.env.fixed]
+    found.append(Capability("process", "spawn" if policy.spawn else "none"))
+    found += [Capability("syscall", "deny", name) for name in sorted(policy.deny_syscalls)]
+    found += [Capability("module", "call", name) for name in sorted(policy.modules)]
+    return tuple(found)
+
+
+def _network_capabilities(net: NetPolicy) -> list[Capability]:
+    named = net.allow
+    if net.mode is NetMode.LIMITED and not named >= WEB:
+        found = [Capability("network", "none")]
+    else:
+        found = [Capability("network", net.mode.value)]
+        named -= WEB
+    found += [Capability("network", *endpoint.split(":", 1)) for endpoint in sorted(named)]
+    return found + [Capability("network", "deny", host) for host in sorted(net.deny)]
 
 
 _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
     ("memory", "limit"): ("memory_bytes", parse_size),
     ("cpu", "limit"): ("cpus", parse_share),
+    ("cpu", "time"): ("cpu_seconds", parse_duration),
     ("pids", "limit"): ("pids", parse_count),
     ("time", "limit"): ("wall_seconds", parse_duration),
     ("output", "limit"): ("output_bytes", parse_size),
     ("file", "limit"): ("file_size_bytes", parse_size),
     ("files", "limit"): ("open_files", parse_count),
     ("disk", "limit"): ("disk_bytes", parse_size),
+}
+_FORMATS: dict[str, Callable[[Any], str]] = {
+    "memory_bytes": format_size,
+    "cpus": format_share,
+    "cpu_seconds": format_duration,
+    "pids": str,
+    "wall_seconds": format_duration,
+    "output_bytes": format_size,
+    "file_size_bytes": format_size,
+    "open_files": str,
+    "disk_bytes": format_size,
 }
 
 
@@ -139,7 +196,7 @@ def _path(target: str) -> str:
         raise ValueError("a path cannot hold a NUL byte")
     if target.partition("/")[0] not in {"", "~", "${workspace}"}:
         raise ValueError(f"{target!r} must begin with /, ~/ or ${{workspace}}/")
-    return target.rstrip("/") or "/"
+    return posixpath.normpath(target).replace("//", "/", 1)  # normpath leaves two slashes at the beginning
 
 
 def _name_within(target: str) -> str:
@@ -165,13 +222,17 @@ def _assignment(target: str) -> str:
     return target
 
 
-def _host(target: str) -> str:
-    if any(character in target for character in "\0/@ \t\n"):
-        raise ValueError(f"{target!r} is not a host name")
-    name, _, port = target.lower().rstrip(".").partition(":")
-    if not name or (port and not port.isdigit() and not target.startswith("[")):
-        raise ValueError(f"{target!r} is not a host name, or a host name and a port")
-    return target.lower().rstrip(".")
+def _endpoint(scheme: str) -> Callable[[str], str]:
+    def canonical(target: str) -> str:
+        return str(parse_endpoint(scheme, target)).removeprefix(f"{scheme}:")
+
+    return canonical
+
+
+def _module(target: str) -> str:
+    if not target.isascii() or not target.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise ValueError(f"{target!r} is not the name of a module: letters, digits, -, _ and .")
+    return target
 
 
 def _path_word(target: str) -> str:
@@ -228,12 +289,13 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
         "none": None,
         "limited": None,
         "full": None,
-        "http": _host,
-        "https": _host,
-        "tcp": _host,
+        "http": _endpoint("http"),
+        "https": _endpoint("https"),
+        "tcp": _endpoint("tcp"),
+        "deny": parse_host,
     },
     "memory": {"limit": _memory},
-    "cpu": {"limit": _share},
+    "cpu": {"limit": _share, "time": _duration},
     "pids": {"limit": _count},
     "time": {"limit": _duration},
     "output": {"limit": _size},
@@ -241,7 +303,9 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "files": {"limit": _files},
     "disk": {"limit": _size},
     "env": {"pass": _variable, "set": _assignment},
+    "process": {"spawn": None, "none": None},
     "syscall": {"deny": _system_call},
+    "module": {"call": _module},
 }
 
 

@@ -1,0 +1,122 @@
+"""Endpoint: where a connection may go, as text: `https:api.example.com`, `tcp:db.internal:5432`, `http:*`.
+
+A host is a name, an address, `*.example.com` for everything beneath a name (not the name itself), or `*`.
+"""
+
+from __future__ import annotations
+
+from corral.model.record import Record
+
+#: The ports that a scheme stands for when none is written; TCP stands for none.
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_ANY = "*"
+_MOST_LABEL, _MOST_NAME = 63, 253
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+_HEX_DIGITS = frozenset("0123456789abcdef")
+
+
+class Endpoint(Record):
+    """`str()` gives the canonical text, and parsing that gives the same endpoint."""
+
+    scheme: str  # http, https or tcp
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == DEFAULT_PORTS.get(self.scheme) else f":{self.port}"
+        return f"{self.scheme}:{host}{port}"
+
+    def covers(self, other: Endpoint) -> bool:
+        """Whether every connection to the other one is also a connection to this one."""
+        if self.port != other.port or self.scheme not in {other.scheme, "tcp"}:
+            return False
+        return host_covers(self.host, other.host)
+
+
+def parse_endpoint(scheme: str, target: str) -> Endpoint:
+    """`https`, `API.example.com.` -> Endpoint. Raises ValueError with a sentence."""
+    host, port_text = _split(target)
+    if not port_text:
+        if scheme not in DEFAULT_PORTS:
+            raise ValueError(f"{target!r} needs a port, such as {target}:5432")
+        return Endpoint(scheme, parse_host(host), DEFAULT_PORTS[scheme])
+    if not (port_text.isascii() and port_text.isdigit()) or not 1 <= int(port_text[:6]) <= 65535:
+        raise ValueError(f"{port_text!r} is not a port between 1 and 65535")
+    return Endpoint(scheme, parse_host(host), int(port_text))
+
+
+def read_endpoint(text: str) -> Endpoint:
+    """The endpoint of a canonical text, as a policy keeps it."""
+    scheme, _, target = text.partition(":")
+    return parse_endpoint(scheme, target)
+
+
+def host_covers(pattern: str, host: str) -> bool:
+    """Whether a host pattern stands for everything that another one stands for."""
+    if pattern in {host, _ANY}:
+        return True
+    return pattern.startswith("*.") and host.removeprefix("*").endswith(pattern[1:]) and host != pattern
+
+
+def parse_host(text: str) -> str:
+    """The canonical form of a host pattern. Raises ValueError with a sentence."""
+    name = text.lower().removesuffix(".")
+    if name == _ANY:
+        return name
+    if ":" in name:
+        return _address(name, text)
+    beneath = name.removeprefix("*.")
+    if not beneath.isascii():
+        beneath = _to_ascii(beneath, text)
+    labels = beneath.split(".")
+    if len(beneath) > _MOST_NAME or not all(_is_label(label) for label in labels):
+        raise ValueError(f"{text!r} is not the name of a host")
+    if _is_number(labels[-1]):  # resolvers read 127.1, 0x7f.1 and 2130706433 as addresses
+        if name != beneath:
+            raise ValueError(f"{text!r}: there is nothing beneath an address")
+        return _address(beneath, text)
+    return name if name == beneath else f"*.{beneath}" if name.startswith("*.") else beneath
+
+
+def _split(target: str) -> tuple[str, str]:
+    if target.startswith("["):
+        host, bracket, rest = target[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")) or ":" not in host:
+            raise ValueError(f"{target!r} is not an address in brackets")
+        if rest == ":":
+            raise ValueError(f"{target!r} ends before its port")
+        return host, rest[1:]
+    host, colon, port = target.partition(":")
+    if ":" in port:
+        raise ValueError(f"{target!r}: an IPv6 address is written in brackets, such as [::1]:443")
+    if colon and not port:
+        raise ValueError(f"{target!r} ends before its port")
+    return host, port
+
+
+def _is_label(label: str) -> bool:
+    plain = 0 < len(label) <= _MOST_LABEL and _NAME_CHARACTERS.issuperset(label)
+    return plain and label[0] != "-" and label[-1] != "-"
+
+
+def _is_number(label: str) -> bool:
+    return label.isdigit() or (
+        label.startswith("0x") and all(digit in "0123456789abcdef" for digit in label[2:])
+    )
+
+
+def _address(name: str, text: str) -> str:
+    import ipaddress  # few policies name an address
+
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address in its usual form") from None
+
+
+def _to_ascii(name: str, text: str) -> str:
+    try:
+        return name.encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        raise ValueError(f"{text!r} is not the name of a host") from None
