@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
-from corral.backends.registry import UNCONFINED, get_backend, names_for
+from corral.backends.registry import AUTO_NAME, UNCONFINED, get_backend, names_for
 from corral.host import RealHost, state_directory
+from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
@@ -16,7 +17,7 @@ from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.planning.select import select
 from corral.policy.check import check_policy
-from corral.policy.preset import DEFAULT_PRESET, load_preset
+from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
 from corral.probes import forget, probe_remembered
 from corral.runtime.run import Run
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from corral.model.backend import Host
+    from corral.model.endpoint import Endpoint
     from corral.model.launch import Launch
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
@@ -55,7 +57,11 @@ class Sandbox:
         waive: Iterable[Feature | str] = (),
         host: Host | None = None,
     ) -> None:
-        self._policy = load_preset(policy) if isinstance(policy, str) else policy
+        if isinstance(policy, str):
+            self._policy = load_preset(policy)
+            backend = preset_backend(policy) or backend if backend == AUTO_NAME else backend
+        else:
+            self._policy = policy
         check_policy(self._policy)
         self._host: Host = host if host is not None else RealHost()
         self._workspace = _directory(workspace, self._host)
@@ -105,6 +111,23 @@ class Sandbox:
     def start(self, command: Command) -> _Attempt:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
         return _Attempt(self, command)
+
+    def decide_path(self, path: str, *, writes: bool = False) -> Decision:
+        """Whether a command may read (or write) a path, and by which rule. Nothing is run or written."""
+        from corral.planning.decide import decide_path
+
+        if self._backend == UNCONFINED:
+            return Decision(True, Reason.UNCONFINED, path)
+        absolute = os.path.join(self._workspace, path)
+        return decide_path(self._plan(self.prepare(("true",))), self._host, absolute, writes=writes)
+
+    def decide_connection(self, endpoint: Endpoint) -> Decision:
+        """Whether a command may connect to an endpoint, as far as the policy says."""
+        from corral.planning.decide import decide_connection
+
+        if self._backend == UNCONFINED:
+            return Decision(True, Reason.UNCONFINED, str(endpoint))
+        return decide_connection(self._policy.net, endpoint)
 
     def probes(self) -> Iterator[Probe]:
         """Ask the backends that may be chosen, one after the other, each once."""

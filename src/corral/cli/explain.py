@@ -6,7 +6,7 @@ import json
 import sys
 
 from corral.cli.printable import printable
-from corral.cli.request import build_command, build_sandbox
+from corral.cli.request import build_command, build_request
 from corral.cli.run import report_error
 from corral.linux.bpf import disassemble
 from corral.linux.decode import decode
@@ -42,7 +42,7 @@ def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Print the explanation; returns the exit status."""
     try:
         command = build_command(options, words) or ("true",)
-        explanation = build_sandbox(options).explain(command)
+        explanation = build_request(options).sandbox.explain(command)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:

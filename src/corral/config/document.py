@@ -46,11 +46,16 @@ class Problem(Record):
     what: str
     fix: str
 
+    def to_json(self) -> dict[str, object]:
+        """All of it, under the names of the fields."""
+        return dict(zip(type(self)._fields, self._values(), strict=True))
+
     def render(self) -> str:
         """Two lines for a person: where and what, then the fix."""
         # A name with a line feed in it must not pass for a line of ours.
         file, what, fix = (text.replace("\n", "\\n") for text in (self.file, self.what, self.fix))
-        return f"{file}:{self.line}:{self.column}: {what}\n  fix: {fix}"
+        place = f"{file}:{self.line}:{self.column}" if self.line else file  # a variable has no lines
+        return f"{place}: {what}\n  fix: {fix}"
 
 
 class DocumentProblems(Exception):

@@ -121,6 +121,16 @@ class PolicyDraft:
         elif net.mode is not NetMode.FULL:
             self._net = NetPolicy(NetMode.LIMITED, net.allow | {f"{verb}:{target}"}, net.deny)
 
+    def set_access(self, path: str, access: FsAccess) -> None:
+        """Grant a path in this way and in no other."""
+        for other in (FsAccess.READ, FsAccess.WRITE):
+            self._fs.pop((path, other), None)
+        self._fs[path, access] = FsRule(path, access)
+
+    def names_hosts(self) -> bool:
+        """Whether the network is limited to hosts by name."""
+        return self._net.mode is NetMode.LIMITED and not self._net.allow <= WEB
+
     def build(self) -> Policy:
         """Return the finished policy."""
         return self._base.replace(
@@ -135,6 +145,12 @@ class PolicyDraft:
             spawn=self._spawn,
             modules=frozenset(self._modules),
         )
+
+
+def is_narrowing(capability: Capability) -> bool:
+    """Whether it only ever takes away: a limit, a denial, a protected name."""
+    kind, verb = capability.kind, capability.verb
+    return (kind, verb) in _LIMITS or verb in {"deny", "protect", "none"}
 
 
 def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
@@ -207,7 +223,7 @@ def _name_within(target: str) -> str:
 
 
 def _variable(target: str) -> str:
-    if "=" in target or "\0" in target or not target.rstrip("*"):
+    if "=" in target or "\0" in target or not target or "*" in target[:-1]:
         raise ValueError(f"{target!r} is not the name of an environment variable")
     return target
 
@@ -218,6 +234,8 @@ def _assignment(target: str) -> str:
         raise ValueError(f"{target!r} must be NAME=VALUE")
     if "\0" in target:
         raise ValueError("a value cannot hold a NUL byte")
+    if name.endswith("*"):
+        raise ValueError(f"{name!r} is not the name of one variable")
     _variable(name)
     return target
 
