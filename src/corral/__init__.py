@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnenforceableError,
     )
     from corral.model.feature import Feature
+    from corral.model.inheritance import Cut, Inheritance
     from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
     from corral.model.result import Enforcement, Outcome, Result, Usage
     from corral.model.violation import Evidence, Violation
@@ -39,6 +40,7 @@ _EXPORTS = {
     "CapabilitySyntaxError": "corral.model.errors",
     "CommandFailed": "corral.model.errors",
     "CorralError": "corral.model.errors",
+    "Cut": "corral.model.inheritance",
     "Enforcement": "corral.model.result",
     "EnvPolicy": "corral.model.policy",
     "Evidence": "corral.model.violation",
@@ -46,6 +48,7 @@ _EXPORTS = {
     "Feature": "corral.model.feature",
     "FsAccess": "corral.model.policy",
     "FsRule": "corral.model.policy",
+    "Inheritance": "corral.model.inheritance",
     "Limits": "corral.model.policy",
     "NetMode": "corral.model.policy",
     "NetPolicy": "corral.model.policy",
@@ -70,6 +73,7 @@ __all__ = [
     "CapabilitySyntaxError",
     "CommandFailed",
     "CorralError",
+    "Cut",
     "Enforcement",
     "EnvPolicy",
     "Evidence",
@@ -77,6 +81,7 @@ __all__ = [
     "Feature",
     "FsAccess",
     "FsRule",
+    "Inheritance",
     "Limits",
     "NetMode",
     "NetPolicy",

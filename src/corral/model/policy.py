@@ -8,7 +8,10 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from corral.model.capability import Capability
+    from corral.model.inheritance import Inheritance
 
 
 class FsAccess(Enum):
@@ -21,7 +24,7 @@ class FsRule(Record):
     path: str  # may begin with ~ or ${workspace}
     access: FsAccess
     optional: bool = False  # a path that this host does not have is not an error
-    within: tuple[str, ...] = ()  # grants of a wider policy: what the path leads to must lie in each
+    within: tuple[str, ...] = ()  # made by `&`: grants above it; what the path leads to must lie in each
 
 
 class NetMode(Enum):
@@ -72,6 +75,7 @@ class Policy(Record):
     name: str = "custom"
     fs: tuple[FsRule, ...] = ()
     private: frozenset[str] = frozenset()  # empty, writable, gone afterwards: "/tmp", "~"
+    read_only: frozenset[str] = frozenset()  # made by `&`: at most read, by whatever name; grants nothing
     protect: frozenset[str] = frozenset()  # names inside every writable path: ".git/hooks"
     tools: bool = False  # the programs on the caller's PATH work wherever they are installed
     net: NetPolicy = NetPolicy()
@@ -81,6 +85,27 @@ class Policy(Record):
     spawn: bool = False  # the command may start further processes
     modules: frozenset[str] = frozenset()  # WebAssembly modules that may be called by name
 
+    def __and__(self, other: object) -> Policy:
+        """What both permit."""
+        from corral.model.algebra import meet  # few runs combine policies
+
+        return meet(self, other) if isinstance(other, Policy) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        """Whether nothing is permitted that the other one does not permit, as far as their texts tell."""
+        from corral.model.algebra import is_within
+
+        return is_within(self, other) if isinstance(other, Policy) else NotImplemented
+
+    def grant(self, request: Policy | Iterable[str | Capability]) -> Inheritance:
+        """A policy for someone else: what is requested, as far as this one permits it, and what was cut.
+
+        Raises CapabilitySyntaxError.
+        """
+        from corral.model.inheritance import inherit
+
+        return inherit(self, request)
+
     def digest(self) -> str:
         """A hash of all that the policy says; its name does not count."""
         import hashlib  # 4 ms, and most runs never ask
@@ -88,6 +113,7 @@ class Policy(Record):
         parts = (
             sorted((rule.path, rule.access.value, rule.optional, rule.within) for rule in self.fs),
             sorted(self.private),
+            sorted(self.read_only),
             sorted(self.protect),
             self.tools,
             (self.net.mode.value, sorted(self.net.allow), sorted(self.net.deny)),

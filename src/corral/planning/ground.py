@@ -7,9 +7,10 @@ import posixpath
 from corral.model.errors import PolicyError
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule
+from corral.planning.bounds import hold_within, most_read
 from corral.planning.git import identity, linked_repository
 from corral.planning.require import required_features
-from corral.planning.resolve import Resolver, depth, is_beneath
+from corral.planning.resolve import Resolver, depth, expand, is_beneath
 from corral.planning.tools import find_tools
 
 TYPE_CHECKING = False
@@ -29,16 +30,19 @@ _SOCKET_DIRECTORIES = ("/run", "/var/run")
 def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     """Resolve every path of a policy. Raises PolicyError for rules that cannot hold."""
     resolver = Resolver(host)
-    rules = [*_expanded(policy.fs, workspace, host.home), *_implied(policy, workspace, host, resolver)]
+    kept = hold_within(policy, workspace, host, resolver)
+    rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
     granted, denied = _resolve_rules(rules, resolver, workspace)
     for target, access in granted.items():
         _check_grant(target, access, host)
     _check_denials(granted, denied)
     private = tuple(
         path
-        for path in sorted(_expand(text, workspace, host.home) for text in policy.private)
+        for path in sorted(expand(text, workspace, host.home) for text in policy.private)
         if path != "/" and path not in {target.path for target in (*granted, *denied)}
     )
+    narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
+    granted |= dict.fromkeys(narrowed, FsAccess.READ)
     grants = _without_repetition(
         sorted(
             (Grant(target, access) for target, access in granted.items()),
@@ -65,23 +69,8 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     )
 
 
-def _expand(text: str, workspace: str, home: str) -> str:
-    if text == "~" or text.startswith("~/"):
-        text = home + text[1:]
-    elif text == "${workspace}" or text.startswith("${workspace}/"):
-        text = workspace + text[len("${workspace}") :]
-    elif not text.startswith("/"):
-        raise PolicyError(
-            "relative-path",
-            f"{text!r} is not an absolute path",
-            why="a rule must mean the same wherever it is read",
-            fix="begin it with /, ~ or ${workspace}",
-        )
-    return posixpath.normpath(text) if "//" in text or "/." in text else text
-
-
 def _expanded(rules: Iterable[FsRule], workspace: str, home: str) -> list[FsRule]:
-    return [rule.replace(path=_expand(rule.path, workspace, home)) for rule in rules]
+    return [rule.replace(path=expand(rule.path, workspace, home)) for rule in rules]
 
 
 def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> list[FsRule]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.model.errors import PolicyError
 from corral.model.plan import Link, PathKind, ResolvedPath
 
 TYPE_CHECKING = False
@@ -83,6 +84,22 @@ def resolved(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
         return ResolvedPath(path, requested, PathKind.MISSING)
     kind = PathKind.DIRECTORY if stat.is_directory else PathKind.FILE
     return ResolvedPath(path, requested, kind, stat.device, stat.inode)
+
+
+def expand(text: str, workspace: str, home: str) -> str:
+    """The absolute path that a policy's text stands for. Raises PolicyError for a relative one."""
+    if text == "~" or text.startswith("~/"):
+        text = home + text[1:]
+    elif text == "${workspace}" or text.startswith("${workspace}/"):
+        text = workspace + text[len("${workspace}") :]
+    elif not text.startswith("/"):
+        raise PolicyError(
+            "relative-path",
+            f"{text!r} is not an absolute path",
+            why="a rule must mean the same wherever it is read",
+            fix="begin it with /, ~ or ${workspace}",
+        )
+    return posixpath.normpath(text) if "//" in text or "/." in text else text
 
 
 def is_beneath(path: str, ancestor: str) -> bool:

@@ -1,0 +1,169 @@
+"""Reach: which of the host's files a policy reaches, as far as its text tells.
+
+Two names of one place (`~` and `/home/ann`, a link and what it leads to) are two places here. Therefore `<=`
+compares what is said. A meet is safe on every host all the same, because it never forgets what narrows:
+denials, private areas, `within` and `read_only`. The planner, which sees the links, holds the grants to them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.model.policy import FsAccess, FsRule
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.policy import Policy
+
+NONE, READ, WRITE = range(3)
+LEVELS = {FsAccess.DENY: NONE, FsAccess.READ: READ, FsAccess.WRITE: WRITE}
+ACCESS = {READ: FsAccess.READ, WRITE: FsAccess.WRITE}
+
+
+class Files(Record):
+    """The part of a policy that is about files."""
+
+    fs: tuple[FsRule, ...]
+    private: frozenset[str]
+    read_only: frozenset[str]
+
+
+class Reach:
+    """The rules of one policy, ready to be asked about paths."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.granted: dict[str, FsRule] = {}
+        self.denied: dict[str, FsRule] = {}
+        for rule in policy.fs:
+            kind = self.denied if rule.access is FsAccess.DENY else self.granted
+            path = plain(rule.path)
+            kind[path] = _united(kind.get(path), rule.replace(path=path))
+        self.private = frozenset(plain(path) for path in policy.private)
+        self.read_only = frozenset(plain(path) for path in policy.read_only)
+
+    def access(self, path: str) -> int:
+        """What is permitted at a path: a denial above it decides, else the nearest of all that is said."""
+        if any(above in self.denied for above in upwards(path)):
+            return NONE
+        most = WRITE
+        for above in upwards(path):
+            if above in self.granted:
+                return min(most, LEVELS[self.granted[above].access])
+            if above in self.private:
+                return NONE
+            if above in self.read_only:
+                most = READ
+        return NONE
+
+    def nearest(self, path: str) -> FsRule | None:
+        """The grant that decides about a path, or None where nothing of the host is reached."""
+        if self.access(path) == NONE:
+            return None
+        return next(self.granted[above] for above in upwards(path) if above in self.granted)
+
+    def marks(self) -> set[str]:
+        """Every path that is named. Between them nothing changes: who knows these knows all."""
+        return {*self.granted, *self.denied, *self.private, *self.read_only}
+
+    def narrowing(self) -> set[str]:
+        """Paths that may take writing away from a grant elsewhere, if a link or another spelling leads there.
+
+        A read rule that a meet has made is told by its `within`: what it took away is remembered already.
+        """
+        own = {
+            path for path, rule in self.granted.items() if rule.access is FsAccess.READ and not rule.within
+        }
+        return own | self.read_only
+
+    def writes(self) -> bool:
+        return any(self.access(path) == WRITE for path in self.granted)
+
+
+def meet_files(a: Policy, b: Policy) -> Files:
+    """What both permit, in canonical order."""
+    sides = Reach(a), Reach(b)
+    denied = sides[0].denied | sides[1].denied
+    for path in sides[0].denied.keys() & sides[1].denied.keys():
+        denied[path] = _united(sides[0].denied[path], sides[1].denied[path])
+    granted = {}
+    for path in sides[0].granted.keys() | sides[1].granted.keys():
+        level = min(side.access(path) for side in sides)
+        if level != NONE:
+            granted[path] = _met_rule(path, ACCESS[level], sides)
+    rules = sorted((*denied.values(), *granted.values()), key=lambda rule: (rule.path, rule.access.value))
+    return Files(
+        fs=tuple(rules),
+        private=sides[0].private | sides[1].private,
+        read_only=_met_read_only(granted, denied, sides),
+    )
+
+
+def is_within_files(a: Policy, b: Policy) -> bool:
+    """Whether b permits at every path what a permits there."""
+    inner, outer = Reach(a), Reach(b)
+    return all(inner.access(path) <= outer.access(path) for path in inner.marks() | outer.marks())
+
+
+def plain(path: str) -> str:
+    """A path as capabilities have it. A rule that a program made may say `/a/./b/`."""
+    if "//" in path or "/." in path or (path.endswith("/") and path != "/"):
+        return posixpath.normpath(path).replace("//", "/", 1)
+    return path
+
+
+def upwards(path: str) -> Iterator[str]:
+    """A path and all above it, from the deepest; nothing is known of what is above `~` or `${workspace}`."""
+    yield path
+    while "/" in path and path != "/":
+        path = path.rpartition("/")[0] or "/"
+        yield path
+
+
+def is_beneath(path: str, ancestor: str) -> bool:
+    """Whether a path is an ancestor's own or lies inside it, as text."""
+    return ancestor in upwards(path)
+
+
+def _united(known: FsRule | None, rule: FsRule) -> FsRule:
+    """One path, said twice by one policy: the wider access counts; it is optional only if both are."""
+    if known is None:
+        return rule
+    wider = max(known, rule, key=lambda each: LEVELS[each.access])
+    within = {*known.within, *rule.within}
+    return wider.replace(optional=known.optional and rule.optional, within=tuple(sorted(within)))
+
+
+def _met_rule(path: str, access: FsAccess, sides: tuple[Reach, Reach]) -> FsRule:
+    """A grant at a path that both reach, one of them perhaps from further above.
+
+    INVARIANT: whoever reaches it from above never named it, and it may be a link out of what he granted.
+    So what he did name stays on record in `within`, through any number of meets.
+    """
+    within: set[str] = set()
+    for side in sides:
+        source = side.nearest(path)
+        if source is not None:
+            within |= {source.path, *source.within}
+    optional = all(side.granted[path].optional for side in sides if path in side.granted)
+    return FsRule(path, access, optional, tuple(sorted(within - {path})))
+
+
+def _met_read_only(
+    granted: dict[str, FsRule], denied: dict[str, FsRule], sides: tuple[Reach, Reach]
+) -> frozenset[str]:
+    """Read rules of either side whose effect the grants of the result do not show.
+
+    INVARIANT: a read rule inside a writable tree is a restriction. Where the other side does not reach its
+    path, it cannot be a grant any more; but the path may be another name for something that both may write.
+    """
+    if all(rule.access is not FsAccess.WRITE for rule in granted.values()):
+        return frozenset()
+    return frozenset(
+        path
+        for path in sides[0].narrowing() | sides[1].narrowing()
+        if not any(above in denied for above in upwards(path))
+        and not (path in granted and granted[path].access is FsAccess.READ and not granted[path].within)
+    )
