@@ -55,10 +55,7 @@ def _ask() -> dict[str, object]:
     """Four questions; Enter takes what is in brackets."""
     for name in PRESETS:
         click.echo(f"  {name:<13} {describe_preset(name)}", err=True)
-    kind = click.Choice(PRESETS)
-    profile = click.prompt(
-        "Start from which profile", DEFAULT_PRESET, type=kind, show_choices=False, err=True
-    )
+    profiles = click.Choice(PRESETS)
     modes = click.Choice(("none", "limited", "full"))
     return {
         "profile": click.prompt("Profile", DEFAULT_PRESET, type=profiles, show_choices=False, err=True),
@@ -110,7 +107,7 @@ def _write(path: str, text: str, *, force: bool) -> None:
             "file-exists",
             f"{path} was not written",
             why="it is there already",
-            fix="add --force to replace it",
+            fix="--force replaces it",
         ) from None
     except OSError as problem:
         raise PolicyError(

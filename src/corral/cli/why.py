@@ -137,7 +137,7 @@ def _is_about(capability: Capability, operation: str, decision: Decision, worksp
     if capability.kind != "filesystem" or capability.verb not in verbs:
         return False
     if capability.verb == "protect":
-        return decision.rule.endswith(f"/{capability.target}")
+        return f"/{capability.target}/" in f"{decision.subject}/"
     path = capability.target.replace("${workspace}", workspace)
     return os.path.expanduser(path) == decision.rule
 
@@ -169,7 +169,10 @@ def _wanted(operation: str, decision: Decision) -> Capability:
     if operation == "connect":
         scheme, _, target = decision.subject.partition(":")
         return Capability("network", scheme, target)
-    return Capability("filesystem", "write" if operation == "write" else "read", decision.subject)
+    path = decision.subject
+    while decision.is_missing and not os.path.lexists(path):
+        path = os.path.dirname(path)  # what is not there cannot be granted; where it would be can
+    return Capability("filesystem", "write" if operation == "write" else "read", path)
 
 
 def _render(

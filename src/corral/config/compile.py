@@ -27,6 +27,11 @@ class Compiled(Record):
         """The setting of a key that counts."""
         return next((setting for setting in reversed(self.settings) if setting.key.name == name), None)
 
+    def value(self, name: str) -> object:
+        """The value of a key that is no policy."""
+        setting = self.last(name)
+        return BY_NAME[name].default if setting is None else setting.value
+
     def all(self, name: str) -> tuple[Setting, ...]:
         """Every setting of a key whose values add up."""
         return tuple(setting for setting in self.settings if setting.key.name == name)

@@ -46,27 +46,27 @@ class Configuration(Record):
     @property
     def enabled(self) -> bool:
         """Whether commands are confined at all."""
-        return bool(self._value("enabled", True))
+        return bool(self._value("enabled"))
 
     @property
     def backend(self) -> str:
         """Who enforces the policy: a name, or `auto`."""
-        return str(self._value("backend", "auto")) if self.enabled else "none"
+        return str(self._value("backend")) if self.enabled else "none"
 
     @property
     def image(self) -> str:
         """The container image, for the backends that use one; empty for their own."""
-        return str(self._value("image", ""))
+        return str(self._value("image"))
 
     @property
     def keep_alive(self) -> bool:
         """Whether a session keeps its sandbox between commands."""
-        return bool(self._value("keep_alive", True))
+        return bool(self._value("keep_alive"))
 
     @property
     def persists_caches(self) -> bool:
         """Whether package caches outlive a run."""
-        return bool(self._value("mounts.persist_caches", False))
+        return bool(self._value("mounts.persist_caches"))
 
     @property
     def bypass_tools(self) -> tuple[Setting, ...]:
@@ -103,9 +103,8 @@ class Configuration(Record):
 
         return Sandbox(self.policy, backend="none", workspace=self.workspace, waive=self.waived)
 
-    def _value(self, name: str, default: object) -> object:
-        setting = self.compiled.last(name)
-        return default if setting is None else setting.value
+    def _value(self, name: str) -> object:
+        return self.compiled.value(name)
 
 
 def _with_caches(policy: Policy, workspace: str) -> Policy:

@@ -43,6 +43,7 @@ class Key(Record):
     grants: bool = False  # a later layer that names a profile starts without it
     capability: str = ""  # each value, after this beginning, is a capability
     aliases: tuple[str, ...] = ()
+    default: object = None  # of what is no policy; the rest begins with the preset
 
     @property
     def variable(self) -> str:
@@ -57,7 +58,7 @@ class Key(Record):
 
 #: In the order in which the keys of one layer are applied.
 KEYS: tuple[Key, ...] = (
-    Key("enabled", BOOLEAN, "confine commands; `false` runs them without any sandbox", True),
+    Key("enabled", BOOLEAN, "confine commands; `false` runs them without any sandbox", True, default=True),
     Key("profile", choice(PRESETS), "the preset to start from", "moderate"),
     Key(
         "backend",
@@ -65,8 +66,9 @@ KEYS: tuple[Key, ...] = (
         "who enforces the policy; `auto` takes the first that can",
         "auto",
         aliases=("runtime",),
+        default="auto",
     ),
-    Key("image", TEXT, "the container image, for `docker` and `podman`", "corral/sandbox:latest"),
+    Key("image", TEXT, "the container image, for `docker` and `podman`", "corral/sandbox:latest", default=""),
     Key(
         "mounts.workspace_writable",
         BOOLEAN,
@@ -80,6 +82,7 @@ KEYS: tuple[Key, ...] = (
         "keep package caches between runs, in a directory for this workspace alone",
         True,
         grants=True,
+        default=False,
     ),
     Key(
         "network",
@@ -161,7 +164,7 @@ KEYS: tuple[Key, ...] = (
         ["todoread"],
         grants=True,
     ),
-    Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True),
+    Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True, default=True),
 )
 
 BY_NAME: dict[str, Key] = {name: key for key in KEYS for name in (key.name, *key.aliases)}

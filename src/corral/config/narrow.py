@@ -91,7 +91,8 @@ def _policy(setting: Setting, against: Compiled) -> Answer:
     cuts = against.policy.grant(wanted).cuts
     if not cuts:
         return None, True
-    return ", ".join(str(capability) for cut in cuts for capability in cut.kept), True
+    kept = ", ".join(str(capability) for cut in cuts for capability in cut.kept)
+    return kept or (f"network:{against.policy.net.mode.value}" if setting.key.name == "network" else ""), True
 
 
 def _profile(setting: Setting, against: Compiled) -> Answer:
@@ -102,12 +103,12 @@ def _profile(setting: Setting, against: Compiled) -> Answer:
 
 
 def _enabled(setting: Setting, against: Compiled) -> Answer:
-    return (None, True) if setting.value or not _value(against, "enabled", True) else ("true", False)
+    return (None, True) if setting.value or not against.value("enabled") else ("true", False)
 
 
 def _backend(setting: Setting, against: Compiled) -> Answer:
     """Every backend but `none` enforces the whole policy; a project may choose where the user did not."""
-    chosen = _value(against, "backend", "auto")
+    chosen = against.value("backend")
     if setting.value == chosen or (chosen == "auto" and setting.value != "none"):
         return None, True
     return str(chosen), False
@@ -119,17 +120,12 @@ def _same_only(setting: Setting, against: Compiled) -> Answer:
 
 
 def _false_only(setting: Setting, against: Compiled) -> Answer:
-    allowed = bool(_value(against, setting.key.name, False))
+    allowed = bool(against.value(setting.key.name))
     return (None, True) if not setting.value or allowed else ("false", False)
 
 
 def _never(_setting: Setting, _against: Compiled) -> Answer:
     return "", False
-
-
-def _value(against: Compiled, name: str, default: object) -> object:
-    setting = against.last(name)
-    return default if setting is None else setting.value
 
 
 _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {

@@ -95,12 +95,8 @@ class _Reader:
             if name == "sandbox":
                 yield from self._keys(value, (*at, name), agent)
             else:
-                fix = (
-                    f"write sandbox.{name}"
-                    if name in BY_NAME or name in _GROUPS
-                    else nearest(name, ("sandbox",))
-                )
-                self._wrong((*at, name), f"there is no key {describe(name)} here", fix)
+                what = f"there is no key {describe(name)} here"
+                self._wrong((*at, name), what, _suggest_below(name))
 
     def _keys(self, table: Any, at: Path, agent: str, prefix: str = "") -> Iterator[Setting]:
         if not self._is_table(table, at):
@@ -155,10 +151,7 @@ class _Reader:
                 )
 
     def _unknown_top(self, name: str, at: Path) -> None:
-        if name in BY_NAME or name in _GROUPS:
-            fix = f"write it in the table [sandbox]: sandbox.{name}"
-        else:
-            fix = nearest(name, ("sandbox", "agent", "security"))
+        fix = nearest(name, ("sandbox", "agent", "security"), otherwise=_suggest_below(name))
         self._wrong(at, f"there is no key {describe(name)} here", fix)
 
     def _is_table(self, value: Any, at: Path) -> bool:
@@ -193,3 +186,14 @@ def _suggest_key(name: str, known: list[str]) -> str:
     """Near by spelling, or the same word below another table."""
     deeper = [key.name for key in KEYS if key.name.rpartition(".")[2] == name]
     return f"write {deeper[0]}" if deeper else nearest(name, known)
+
+
+def _suggest_below(name: str) -> str:
+    """For a key that stands where only `sandbox` may: the key that was meant, in its table."""
+    import difflib
+
+    if name in _GROUPS:
+        return f"write sandbox.{name}"
+    words = {word: key.name for key in KEYS for word in (key.name, key.name.rpartition(".")[2], *key.aliases)}
+    near = difflib.get_close_matches(name, words, n=1)
+    return f"write sandbox.{words[near[0]]}" if near else "write a table `sandbox`, and keys below it"

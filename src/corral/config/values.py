@@ -144,7 +144,7 @@ def _limit(capability: str, example: str) -> Callable[[object], str]:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise WrongValue(f"{describe(value)} cannot limit anything", f"write it as in {example}")
         return _target(
-            capability, value if isinstance(value, str) else format_number(value), f"as in {example}"
+            capability, value if isinstance(value, str) else format_number(value), f"write it as in {example}"
         )
 
     return read

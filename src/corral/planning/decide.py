@@ -24,6 +24,8 @@ def decide_path(plan: Plan, host: Host, path: str, *, writes: bool) -> Decision:
     """Whether a command may read a path, or write it. The path is absolute."""
     found = Resolver(host).resolve(path)
     allowed, reason, rule = _decide(plan, found.path, writes=writes)
+    if reason is Reason.PRIVATE and found.kind is PathKind.FILE:
+        allowed = False  # the sandbox has something else there, not this file
     return Decision(allowed, reason, found.path, rule, found.kind is PathKind.MISSING)
 
 
