@@ -43,7 +43,7 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self._starts = [0, *(found.end() for found in re.finditer("\n", text))]
-        self._length = len(text)
+        self._text = text
 
     def position(self, offset: int) -> Position:
         line = bisect.bisect_right(self._starts, offset)
@@ -52,7 +52,14 @@ class Lines:
     @property
     def end(self) -> Position:
         """Where the text ends."""
-        return self.position(self._length)
+        return self.position(len(self._text))
+
+    def beginning(self, line: int) -> Position:
+        """The first character of a line that is not blank."""
+        start = self._starts[line - 1]
+        while self._text[start : start + 1] in {" ", "\t"}:
+            start += 1
+        return self.position(start)
 
 
 class Places:

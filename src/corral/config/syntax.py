@@ -44,6 +44,8 @@ def explain_toml(message: str, lines: Lines) -> tuple[Position, str, str]:
     else:
         where = Position(int(found[1]), int(found[2]))
     said = message[: found.start()] if found else message
+    if said.startswith("Cannot"):  # it was noticed at the end of a statement, whose key is what is wrong
+        where = lines.beginning(where.line)
     fix = next((fix for begin, fix in _TOML_FIXES if said.startswith(begin)), "see https://toml.io")
     return where, f"this is not TOML: {said}", fix
 

@@ -57,6 +57,7 @@ def parse_capability(text: str) -> Capability:
     if not target:
         raise _error(text, column, f"{kind}:{verb} needs a target", "", ())
     try:
+        _check_text(target)
         return Capability(kind, verb, canonical(target))
     except ValueError as problem:
         raise _error(text, column, str(problem), "", ()) from None
@@ -207,12 +208,24 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 
+def _check_text(target: str) -> None:
+    try:
+        target.encode("utf-8", "surrogateescape")  # as the system will be told of it
+    except UnicodeEncodeError:
+        raise ValueError(f"{target!r} holds half of a surrogate pair") from None
+
+
 def _path(target: str) -> str:
+    """Without double slashes and steps that lead nowhere; what `..` means above ~ the host must say."""
     if "\0" in target:
         raise ValueError("a path cannot hold a NUL byte")
-    if target.partition("/")[0] not in {"", "~", "${workspace}"}:
+    anchor, _, rest = target.partition("/")
+    if anchor not in {"", "~", "${workspace}"}:
         raise ValueError(f"{target!r} must begin with /, ~/ or ${{workspace}}/")
-    return posixpath.normpath(target).replace("//", "/", 1)  # normpath leaves two slashes at the beginning
+    if not anchor:
+        return posixpath.normpath("/" + rest.lstrip("/"))
+    steps = posixpath.normpath(rest.lstrip("/"))
+    return anchor if steps == "." else f"{anchor}/{steps}"
 
 
 def _name_within(target: str) -> str:
@@ -260,7 +273,7 @@ def _path_word(target: str) -> str:
 
 
 def _system_call(target: str) -> str:
-    if not target.replace("_", "").isalnum():
+    if not target.isascii() or not target.replace("_", "").isalnum():
         raise ValueError(f"{target!r} is not the name of a system call")
     return target
 
