@@ -194,8 +194,11 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 def _path(target: str) -> str:
     if "\0" in target:
         raise ValueError("a path cannot hold a NUL byte")
-    if target.partition("/")[0] not in {"", "~", "${workspace}"}:
+    start, _, rest = target.partition("/")
+    if start not in {"", "~", "${workspace}"}:
         raise ValueError(f"{target!r} must begin with /, ~/ or ${{workspace}}/")
+    if start and posixpath.normpath(rest).partition("/")[0] == "..":
+        return target  # it leads out of what the word stands for: only the host knows where to
     return posixpath.normpath(target).replace("//", "/", 1)  # normpath leaves two slashes at the beginning
 
 

@@ -68,8 +68,8 @@ def _network(net: NetPolicy) -> set[Feature]:
         case NetMode.LIMITED:
             named = net.deny or not net.allow <= WEB
             return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if named else [])}
-        case NetMode.FULL:
-            return set()
+        case NetMode.FULL:  # everything but what is denied
+            return {Feature.NET_DOMAINS} if net.deny else set()
 
 
 def _limits(limits: Limits) -> set[Feature]:
