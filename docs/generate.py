@@ -18,12 +18,10 @@ import click  # noqa: E402
 from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
 from corral.linux import landlock  # noqa: E402
-from corral.model.capability import PolicyDraft, parse_capability  # noqa: E402
+from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
-from corral.model.plan import Grant, PathKind, ResolvedPath  # noqa: E402
-from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe  # noqa: E402
-from corral.planning.require import required_features  # noqa: E402
+from corral.planning.require import features_of  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
 from corral.selftest.catalogue import PROBES  # noqa: E402
@@ -47,8 +45,10 @@ EXAMPLES = {
     "network:http:example.com": "this name by http",
     "network:https:api.example.com": "this name by https",
     "network:tcp:db.example.com:5432": "this name and port by TCP",
+    "network:deny:ads.example.com": "never this name, whatever is permitted; `*.example.com` for all beneath",
     "memory:limit:512MiB": "memory of all processes together, with no swap on top",
     "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
+    "cpu:time:10s": "processor time of all processes together",
     "pids:limit:64": "number of processes and threads",
     "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
     "output:limit:1MiB": "stdout and stderr together; past it the run ends",
@@ -57,16 +57,10 @@ EXAMPLES = {
     "disk:limit:1GiB": "size of the private areas together",
     "env:pass:LANG": "the caller's variable of this name; `LC_*` stands for all that begin so",
     "env:set:MODE=test": "this variable with this value",
+    "process:spawn": "further processes may be started; every preset grants it",
+    "process:none": "no further process: threads and `exec` in place remain; the default without a preset",
     "syscall:deny:chmod": "this system call answers EPERM",
-}
-#: Required whatever the policy says; named for the capabilities that belong to them.
-_ALWAYS_REQUIRED = {
-    "filesystem:read": Feature.FS_READ,
-    "filesystem:write": Feature.FS_WRITE,
-    "filesystem:tools": Feature.FS_READ,
-    "env:pass": Feature.ENVIRONMENT,
-    "env:set": Feature.ENVIRONMENT,
-    "syscall:deny": Feature.SYSCALLS,
+    "module:call:json": "a WebAssembly module may call this one; a native command can call none",
 }
 
 
@@ -170,25 +164,10 @@ def capabilities() -> str:
     rows = []
     for example, meaning in EXAMPLES.items():
         capability = parse_capability(example)
-        needed = ", ".join(f"`{feature.value}`" for feature in _needed(example)) or "none"
+        needed = ", ".join(f"`{feature.value}`" for feature in features_of(capability)) or "none"
         target = "" if not capability.target else f"`{capability.target}`"
         rows.append([capability.kind, capability.verb, target, f"`{example}`", meaning, needed])
     return _table(["kind", "verb", "target", "example", "meaning", "feature"], rows)
-
-
-def _needed(example: str) -> list[Feature]:
-    open_network = Policy(net=NetPolicy(NetMode.FULL))
-    capability = parse_capability(example)
-    draft = PolicyDraft(Policy() if capability.kind == "network" else open_network)
-    draft.add(capability)
-    always = _ALWAYS_REQUIRED.get(f"{capability.kind}:{capability.verb}")
-    return [always] if always else sorted(_required(draft.build()) - _required(open_network), key=str)
-
-
-def _required(policy: Policy) -> frozenset[Feature]:
-    writable = Grant(ResolvedPath("/w", "/w", PathKind.DIRECTORY), FsAccess.WRITE)
-    denied = any(rule.access is FsAccess.DENY for rule in policy.fs)
-    return required_features(policy, [writable], private=bool(policy.private), denied=denied)
 
 
 def presets() -> str:

@@ -191,12 +191,12 @@ def test_kept_caches_outlive_a_run_and_are_not_the_users_own(
     other.mkdir()
 
     look = 'ls "$PIP_CACHE_DIR" "$XDG_CACHE_HOME"; cat ~/.cache/pip/mine'
-    first = corral("run", "-c", f'mkdir -p "$PIP_CACHE_DIR"; echo wheel > "$PIP_CACHE_DIR/kept"; {look}')
+    first = corral("run", "-c", f'mkdir -p "$PIP_CACHE_DIR"; echo wheel > "$PIP_CACHE_DIR/numpy.whl"; {look}')
     again = corral("run", "-c", look)
     elsewhere = corral("run", "-c", look, cwd=other)
 
-    assert b"kept" in first.stdout and b"kept" in again.stdout
-    assert b"kept" not in elsewhere.stdout
+    assert b"numpy.whl" in first.stdout and b"numpy.whl" in again.stdout
+    assert b"numpy.whl" not in elsewhere.stdout
     assert all(b"MINE" not in done.stdout for done in (first, again, elsewhere))
     assert sorted(os.listdir(home / ".cache" / "pip")) == ["mine"]
 

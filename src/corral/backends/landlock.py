@@ -1,6 +1,6 @@
 """Landlock: Landlock, seccomp and rlimits by corral-launch, without any namespace.
 
-Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded privileges syscalls
+Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded proc.single privileges syscalls
              environment descriptors terminal limit.wall limit.output limit.file-size limit.open-files;
              memory, cpu and pids limits with control groups
 Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter
@@ -45,6 +45,7 @@ _CLAIMS = frozenset(
         Feature.FS_WRITE,
         Feature.FS_PRIVATE,
         Feature.NET_NONE,
+        Feature.PROC_SINGLE,
         Feature.PRIVILEGES,
         Feature.SYSCALLS,
         Feature.ENVIRONMENT,
@@ -139,7 +140,7 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
             cwd="/",
             rlimits=common.rlimits(ground.limits),
             landlock=_rules(ground, abi, no_network=no_network),
-            seccomp=common.compile_seccomp(machine, sockets, by_filter=True, denied=ground.deny_syscalls),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=True),
         )
     )
 
@@ -175,6 +176,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
         **({Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
         **{feature: "control group" for feature, value in found.items() if value is not None},
     }
 
@@ -184,6 +186,6 @@ def _trial_spec(abi: int, machine: str) -> bytes:
         argv=("/corral-trial",),
         cwd="/",
         landlock=Landlock(landlock.handled_fs(abi), landlock.handled_net(abi), landlock.scoped(abi)),
-        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True, denied=frozenset()),
+        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True),
     )
     return join(encode_ground(spec), encode_command(spec))

@@ -1,7 +1,7 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything but net.ports, net.domains and limit.disk; memory and cpu limits need control groups,
-             and so does root's pids limit
+Guarantees   everything but net.ports, net.domains, limit.cpu-time and limit.disk; memory and cpu limits need
+             control groups, and so does root's pids limit
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
@@ -51,6 +51,7 @@ _CLAIMS = frozenset(Feature) - {
     Feature.NET_DOMAINS,
     Feature.LIMIT_MEMORY,
     Feature.LIMIT_CPU,
+    Feature.LIMIT_CPU_TIME,
     Feature.LIMIT_PIDS,
     Feature.LIMIT_DISK,
 }
@@ -136,7 +137,7 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
             loopback=private_network,
             rlimits=limits,
             landlock=_landlock(ground, abi) if abi else None,
-            seccomp=common.compile_seccomp(machine, sockets, by_filter=False, denied=ground.deny_syscalls),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
         )
     )
 
@@ -264,6 +265,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
         **_limit_mechanisms(plan, group),
     }
 
@@ -297,8 +299,6 @@ def _trial_spec(abi: int, host: Host) -> bytes:
         hostname=_HOSTNAME,
         loopback=True,
         landlock=lock,
-        seccomp=common.compile_seccomp(
-            host.machine, SocketPolicy.NAMESPACED, by_filter=False, denied=frozenset()
-        ),
+        seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
     )
     return join(encode_ground(spec), encode_command(spec))

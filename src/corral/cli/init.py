@@ -8,10 +8,11 @@ import sys
 import click
 
 from corral.cli.effective import shorten
-from corral.config.find import FILE_NAMES, config_directory
+from corral.config.find import FILE_NAMES
 from corral.config.keys import BY_NAME
 from corral.config.template import render_toml
 from corral.config.values import WrongValue
+from corral.host import config_directory
 from corral.model.errors import PolicyError
 from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset
 

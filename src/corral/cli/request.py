@@ -38,6 +38,7 @@ class Request(Record):
     """A sandbox for one command, and what the configuration had to say about it."""
 
     sandbox: Sandbox
+    command: str | tuple[str, ...]
     configuration: Configuration | None = None  # None: there was nothing but flags
     bypass: Setting | None = None  # why the command runs unconfined
 
@@ -46,15 +47,15 @@ def build_request(options: Mapping[str, Any], command: str | tuple[str, ...] = (
     """What to do with a command: flags on top of the configuration, if there is one."""
     _check_contradiction(options)
     if not is_configured(options):
-        return Request(_build_from_flags(options))
+        return Request(_build_from_flags(options), command)
     configuration = load_request(options)
     if configuration.bypass_tools and isinstance(command, tuple):
         from corral.config.bypass import find_bypass
 
         bypass = find_bypass(configuration, command, os.environ)
         if bypass is not None:
-            return Request(configuration.unconfined(), configuration, bypass)
-    return Request(configuration.sandbox(), configuration)
+            return Request(bypass.sandbox, bypass.command, configuration, bypass.setting)
+    return Request(configuration.sandbox(), command, configuration)
 
 
 def load_request(options: Mapping[str, Any]) -> Configuration:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from corral.cli.request import Request
     from corral.model.result import Result
-    from corral.sandbox import Sandbox
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
@@ -39,7 +38,7 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
         command = build_command(options, words)
         request = build_request(options, command)
         _report_cuts(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
-        result = _carry_out(request.sandbox, command, options)
+        result = _carry_out(request, options)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
@@ -67,13 +66,13 @@ def report_error(error: CorralError, *, as_json: bool) -> int:
     return error.exit_status
 
 
-def _carry_out(sandbox: Sandbox, command: str | tuple[str, ...], options: Mapping[str, Any]) -> Result:
+def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     stdio = StdioMode.INHERIT
     if options["json"]:
         stdio = StdioMode.CAPTURE
     elif options["terminal"]:
         stdio = StdioMode.TERMINAL
-    prepared = sandbox.prepare(command, stdin=None, stdio=stdio)
+    prepared = request.sandbox.prepare(request.command, stdin=None, stdio=stdio)
     if not prepared.argv:
         raise PolicyError(
             "empty-command",
@@ -81,7 +80,7 @@ def _carry_out(sandbox: Sandbox, command: str | tuple[str, ...], options: Mappin
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
-    attempt = sandbox.start(prepared)
+    attempt = request.sandbox.start(prepared)
     for name in _PASSED_ON:
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))

@@ -1,12 +1,16 @@
 """Kept package caches: one directory for each workspace, which its commands share among themselves alone.
 
 TRUST: a cache is code for later. What a command puts into the user's own cache would be run by the user,
-and what it puts into another project's would be run there. So neither is ever granted for this.
+and what it puts into another project's would be run there. So neither is ever granted for this. The
+directory is in corral's state directory, where no command can put a link in its place.
 """
 
 from __future__ import annotations
 
 import os
+
+from corral.host import state_directory
+from corral.model.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +34,17 @@ def cache_directory(workspace: str) -> str:
     """The directory of a workspace; it is not made here."""
     import hashlib
 
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not base.startswith("/"):
-        base = os.path.join(os.path.expanduser("~"), ".cache")
+    state = state_directory()
+    if not state:
+        raise PolicyError(
+            "no-directory",
+            "the package caches have no place",
+            why="you have no home directory",
+            fix="set XDG_STATE_HOME, or mounts.persist_caches = false",
+        )
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     name = os.path.basename(workspace) or "root"
-    return os.path.join(os.path.realpath(base), "corral", "workspaces", f"{name}-{digest}")
+    return os.path.join(os.path.realpath(state), "caches", f"{name}-{digest}")
 
 
 def cache_variables(directory: str) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.config.setting import Origin, Source
+from corral.host import RealHost
 from corral.model.capability import Capability, PolicyDraft, capabilities_of
 from corral.model.record import Record
 
@@ -95,13 +96,10 @@ class Configuration(Record):
         policy = self.policy
         if self.persists_caches and self.backend != "none":
             policy = _with_caches(policy, self.workspace)
-        return Sandbox(policy, backend=self.backend, workspace=self.workspace, waive=self.waived)
-
-    def unconfined(self) -> Sandbox:
-        """The same without confinement, for a tool that bypasses it."""
-        from corral.sandbox import Sandbox
-
-        return Sandbox(self.policy, backend="none", workspace=self.workspace, waive=self.waived)
+        # TRUST: a user file that was named may lie in the workspace; no command may write the next one's rules.
+        own = [file.path for file in self.files if file.source is Source.USER]
+        host = RealHost(own_files=own)
+        return Sandbox(policy, backend=self.backend, workspace=self.workspace, waive=self.waived, host=host)
 
     def _value(self, name: str) -> object:
         return self.compiled.value(name)

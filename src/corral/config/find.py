@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from corral.host import config_directory
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 
@@ -25,17 +26,6 @@ class Found(Record):
     path: str
     text: str
     is_project: bool
-
-
-def config_directory() -> str:
-    """Where the user's file is; empty if there is no home. Never granted to a command."""
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    if not base.startswith("/"):  # the specification says to ignore it then
-        home = os.environ.get("HOME", "")
-        if not home.startswith("/"):
-            return ""
-        base = os.path.join(home, ".config")
-    return os.path.join(base, "corral")
 
 
 def find_user_file(named: str | None = None) -> Found | None:

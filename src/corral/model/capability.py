@@ -195,6 +195,8 @@ _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
     ("files", "limit"): ("open_files", parse_count),
     ("disk", "limit"): ("disk_bytes", parse_size),
 }
+#: (kind, verb) of each limit -> its field in `Limits`.
+LIMIT_FIELDS = {clause: field for clause, (field, _) in _LIMITS.items()}
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "memory_bytes": format_size,
     "cpus": format_share,

@@ -115,9 +115,12 @@ def plain(path: str) -> str:
 
 
 def upwards(path: str) -> Iterator[str]:
-    """A path and all above it, from the deepest; nothing is known of what is above `~` or `${workspace}`."""
+    """A path and all above it, from the deepest; nothing is known of what is above `~` or `${workspace}`.
+
+    What leads out of these (`~/../x`) is not beneath them, though the text begins with their name.
+    """
     yield path
-    while "/" in path and path != "/":
+    while "/" in path and path != "/" and not path.endswith("/.."):
         path = path.rpartition("/")[0] or "/"
         yield path
 
