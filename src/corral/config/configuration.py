@@ -96,7 +96,7 @@ class Configuration(Record):
         policy = self.policy
         if self.persists_caches and self.backend != "none":
             policy = _with_caches(policy, self.workspace)
-        # TRUST: a user file that was named may lie in the workspace; no command may write the next one's rules.
+        # TRUST: a user file that was named may lie in the workspace; no command may change it.
         own = [file.path for file in self.files if file.source is Source.USER]
         host = RealHost(own_files=own)
         return Sandbox(policy, backend=self.backend, workspace=self.workspace, waive=self.waived, host=host)

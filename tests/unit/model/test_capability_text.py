@@ -23,7 +23,7 @@ def policy_of(*texts: str, base: Policy | None = None) -> Policy:
         ("filesystem:read:/", "filesystem:read:/"),
         ("filesystem:read:${workspace}/a/../b/", "filesystem:read:${workspace}/b"),
         ("filesystem:read:${workspace}/../beside", "filesystem:read:${workspace}/../beside"),
-        ("filesystem:read:~/a/../../ann", "filesystem:read:~/a/../../ann"),
+        ("filesystem:read:~/a/../../ann", "filesystem:read:~/../ann"),
         ("memory:limit:1024k", "memory:limit:1MiB"),
         ("memory:limit:100MB", "memory:limit:100MB"),
         ("cpu:limit:0.5", "cpu:limit:50%"),
