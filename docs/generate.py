@@ -6,9 +6,14 @@ by hand. A test runs the check, so that a table which says something else than t
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent / "src"))
@@ -17,6 +22,8 @@ import click  # noqa: E402
 
 from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
+from corral.config.keys import KEYS  # noqa: E402
+from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
 from corral.linux import landlock  # noqa: E402
 from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
@@ -26,6 +33,8 @@ from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
 from corral.selftest.catalogue import PROBES  # noqa: E402
 
+#: The schema lies beside the code that makes it, so that it is installed with it.
+SCHEMA = DOCS.parent / "src/corral/config" / FILE_NAME
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
 _CONTROLLERS = frozenset({"memory", "cpu", "pids"})
@@ -199,13 +208,32 @@ def commands() -> str:
         cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH, **cli.context_settings
     )
     parts = [f"## corral\n\n```\n{_stripped(cli.get_help(top))}\n```"]
-    for name in cli.list_commands(top):
-        command = cli.commands[name]
+    return "\n\n".join([*parts, *_command_parts(cli, top, "corral")])
+
+
+def _command_parts(group: click.Group, above: click.Context, title: str) -> Iterator[str]:
+    for name in group.list_commands(above):
+        command = group.commands[name]
         context = click.Context(
-            command, info_name=name, parent=top, terminal_width=_WIDTH, max_content_width=_WIDTH
+            command, info_name=name, parent=above, terminal_width=_WIDTH, max_content_width=_WIDTH
         )
-        parts.append(f"## corral {name}\n\n```\n{_stripped(command.get_help(context))}\n```")
-    return "\n\n".join(parts)
+        yield f"## {title} {name}\n\n```\n{_stripped(command.get_help(context))}\n```"
+        if isinstance(command, click.Group):
+            yield from _command_parts(command, context, f"{title} {name}")
+
+
+def keys() -> str:
+    """Every key of a configuration, with its variable and an example."""
+    rows = []
+    for key in KEYS:
+        names = ", ".join(f"`{name}`" for name in (key.name, *key.aliases))
+        rows.append([names, key.kind.name, key.meaning, f"`{json.dumps(key.example)}`", f"`{key.variable}`"])
+    return _table(["key", "value", "meaning", "example", "variable"], rows)
+
+
+def schema() -> str:
+    """The JSON Schema that is shipped."""
+    return json.dumps(build_schema(), indent=2) + "\n"
 
 
 def _stripped(text: str) -> str:
@@ -226,6 +254,7 @@ PARTS = {
     "escapes.md": {"escapes": escapes},
     "backends.md": {"matrix": matrix, "kernels": kernels, "backends": backends},
     "cli.md": {"commands": commands},
+    "configuration.md": {"keys": keys},
     "policy.md": {
         "capabilities": capabilities,
         "presets": presets,
@@ -250,7 +279,9 @@ def render(name: str) -> str:
 
 def outdated() -> list[str]:
     """Documents whose generated parts are not what the code says."""
-    return [name for name in PARTS if (DOCS / name).read_text(encoding="utf-8") != render(name)]
+    stale = [name for name in PARTS if (DOCS / name).read_text(encoding="utf-8") != render(name)]
+    current = SCHEMA.exists() and SCHEMA.read_text(encoding="utf-8") == schema()
+    return stale if current else [*stale, SCHEMA.name]
 
 
 def main(arguments: list[str]) -> int:
@@ -258,12 +289,11 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--write"]:
         for name in PARTS:
             (DOCS / name).write_text(render(name), encoding="utf-8")
+        SCHEMA.write_text(schema(), encoding="utf-8")
         return 0
     if arguments == ["--check"]:
         stale = outdated()
-        sys.stderr.writelines(
-            f"docs/{name} is out of date: python docs/generate.py --write\n" for name in stale
-        )
+        sys.stderr.writelines(f"{name} is out of date: python docs/generate.py --write\n" for name in stale)
         return 1 if stale else 0
     sys.stderr.write("usage: python docs/generate.py --write | --check\n")
     return 2

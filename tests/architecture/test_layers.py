@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 ROWS = (
     {"model"},
     {"policy"},
-    {"config"},
     {"linux"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
     {"sandbox", "session", "pool", "aio", "host", "probes"},
+    {"config"},
     {"selftest"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )
-SIBLINGS = ROWS[4] | ROWS[7]
+SIBLINGS = ROWS[3] | ROWS[7]
 #: `corral/__init__.py` lists the public names and belongs to no row; importing `corral` itself is free.
 ROOT_MODULE = "__init__"
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from corral.config.document import Problem, read_document
 from corral.config.keys import BY_NAME, KEYS
 from corral.config.setting import FileSettings, Origin, Section, Setting
-from corral.config.values import WrongValue, describe, nearest
-from corral.model.capability import parse_capability
-from corral.model.errors import CapabilitySyntaxError
+from corral.config.values import WrongValue, describe, nearest, read_assignment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +124,7 @@ class _Reader:
             try:
                 read = key.kind.element.read(element)
                 if key.kind.is_table:
-                    read = _assignment(str(place), read)
+                    read = read_assignment(str(place), read)
             except WrongValue as problem:
                 self._wrong(
                     (*at, place), f"{key.name}: {problem.what}", problem.fix, value=not key.kind.is_table
@@ -172,14 +170,6 @@ def _in_order(settings: list[Setting]) -> list[Setting]:
     """As the table of keys has them, whatever the order of the file: it says one thing, not a sequence."""
     places = {key.name: number for number, key in enumerate(KEYS)}
     return sorted(settings, key=lambda setting: places[setting.key.name])
-
-
-def _assignment(name: str, value: str) -> tuple[str, str]:
-    try:
-        parse_capability(f"env:set:{name}={value}")
-    except CapabilitySyntaxError as problem:
-        raise WrongValue(problem.why, 'write NAME = "value"') from None
-    return name, value
 
 
 def _suggest_key(name: str, known: list[str]) -> str:

@@ -171,6 +171,17 @@ def _target(capability: str, text: str, fix: str) -> str:
         raise WrongValue(problem.why, fix) from None
 
 
+def read_assignment(name: str, value: str) -> tuple[str, str]:
+    """A variable and its value. Raises WrongValue."""
+    try:
+        if "=" in name:
+            raise WrongValue(f"{describe(name)} is not the name of a variable", 'write NAME = "value"')
+        parse_capability(f"env:set:{name}={value}")
+    except CapabilitySyntaxError as problem:
+        raise WrongValue(problem.why, 'write NAME = "value"') from None
+    return name, value
+
+
 def _path(value: object) -> str:
     fix = "begin it with /, ~/ or ${workspace}/"
     if isinstance(value, str) and value and not value.startswith(("/", "~", "$")):

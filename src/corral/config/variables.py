@@ -8,9 +8,7 @@ from corral.config.document import DocumentProblems, Problem
 from corral.config.find import OTHER_VARIABLES, PREFIX
 from corral.config.keys import BY_NAME, KEYS
 from corral.config.setting import Origin, Setting, Source
-from corral.config.values import WrongValue, nearest
-from corral.model.capability import parse_capability
-from corral.model.errors import CapabilitySyntaxError
+from corral.config.values import WrongValue, nearest, read_assignment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,15 +52,7 @@ def settings_from_text(key: Key, text: str, origin: Origin) -> Iterator[Setting]
         yield Setting(key, value, origin)
     elif key.kind.is_table:
         for name, text_of_it in value.items():
-            _check_assignment(name, text_of_it)
-            yield Setting(key, (name, text_of_it), origin)
+            yield Setting(key, read_assignment(name, text_of_it), origin)
     else:
         for element in value:
             yield Setting(key, key.kind.element.read(element), origin)
-
-
-def _check_assignment(name: str, value: str) -> None:
-    try:
-        parse_capability(f"env:set:{name}={value}")
-    except CapabilitySyntaxError as problem:
-        raise WrongValue(problem.why, "write NAME=VALUE") from None
