@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnenforceableError,
     )
     from corral.model.feature import Feature
+    from corral.model.fidelity import Fidelity, Hold
     from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
     from corral.model.result import Enforcement, Outcome, Result, Usage
     from corral.model.violation import Evidence, Violation
@@ -44,8 +45,10 @@ _EXPORTS = {
     "Evidence": "corral.model.violation",
     "Explanation": "corral.sandbox",
     "Feature": "corral.model.feature",
+    "Fidelity": "corral.model.fidelity",
     "FsAccess": "corral.model.policy",
     "FsRule": "corral.model.policy",
+    "Hold": "corral.model.fidelity",
     "Limits": "corral.model.policy",
     "NetMode": "corral.model.policy",
     "NetPolicy": "corral.model.policy",
@@ -75,8 +78,10 @@ __all__ = [
     "Evidence",
     "Explanation",
     "Feature",
+    "Fidelity",
     "FsAccess",
     "FsRule",
+    "Hold",
     "Limits",
     "NetMode",
     "NetPolicy",

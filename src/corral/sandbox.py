@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
-from corral.backends.registry import UNCONFINED, get_backend, names_for
+from corral.backends.registry import BUILTIN, UNCONFINED, get_backend, names_for
 from corral.host import RealHost, state_directory
 from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import RUNNER_FEATURES, Feature
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from corral.model.backend import Host
+    from corral.model.fidelity import Fidelity
     from corral.model.launch import Launch
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
@@ -86,6 +87,19 @@ class Sandbox:
         """Say what `run` would do, without doing it."""
         return self._explain(self.prepare(command, cwd=cwd))
 
+    def fidelity(
+        self, command: str | Sequence[str] = ("true",), *, cwd: str | os.PathLike[str] | None = None
+    ) -> Fidelity:
+        """Say how much of the policy each backend of this host would enforce, clause by clause."""
+        from corral.fidelity import build_fidelity  # a run never asks
+
+        plan = self._plan(self.prepare(command, cwd=cwd))
+        permitted = names_for(self._backend, self._host.platform)
+        for name in permitted:
+            get_backend(name)  # an unknown one is the caller's mistake
+        with self._lock:
+            return build_fidelity(plan, map(self._probed, BUILTIN), permitted)
+
     def prepare(
         self,
         command: str | Sequence[str],
@@ -108,10 +122,12 @@ class Sandbox:
 
     def probes(self) -> Iterator[Probe]:
         """Ask the backends that may be chosen, one after the other, each once."""
-        for name in names_for(self._backend, self._host.platform):
-            if name not in self._probes:
-                self._probes[name] = self._probe(name)
-            yield self._probes[name]
+        yield from map(self._probed, names_for(self._backend, self._host.platform))
+
+    def _probed(self, name: str) -> Probe:
+        if name not in self._probes:
+            self._probes[name] = self._probe(name)
+        return self._probes[name]
 
     def _probe(self, name: str) -> Probe:
         backend = get_backend(name)

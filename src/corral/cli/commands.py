@@ -99,6 +99,23 @@ def explain(command: tuple[str, ...], **options: Any) -> None:
     sys.exit(explain_request(options, command))
 
 
+@cli.group()
+def policy() -> None:
+    """Look at policies without running anything."""
+
+
+@policy.command()
+@_with_options(without=("terminal", "line"))
+def check(**options: Any) -> None:
+    """Say how much of a policy each backend of this host would enforce, clause by clause.
+
+    Exit status: 0 if a command would run under it, 3 if it would be refused.
+    """
+    from corral.cli.fidelity import check_request
+
+    sys.exit(check_request(options))
+
+
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def doctor(*, as_json: bool) -> None:
