@@ -105,21 +105,27 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _columns() -> dict[str, frozenset[Feature]]:
-    """Label -> what is enforced; situations in which a backend does the same share a column."""
+def _columns() -> dict[str, Probe]:
+    """Label -> a probe; situations in which a backend does the same share a column."""
     columns = {}
     for backend in BUILTIN:
-        same: dict[frozenset[Feature], list[tuple[str, str]]] = {}
+        same: dict[Probe, list[tuple[str, str]]] = {}
         for who, uid in (("root", 0), ("user", 1000)):
             for groups in (True, False):
-                enforced = _probe(backend, ImaginaryHost(uid=uid, groups=groups)).enforces
-                same.setdefault(enforced, []).append((who, "groups" if groups else "no groups"))
-        for enforced, situations in same.items():
+                probe = _probe(backend, ImaginaryHost(uid=uid, groups=groups)).replace(details=())
+                same.setdefault(probe, []).append((who, "groups" if groups else "no groups"))
+        for probe, situations in same.items():
             everyone = len(situations) == 4
             whos = " or ".join(dict.fromkeys(who for who, _ in situations))
             with_what = " or ".join(dict.fromkeys(groups for _, groups in situations))
-            columns[f"`{backend}`" if everyone else f"`{backend}` {whos}, {with_what}"] = enforced
+            columns[f"`{backend}`" if everyone else f"`{backend}` {whos}, {with_what}"] = probe
     return columns
+
+
+def _cell(feature: Feature, probe: Probe) -> str:
+    if feature in probe.enforces:
+        return "yes"
+    return "approx." if feature in dict(probe.approximates) else "–"
 
 
 def matrix() -> str:
@@ -129,11 +135,24 @@ def matrix() -> str:
         [
             f"`{feature.value}`",
             PROMISES[feature],
-            *("yes" if feature in has else "–" for has in columns.values()),
+            *(_cell(feature, probe) for probe in columns.values()),
         ]
         for feature in Feature
     ]
     return _table(["feature", "promise", *columns], rows)
+
+
+def approximations() -> str:
+    """What each backend does where it does not enforce."""
+    oldest = {"landlock": 3}  # where Landlock lacks something, more is only approximated
+    rows = []
+    for backend in BUILTIN:
+        newest = dict(_probe(backend, ImaginaryHost()).approximates)
+        older = dict(_probe(backend, ImaginaryHost(abi=oldest.get(backend, 0))).approximates)
+        for feature, how in (newest | older).items():
+            when = "" if feature in newest else ", before Landlock ABI 6"
+            rows.append([f"`{backend}`{when}", f"`{feature.value}`", how])
+    return _table(["backend", "feature", "what is done instead"], rows)
 
 
 def kernels() -> str:
@@ -203,23 +222,24 @@ def _own_lines(name: str) -> list[str]:
 
 
 def commands() -> str:
-    """The help of the program and of each command."""
+    """The help of the program and of each command, those of groups included."""
     top = click.Context(
         cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH, **cli.context_settings
     )
-    parts = [f"## corral\n\n```\n{_stripped(cli.get_help(top))}\n```"]
-    return "\n\n".join([*parts, *_command_parts(cli, top, "corral")])
+    return "\n\n".join(_help(cli, top))
 
 
-def _command_parts(group: click.Group, above: click.Context, title: str) -> Iterator[str]:
-    for name in group.list_commands(above):
-        command = group.commands[name]
-        context = click.Context(
-            command, info_name=name, parent=above, terminal_width=_WIDTH, max_content_width=_WIDTH
-        )
-        yield f"## {title} {name}\n\n```\n{_stripped(command.get_help(context))}\n```"
-        if isinstance(command, click.Group):
-            yield from _command_parts(command, context, f"{title} {name}")
+def _help(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield f"## {context.command_path}\n\n```\n{_stripped(command.get_help(context))}\n```"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.commands[name]
+            yield from _help(
+                inner,
+                click.Context(
+                    inner, info_name=name, parent=context, terminal_width=_WIDTH, max_content_width=_WIDTH
+                ),
+            )
 
 
 def keys() -> str:
@@ -252,7 +272,12 @@ def escapes() -> str:
 
 PARTS = {
     "escapes.md": {"escapes": escapes},
-    "backends.md": {"matrix": matrix, "kernels": kernels, "backends": backends},
+    "backends.md": {
+        "matrix": matrix,
+        "approximations": approximations,
+        "kernels": kernels,
+        "backends": backends,
+    },
     "cli.md": {"commands": commands},
     "configuration.md": {"keys": keys},
     "policy.md": {

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         UnenforceableError,
     )
     from corral.model.feature import Feature
+    from corral.model.fidelity import Fidelity, Hold
     from corral.model.inheritance import Cut, Inheritance
     from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
     from corral.model.quantities import (
@@ -59,8 +60,10 @@ _EXPORTS = {
     "Evidence": "corral.model.violation",
     "Explanation": "corral.sandbox",
     "Feature": "corral.model.feature",
+    "Fidelity": "corral.model.fidelity",
     "FsAccess": "corral.model.policy",
     "FsRule": "corral.model.policy",
+    "Hold": "corral.model.fidelity",
     "Inheritance": "corral.model.inheritance",
     "Limits": "corral.model.policy",
     "NetMode": "corral.model.policy",
@@ -101,8 +104,10 @@ __all__ = [
     "Evidence",
     "Explanation",
     "Feature",
+    "Fidelity",
     "FsAccess",
     "FsRule",
+    "Hold",
     "Inheritance",
     "Limits",
     "NetMode",

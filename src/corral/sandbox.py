@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
-from corral.backends.registry import AUTO_NAME, UNCONFINED, get_backend, names_for
+from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
 from corral.host import RealHost, state_directory
 from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, SetupError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from corral.model.backend import Host
     from corral.model.endpoint import Endpoint
+    from corral.model.fidelity import Fidelity
     from corral.model.launch import Launch
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
@@ -71,6 +72,11 @@ class Sandbox:
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
         self._probes: dict[str, Probe] = {}
 
+    @property
+    def policy(self) -> Policy:
+        """What commands may do."""
+        return self._policy
+
     def run(
         self,
         command: str | Sequence[str],
@@ -91,6 +97,19 @@ class Sandbox:
     ) -> Explanation:
         """Say what `run` would do, without doing it."""
         return self._explain(self.prepare(command, cwd=cwd))
+
+    def fidelity(
+        self, command: str | Sequence[str] = ("true",), *, cwd: str | os.PathLike[str] | None = None
+    ) -> Fidelity:
+        """Say how much of the policy each backend of this host would enforce, clause by clause."""
+        from corral.fidelity import build_fidelity  # a run never asks
+
+        plan = self._plan(self.prepare(command, cwd=cwd))
+        permitted = names_for(self._backend, self._host.platform)
+        for name in permitted:
+            get_backend(name)  # an unknown one is the caller's mistake
+        with self._lock:
+            return build_fidelity(plan, map(self._probed, BUILTIN), permitted)
 
     def prepare(
         self,
@@ -131,10 +150,12 @@ class Sandbox:
 
     def probes(self) -> Iterator[Probe]:
         """Ask the backends that may be chosen, one after the other, each once."""
-        for name in names_for(self._backend, self._host.platform):
-            if name not in self._probes:
-                self._probes[name] = self._probe(name)
-            yield self._probes[name]
+        yield from map(self._probed, names_for(self._backend, self._host.platform))
+
+    def _probed(self, name: str) -> Probe:
+        if name not in self._probes:
+            self._probes[name] = self._probe(name)
+        return self._probes[name]
 
     def _probe(self, name: str) -> Probe:
         backend = get_backend(name)

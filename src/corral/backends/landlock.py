@@ -59,6 +59,16 @@ _CLAIMS = frozenset(
 )
 _SCOPED_CLAIMS = frozenset({Feature.IPC_PRIVATE, Feature.PROC_SHIELDED})
 
+_APPROXIMATES = (
+    (Feature.PROC_HIDDEN, "names, arguments and memory cannot be read; that a process is there can be seen"),
+    (Feature.PROC_CONTAINED, "all are hunted down at the end, unless the supervisor itself has been killed"),
+)
+#: Where the kernel has no scopes.
+_APPROXIMATES_UNSCOPED = (
+    (Feature.IPC_PRIVATE, "shared memory, queues and Unix sockets are refused by seccomp alone"),
+    (Feature.PROC_SHIELDED, "processes cannot be traced, but can be signalled"),
+)
+
 
 class LandlockBackend:
     name = "landlock"
@@ -78,10 +88,11 @@ class LandlockBackend:
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         enforces = _CLAIMS | common.cgroup_features(host)
+        scoped = abi >= _SCOPES_ABI
         return Probe(
             self.name,
             True,
-            enforces | _SCOPED_CLAIMS if abi >= _SCOPES_ABI else enforces,
+            enforces | _SCOPED_CLAIMS if scoped else enforces,
             version=landlock.describe(abi),
             details=(
                 ("launcher", host.launcher()[0]),
@@ -89,6 +100,7 @@ class LandlockBackend:
                 ("machine", host.machine),
                 ("controllers", ",".join(sorted(host.cgroup_controllers()))),
             ),
+            approximates=_APPROXIMATES if scoped else _APPROXIMATES + _APPROXIMATES_UNSCOPED,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:

@@ -56,6 +56,8 @@ _CLAIMS = frozenset(Feature) - {
     Feature.LIMIT_DISK,
 }
 
+_APPROXIMATES = ((Feature.LIMIT_DISK, "each private area by itself is bounded, to 2 GiB of memory"),)
+
 
 class NativeBackend:
     name = "native"
@@ -85,6 +87,7 @@ class NativeBackend:
                 ("machine", host.machine),
                 ("controllers", ",".join(sorted(controllers))),
             ),
+            approximates=_APPROXIMATES,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -283,6 +286,7 @@ def _abstract_sockets_open(abi: int) -> UnenforceableError:
         "this kernel cannot keep the host's abstract sockets away while the network is open",
         why=f"that needs Landlock ABI 6, and this kernel has {abi}",
         fix="use `--net none`, or a newer kernel (6.12), or give it up with `--waive ipc.private`",
+        lacking=frozenset({Feature.IPC_PRIVATE}),
     )
 
 

@@ -82,6 +82,20 @@ def validate(files: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @policy.command()
+@with_policy_options
+@_VERBOSE
+@_JSON
+def check(*, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Say how much of a policy each backend of this host would enforce, clause by clause.
+
+    Exit status: 0 if a command would run under it, 3 if it would be refused.
+    """
+    from corral.cli.fidelity import check_request
+
+    sys.exit(check_request({**_complete(options), "verbose": verbose, "json": as_json}))
+
+
+@policy.command()
 @click.argument("first")
 @click.argument("second")
 @_JSON
