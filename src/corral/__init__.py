@@ -16,12 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
-    from corral.config.problems import ConfigurationError
     from corral.model.capability import Capability, parse_capability
     from corral.model.errors import (
         BugError,
         CapabilitySyntaxError,
         CommandFailed,
+        ConfigurationError,
         CorralError,
         PolicyError,
         SetupError,
@@ -52,7 +52,7 @@ _EXPORTS = {
     "CapabilitySyntaxError": "corral.model.errors",
     "CommandFailed": "corral.model.errors",
     "Configuration": "corral.config.configuration",
-    "ConfigurationError": "corral.config.problems",
+    "ConfigurationError": "corral.model.errors",
     "CorralError": "corral.model.errors",
     "Cut": "corral.model.inheritance",
     "Enforcement": "corral.model.result",

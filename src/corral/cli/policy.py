@@ -13,10 +13,9 @@ from corral.cli.run import report_error
 from corral.config.document import DocumentProblems
 from corral.config.find import FILE_NAMES, PYPROJECT, Found, find_project_files, find_user_file, read_named
 from corral.config.load import read_file
-from corral.config.problems import ConfigurationError
 from corral.config.trust import distrust, is_trusted, trust, was_trusted
 from corral.model.capability import capabilities_of
-from corral.model.errors import CorralError, PolicyError
+from corral.model.errors import ConfigurationError, CorralError, PolicyError
 from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset, preset_backend
 
 TYPE_CHECKING = False

@@ -9,19 +9,20 @@ from corral.config.configuration import Configuration, FileState
 from corral.config.document import DocumentProblems
 from corral.config.find import PYPROJECT, find_project_files, find_user_file
 from corral.config.narrow import SettingCut, narrow
-from corral.config.problems import ConfigurationError, unknown_agent
 from corral.config.read import read_settings
 from corral.config.setting import Source
 from corral.config.trust import is_trusted
+from corral.config.values import nearest
 from corral.config.variables import agent_from_environment, read_variables
+from corral.model.errors import ConfigurationError, PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from corral.config.document import Problem
     from corral.config.find import Found
     from corral.config.setting import FileSettings, Setting
+    from corral.model.problem import Problem
 
 _IN_PYPROJECT = ("tool", "corral")
 
@@ -82,7 +83,16 @@ def _check_agent(agent: str, files: list[FileSettings]) -> None:
     """An agent that nobody described must not get what everyone may."""
     known = sorted({name for file in files for name in file.agents})
     if agent and agent not in known:
-        raise unknown_agent(agent, known)
+        raise _unknown_agent(agent, known)
+
+
+def _unknown_agent(agent: str, known: list[str]) -> PolicyError:
+    """An agent was named that no file describes."""
+    if not known:
+        why, fix = "no configuration describes an agent", f"write a table [agent.{agent}.sandbox]"
+    else:
+        why, fix = f"the agents are {', '.join(known)}", nearest(agent, known)
+    return PolicyError("unknown-agent", f"there is no agent {agent!r}", why=why, fix=fix)
 
 
 def _merge(

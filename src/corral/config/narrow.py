@@ -46,8 +46,10 @@ def narrow(base: Compiled, requested: Iterable[Setting], against: Compiled) -> N
     followed: list[Setting] = []
     cuts: list[SettingCut] = []
     for setting in requested:
-        decide = _RULES.get(setting.key.name, _policy)
-        kept, follow = decide(setting, against)
+        # A policy is met with what the user allows; the rest is compared with what holds by now, so that
+        # one file cannot undo what another one narrowed.
+        rule = _RULES.get(setting.key.name)
+        kept, follow = rule(setting, base) if rule is not None else _policy(setting, against)
         if kept is not None:
             cuts.append(SettingCut(setting, kept, _ONLY_YOURS))
         if follow:

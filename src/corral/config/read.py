@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from corral.config.document import Problem, read_document
+from corral.config.document import read_document
 from corral.config.keys import BY_NAME, KEYS
 from corral.config.setting import FileSettings, Origin, Section, Setting
 from corral.config.values import WrongValue, describe, nearest, read_assignment
+from corral.model.problem import Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from corral.config.document import DocumentProblems, Problem
+from corral.config.document import DocumentProblems
 from corral.config.find import OTHER_VARIABLES, PREFIX
 from corral.config.keys import BY_NAME, KEYS
 from corral.config.setting import Origin, Setting, Source
 from corral.config.values import WrongValue, nearest, read_assignment
+from corral.model.problem import Problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

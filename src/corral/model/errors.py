@@ -2,7 +2,8 @@
 
     CorralError                who must act                            exit status
     ├── PolicyError            the author of the policy or command     2
-    │   └── CapabilitySyntaxError  (carries text and column)           2
+    │   ├── CapabilitySyntaxError  (carries text and column)           2
+    │   └── ConfigurationError     (carries every mistake)             2
     ├── UnenforceableError     the operator: this host cannot do it    3
     ├── SetupError             the operator: the command did NOT run   125 (126, 127: no such program)
     ├── CommandFailed          the caller, who asked with check()      the command's own
@@ -16,6 +17,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.feature import Feature
+    from corral.model.problem import Problem
     from corral.model.result import Result
 
 
@@ -68,6 +70,29 @@ class CapabilitySyntaxError(PolicyError):
         )
         self.text = text
         self.column = column
+
+
+class ConfigurationError(PolicyError):
+    """A file or a variable says what cannot be; `problems` has every mistake, with its place."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        places = sorted({problem.file for problem in problems})
+        count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+        first = problems[0]
+        super().__init__(
+            "configuration",
+            f"{count} in {', '.join(places)}",
+            why=f"line {first.line}, column {first.column}: {first.what}" if first.line else first.what,
+            fix=first.fix,
+        )
+        self.problems = problems
+
+    def render(self) -> str:
+        """The first line of every error, then each mistake with its place and its fix."""
+        if len(self.problems) == 1:
+            return super().render()
+        first = super().render().splitlines()[0]
+        return "\n".join([first, *(f"  {problem.render()}" for problem in self.problems)])
 
 
 class UnenforceableError(CorralError):

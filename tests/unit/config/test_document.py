@@ -11,9 +11,9 @@ from corral.config.document import (
     MOST_DEPTH,
     DocumentProblems,
     Position,
-    Problem,
     read_document,
 )
+from corral.model.problem import Problem
 
 TOML = """\
 # a comment

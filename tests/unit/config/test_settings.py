@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from corral.config.document import DocumentProblems, Problem
+from corral.config.document import DocumentProblems
 from corral.config.keys import KEYS
 from corral.config.read import read_settings
 from corral.config.setting import Source
 from corral.config.template import render_toml
 from corral.config.values import WrongValue
 from corral.config.variables import read_variables
+from corral.model.problem import Problem
 
 
 def settings(text: str, file: str = "corral.toml") -> dict[str, object]:
