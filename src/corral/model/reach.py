@@ -108,16 +108,20 @@ def is_within_files(a: Policy, b: Policy) -> bool:
 
 
 def plain(path: str) -> str:
-    """A path as capabilities have it. A rule that a program made may say `/a/./b/`."""
-    if "//" in path or "/." in path or (path.endswith("/") and path != "/"):
-        return posixpath.normpath(path).replace("//", "/", 1)
-    return path
+    """A path as capabilities have it: a rule that a program made may say `/a/./b/`, or `~/../b`, which stays."""
+    if "//" not in path and "/." not in path and (path == "/" or not path.endswith("/")):
+        return path
+    anchor, _, rest = path.partition("/")
+    if not anchor:
+        return posixpath.normpath("/" + rest.lstrip("/"))
+    steps = posixpath.normpath(rest.lstrip("/"))
+    return anchor if steps == "." else f"{anchor}/{steps}"
 
 
 def upwards(path: str) -> Iterator[str]:
     """A path and all above it, from the deepest; nothing is known of what is above `~` or `${workspace}`."""
     yield path
-    while "/" in path and path != "/":
+    while "/" in path and path != "/" and not path.endswith("/.."):
         path = path.rpartition("/")[0] or "/"
         yield path
 

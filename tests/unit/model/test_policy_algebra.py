@@ -147,6 +147,15 @@ def test_paths_that_a_program_wrote_carelessly_mean_what_they_say() -> None:
     assert not careless <= policy("filesystem:read:/a", "filesystem:read:/c")
 
 
+def test_what_lies_above_the_workspace_is_not_beneath_it() -> None:
+    access = policy("filesystem:read:/a").fs[0].access
+    above = Policy(fs=(FsRule("${workspace}/../other", access),))
+
+    assert not above <= policy("filesystem:read:${workspace}")
+    assert said(above & policy("filesystem:read:${workspace}")) == set()
+    assert above & above <= above
+
+
 def test_there_is_no_join_and_no_meet_with_anything_else() -> None:
     with pytest.raises(TypeError):
         _ = policy() | policy()  # type: ignore[operator]
