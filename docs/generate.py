@@ -6,9 +6,14 @@ by hand. A test runs the check, so that a table which says something else than t
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent / "src"))
@@ -17,17 +22,19 @@ import click  # noqa: E402
 
 from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
+from corral.config.keys import KEYS  # noqa: E402
+from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
 from corral.linux import landlock  # noqa: E402
-from corral.model.capability import PolicyDraft, parse_capability  # noqa: E402
+from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
-from corral.model.plan import Grant, PathKind, ResolvedPath  # noqa: E402
-from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe  # noqa: E402
-from corral.planning.require import required_features  # noqa: E402
+from corral.planning.require import features_of  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
 from corral.selftest.catalogue import PROBES  # noqa: E402
 
+#: The schema lies beside the code that makes it, so that it is installed with it.
+SCHEMA = DOCS.parent / "src/corral/config" / FILE_NAME
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
 _CONTROLLERS = frozenset({"memory", "cpu", "pids"})
@@ -47,8 +54,10 @@ EXAMPLES = {
     "network:http:example.com": "this name by http",
     "network:https:api.example.com": "this name by https",
     "network:tcp:db.example.com:5432": "this name and port by TCP",
+    "network:deny:ads.example.com": "never this name, whatever is permitted; `*.example.com` for all beneath",
     "memory:limit:512MiB": "memory of all processes together, with no swap on top",
     "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
+    "cpu:time:10s": "processor time of all processes together",
     "pids:limit:64": "number of processes and threads",
     "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
     "output:limit:1MiB": "stdout and stderr together; past it the run ends",
@@ -57,16 +66,10 @@ EXAMPLES = {
     "disk:limit:1GiB": "size of the private areas together",
     "env:pass:LANG": "the caller's variable of this name; `LC_*` stands for all that begin so",
     "env:set:MODE=test": "this variable with this value",
+    "process:spawn": "further processes may be started; every preset grants it",
+    "process:none": "no further process: threads and `exec` in place remain; the default without a preset",
     "syscall:deny:chmod": "this system call answers EPERM",
-}
-#: Required whatever the policy says; named for the capabilities that belong to them.
-_ALWAYS_REQUIRED = {
-    "filesystem:read": Feature.FS_READ,
-    "filesystem:write": Feature.FS_WRITE,
-    "filesystem:tools": Feature.FS_READ,
-    "env:pass": Feature.ENVIRONMENT,
-    "env:set": Feature.ENVIRONMENT,
-    "syscall:deny": Feature.SYSCALLS,
+    "module:call:json": "a WebAssembly module may call this one; a native command can call none",
 }
 
 
@@ -102,21 +105,27 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _columns() -> dict[str, frozenset[Feature]]:
-    """Label -> what is enforced; situations in which a backend does the same share a column."""
+def _columns() -> dict[str, Probe]:
+    """Label -> a probe; situations in which a backend does the same share a column."""
     columns = {}
     for backend in BUILTIN:
-        same: dict[frozenset[Feature], list[tuple[str, str]]] = {}
+        same: dict[Probe, list[tuple[str, str]]] = {}
         for who, uid in (("root", 0), ("user", 1000)):
             for groups in (True, False):
-                enforced = _probe(backend, ImaginaryHost(uid=uid, groups=groups)).enforces
-                same.setdefault(enforced, []).append((who, "groups" if groups else "no groups"))
-        for enforced, situations in same.items():
+                probe = _probe(backend, ImaginaryHost(uid=uid, groups=groups)).replace(details=())
+                same.setdefault(probe, []).append((who, "groups" if groups else "no groups"))
+        for probe, situations in same.items():
             everyone = len(situations) == 4
             whos = " or ".join(dict.fromkeys(who for who, _ in situations))
             with_what = " or ".join(dict.fromkeys(groups for _, groups in situations))
-            columns[f"`{backend}`" if everyone else f"`{backend}` {whos}, {with_what}"] = enforced
+            columns[f"`{backend}`" if everyone else f"`{backend}` {whos}, {with_what}"] = probe
     return columns
+
+
+def _cell(feature: Feature, probe: Probe) -> str:
+    if feature in probe.enforces:
+        return "yes"
+    return "approx." if feature in dict(probe.approximates) else "–"
 
 
 def matrix() -> str:
@@ -126,11 +135,24 @@ def matrix() -> str:
         [
             f"`{feature.value}`",
             PROMISES[feature],
-            *("yes" if feature in has else "–" for has in columns.values()),
+            *(_cell(feature, probe) for probe in columns.values()),
         ]
         for feature in Feature
     ]
     return _table(["feature", "promise", *columns], rows)
+
+
+def approximations() -> str:
+    """What each backend does where it does not enforce."""
+    oldest = {"landlock": 3}  # where Landlock lacks something, more is only approximated
+    rows = []
+    for backend in BUILTIN:
+        newest = dict(_probe(backend, ImaginaryHost()).approximates)
+        older = dict(_probe(backend, ImaginaryHost(abi=oldest.get(backend, 0))).approximates)
+        for feature, how in (newest | older).items():
+            when = "" if feature in newest else ", before Landlock ABI 6"
+            rows.append([f"`{backend}`{when}", f"`{feature.value}`", how])
+    return _table(["backend", "feature", "what is done instead"], rows)
 
 
 def kernels() -> str:
@@ -170,25 +192,10 @@ def capabilities() -> str:
     rows = []
     for example, meaning in EXAMPLES.items():
         capability = parse_capability(example)
-        needed = ", ".join(f"`{feature.value}`" for feature in _needed(example)) or "none"
+        needed = ", ".join(f"`{feature.value}`" for feature in features_of(capability)) or "none"
         target = "" if not capability.target else f"`{capability.target}`"
         rows.append([capability.kind, capability.verb, target, f"`{example}`", meaning, needed])
     return _table(["kind", "verb", "target", "example", "meaning", "feature"], rows)
-
-
-def _needed(example: str) -> list[Feature]:
-    open_network = Policy(net=NetPolicy(NetMode.FULL))
-    capability = parse_capability(example)
-    draft = PolicyDraft(Policy() if capability.kind == "network" else open_network)
-    draft.add(capability)
-    always = _ALWAYS_REQUIRED.get(f"{capability.kind}:{capability.verb}")
-    return [always] if always else sorted(_required(draft.build()) - _required(open_network), key=str)
-
-
-def _required(policy: Policy) -> frozenset[Feature]:
-    writable = Grant(ResolvedPath("/w", "/w", PathKind.DIRECTORY), FsAccess.WRITE)
-    denied = any(rule.access is FsAccess.DENY for rule in policy.fs)
-    return required_features(policy, [writable], private=bool(policy.private), denied=denied)
 
 
 def presets() -> str:
@@ -215,18 +222,38 @@ def _own_lines(name: str) -> list[str]:
 
 
 def commands() -> str:
-    """The help of the program and of each command."""
+    """The help of the program and of each command, those of groups included."""
     top = click.Context(
         cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH, **cli.context_settings
     )
-    parts = [f"## corral\n\n```\n{_stripped(cli.get_help(top))}\n```"]
-    for name in cli.list_commands(top):
-        command = cli.commands[name]
-        context = click.Context(
-            command, info_name=name, parent=top, terminal_width=_WIDTH, max_content_width=_WIDTH
-        )
-        parts.append(f"## corral {name}\n\n```\n{_stripped(command.get_help(context))}\n```")
-    return "\n\n".join(parts)
+    return "\n\n".join(_help(cli, top))
+
+
+def _help(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield f"## {context.command_path}\n\n```\n{_stripped(command.get_help(context))}\n```"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.commands[name]
+            yield from _help(
+                inner,
+                click.Context(
+                    inner, info_name=name, parent=context, terminal_width=_WIDTH, max_content_width=_WIDTH
+                ),
+            )
+
+
+def keys() -> str:
+    """Every key of a configuration, with its variable and an example."""
+    rows = []
+    for key in KEYS:
+        names = ", ".join(f"`{name}`" for name in (key.name, *key.aliases))
+        rows.append([names, key.kind.name, key.meaning, f"`{json.dumps(key.example)}`", f"`{key.variable}`"])
+    return _table(["key", "value", "meaning", "example", "variable"], rows)
+
+
+def schema() -> str:
+    """The JSON Schema that is shipped."""
+    return json.dumps(build_schema(), indent=2) + "\n"
 
 
 def _stripped(text: str) -> str:
@@ -245,8 +272,14 @@ def escapes() -> str:
 
 PARTS = {
     "escapes.md": {"escapes": escapes},
-    "backends.md": {"matrix": matrix, "kernels": kernels, "backends": backends},
+    "backends.md": {
+        "matrix": matrix,
+        "approximations": approximations,
+        "kernels": kernels,
+        "backends": backends,
+    },
     "cli.md": {"commands": commands},
+    "configuration.md": {"keys": keys},
     "policy.md": {
         "capabilities": capabilities,
         "presets": presets,
@@ -271,7 +304,9 @@ def render(name: str) -> str:
 
 def outdated() -> list[str]:
     """Documents whose generated parts are not what the code says."""
-    return [name for name in PARTS if (DOCS / name).read_text(encoding="utf-8") != render(name)]
+    stale = [name for name in PARTS if (DOCS / name).read_text(encoding="utf-8") != render(name)]
+    current = SCHEMA.exists() and SCHEMA.read_text(encoding="utf-8") == schema()
+    return stale if current else [*stale, SCHEMA.name]
 
 
 def main(arguments: list[str]) -> int:
@@ -279,12 +314,11 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--write"]:
         for name in PARTS:
             (DOCS / name).write_text(render(name), encoding="utf-8")
+        SCHEMA.write_text(schema(), encoding="utf-8")
         return 0
     if arguments == ["--check"]:
         stale = outdated()
-        sys.stderr.writelines(
-            f"docs/{name} is out of date: python docs/generate.py --write\n" for name in stale
-        )
+        sys.stderr.writelines(f"{name} is out of date: python docs/generate.py --write\n" for name in stale)
         return 1 if stale else 0
     sys.stderr.write("usage: python docs/generate.py --write | --check\n")
     return 2

@@ -14,6 +14,9 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.config.configuration import Configuration
+    from corral.config.load import load_configuration
+    from corral.config.problems import ConfigurationError
     from corral.model.capability import Capability, parse_capability
     from corral.model.errors import (
         BugError,
@@ -25,8 +28,17 @@ if TYPE_CHECKING:
         UnenforceableError,
     )
     from corral.model.feature import Feature
+    from corral.model.fidelity import Fidelity, Hold
     from corral.model.inheritance import Cut, Inheritance
     from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+    from corral.model.quantities import (
+        format_duration,
+        format_share,
+        format_size,
+        parse_duration,
+        parse_share,
+        parse_size,
+    )
     from corral.model.result import Enforcement, Outcome, Result, Usage
     from corral.model.violation import Evidence, Violation
     from corral.policy.compose import build_policy
@@ -39,6 +51,8 @@ _EXPORTS = {
     "Capability": "corral.model.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "CommandFailed": "corral.model.errors",
+    "Configuration": "corral.config.configuration",
+    "ConfigurationError": "corral.config.problems",
     "CorralError": "corral.model.errors",
     "Cut": "corral.model.inheritance",
     "Enforcement": "corral.model.result",
@@ -46,8 +60,10 @@ _EXPORTS = {
     "Evidence": "corral.model.violation",
     "Explanation": "corral.sandbox",
     "Feature": "corral.model.feature",
+    "Fidelity": "corral.model.fidelity",
     "FsAccess": "corral.model.policy",
     "FsRule": "corral.model.policy",
+    "Hold": "corral.model.fidelity",
     "Inheritance": "corral.model.inheritance",
     "Limits": "corral.model.policy",
     "NetMode": "corral.model.policy",
@@ -62,8 +78,15 @@ _EXPORTS = {
     "Usage": "corral.model.result",
     "Violation": "corral.model.violation",
     "build_policy": "corral.policy.compose",
+    "format_duration": "corral.model.quantities",
+    "format_share": "corral.model.quantities",
+    "format_size": "corral.model.quantities",
+    "load_configuration": "corral.config.load",
     "load_preset": "corral.policy.preset",
     "parse_capability": "corral.model.capability",
+    "parse_duration": "corral.model.quantities",
+    "parse_share": "corral.model.quantities",
+    "parse_size": "corral.model.quantities",
     "run": "corral.sandbox",
 }
 
@@ -72,6 +95,8 @@ __all__ = [
     "Capability",
     "CapabilitySyntaxError",
     "CommandFailed",
+    "Configuration",
+    "ConfigurationError",
     "CorralError",
     "Cut",
     "Enforcement",
@@ -79,8 +104,10 @@ __all__ = [
     "Evidence",
     "Explanation",
     "Feature",
+    "Fidelity",
     "FsAccess",
     "FsRule",
+    "Hold",
     "Inheritance",
     "Limits",
     "NetMode",
@@ -96,8 +123,15 @@ __all__ = [
     "Violation",
     "__version__",
     "build_policy",
+    "format_duration",
+    "format_share",
+    "format_size",
+    "load_configuration",
     "load_preset",
     "parse_capability",
+    "parse_duration",
+    "parse_share",
+    "parse_size",
     "run",
 ]
 

@@ -12,7 +12,7 @@ from corral.model.probe import LaunchTrial, Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
@@ -28,13 +28,14 @@ class RealHost:
 
     platform = sys.platform
 
-    def __init__(self, launcher: str | None = None) -> None:
+    def __init__(self, launcher: str | None = None, *, own_files: Iterable[str] = ()) -> None:
         self.machine = os.uname().machine
         self.uid = os.geteuid()
         self.gid = os.getegid()
         self.home = _home(self.uid)
         self._launcher = launcher or os.environ.get("CORRAL_LAUNCHER") or _LAUNCHER
         self._abi: int | None = None
+        self._own_files = tuple(own_files)  # configuration that lies elsewhere than usual
         self._files: tuple[str, ...] | None = None
 
     def environment(self) -> Mapping[str, str]:
@@ -124,9 +125,10 @@ class RealHost:
         return try_spec(launcher, spec, _TRIAL_SECONDS)
 
     def corral_files(self) -> tuple[str, ...]:
-        # TRUST: code that runs on the host at the next start must not be writable from inside.
+        # TRUST: what runs on the host at the next start, or says what may, must not be writable from inside.
         if self._files is None:
-            files = {_PACKAGE, os.path.dirname(self._launcher), state_directory() or _PACKAGE}
+            files = {_PACKAGE, os.path.dirname(self._launcher), *self._own_files}
+            files |= {directory for directory in (state_directory(), config_directory()) if directory}
             if sys.prefix != sys.base_prefix:
                 files.add(sys.prefix)
             # As they are called and as they really are: a link on the way is held as well.
@@ -146,6 +148,17 @@ def state_directory() -> str:
             return ""
         state = os.path.join(home, ".local", "state")
     return os.path.join(state, "corral")
+
+
+def config_directory() -> str:
+    """Where the user's own configuration is; empty if there is no home. Never granted to a command."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):
+        home = _home(os.geteuid())
+        if not os.path.isdir(home):
+            return ""
+        base = os.path.join(home, ".config")
+    return os.path.join(base, "corral")
 
 
 def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, ...]:

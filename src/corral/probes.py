@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Backend, Host
 
 _MAX_BYTES = 16_384
+_APPROXIMATES = "~"  # begins the lines about what is only approximated; no name of a detail does
 
 
 def probe_remembered(backend: Backend, host: Host) -> Probe:
@@ -64,6 +65,7 @@ def _key(host: Host) -> str:
 def _encode(probe: Probe, key: str) -> str:
     features = ",".join(sorted(feature.value for feature in probe.enforces))
     lines = [key, probe.backend, probe.version, features]
+    lines += [f"{_APPROXIMATES}{feature.value}={how}" for feature, how in probe.approximates]
     return "\n".join([*lines, *(f"{name}={value}" for name, value in probe.details)]) + "\n"
 
 
@@ -71,12 +73,14 @@ def _decode(text: str, key: str, backend: str) -> Probe | None:
     lines = text.splitlines()
     if len(lines) < 4 or not key or lines[0] != key or lines[1] != backend:
         return None
+    pairs = [line.partition("=")[::2] for line in lines[4:]]
     try:
         enforces = frozenset(Feature(name) for name in lines[3].split(","))
+        approximates = tuple((Feature(name[1:]), how) for name, how in pairs if name[:1] == _APPROXIMATES)
     except ValueError:
         return None
-    details = tuple((name, value) for name, _, value in (line.partition("=") for line in lines[4:]))
-    return Probe(backend, True, enforces, version=lines[2], details=details)
+    details = tuple((name, value) for name, value in pairs if name[:1] != _APPROXIMATES)
+    return Probe(backend, True, enforces, version=lines[2], details=details, approximates=approximates)
 
 
 def _read(path: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
-from corral.backends.registry import UNCONFINED, get_backend, names_for
+from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
 from corral.host import RealHost, state_directory
+from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
@@ -16,7 +17,7 @@ from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.planning.select import select
 from corral.policy.check import check_policy
-from corral.policy.preset import DEFAULT_PRESET, load_preset
+from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
 from corral.probes import forget, probe_remembered
 from corral.runtime.run import Run
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from corral.model.backend import Host
+    from corral.model.endpoint import Endpoint
+    from corral.model.fidelity import Fidelity
     from corral.model.launch import Launch
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
@@ -55,7 +58,11 @@ class Sandbox:
         waive: Iterable[Feature | str] = (),
         host: Host | None = None,
     ) -> None:
-        self._policy = load_preset(policy) if isinstance(policy, str) else policy
+        if isinstance(policy, str):
+            self._policy = load_preset(policy)
+            backend = preset_backend(policy) or backend if backend == AUTO_NAME else backend
+        else:
+            self._policy = policy
         check_policy(self._policy)
         self._host: Host = host if host is not None else RealHost()
         self._workspace = _directory(workspace, self._host)
@@ -64,6 +71,11 @@ class Sandbox:
         self._lock = allocate_lock()
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
         self._probes: dict[str, Probe] = {}
+
+    @property
+    def policy(self) -> Policy:
+        """What commands may do."""
+        return self._policy
 
     def run(
         self,
@@ -86,6 +98,19 @@ class Sandbox:
         """Say what `run` would do, without doing it."""
         return self._explain(self.prepare(command, cwd=cwd))
 
+    def fidelity(
+        self, command: str | Sequence[str] = ("true",), *, cwd: str | os.PathLike[str] | None = None
+    ) -> Fidelity:
+        """Say how much of the policy each backend of this host would enforce, clause by clause."""
+        from corral.fidelity import build_fidelity  # a run never asks
+
+        plan = self._plan(self.prepare(command, cwd=cwd))
+        permitted = names_for(self._backend, self._host.platform)
+        for name in permitted:
+            get_backend(name)  # an unknown one is the caller's mistake
+        with self._lock:
+            return build_fidelity(plan, map(self._probed, BUILTIN), permitted)
+
     def prepare(
         self,
         command: str | Sequence[str],
@@ -106,12 +131,31 @@ class Sandbox:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
         return _Attempt(self, command)
 
+    def decide_path(self, path: str, *, writes: bool = False) -> Decision:
+        """Whether a command may read (or write) a path, and by which rule. Nothing is run or written."""
+        from corral.planning.decide import decide_path
+
+        if self._backend == UNCONFINED:
+            return Decision(True, Reason.UNCONFINED, path)
+        absolute = os.path.join(self._workspace, path)
+        return decide_path(self._plan(self.prepare(("true",))), self._host, absolute, writes=writes)
+
+    def decide_connection(self, endpoint: Endpoint) -> Decision:
+        """Whether a command may connect to an endpoint, as far as the policy says."""
+        from corral.planning.decide import decide_connection
+
+        if self._backend == UNCONFINED:
+            return Decision(True, Reason.UNCONFINED, str(endpoint))
+        return decide_connection(self._policy.net, endpoint)
+
     def probes(self) -> Iterator[Probe]:
         """Ask the backends that may be chosen, one after the other, each once."""
-        for name in names_for(self._backend, self._host.platform):
-            if name not in self._probes:
-                self._probes[name] = self._probe(name)
-            yield self._probes[name]
+        yield from map(self._probed, names_for(self._backend, self._host.platform))
+
+    def _probed(self, name: str) -> Probe:
+        if name not in self._probes:
+            self._probes[name] = self._probe(name)
+        return self._probes[name]
 
     def _probe(self, name: str) -> Probe:
         backend = get_backend(name)

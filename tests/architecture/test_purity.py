@@ -25,6 +25,7 @@ HARMLESS = {
     "functools",
     "hashlib",
     "importlib",  # the registry, by name
+    "ipaddress",
     "posixpath",
     "struct",
     "typing",

@@ -8,7 +8,7 @@ from corral.backends.registry import get_backend
 from corral.host import RealHost
 from corral.model.feature import Feature
 
-NOBODY_YET = {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK}
+NOBODY_YET = {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_CPU_TIME, Feature.LIMIT_DISK}
 BY_CONTROL_GROUP = {"memory": Feature.LIMIT_MEMORY, "cpu": Feature.LIMIT_CPU, "pids": Feature.LIMIT_PIDS}
 BEYOND_LANDLOCK = {
     *(Feature.FS_DENY, Feature.FS_METADATA, Feature.FS_PROTECT),

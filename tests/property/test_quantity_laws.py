@@ -21,7 +21,9 @@ milliseconds = st.integers(1, 365 * 86_400_000)
 digits_and_units = st.text("0123456789._kmgtbiKMGTB%hsd ", max_size=12)
 
 
-@given(st.integers(1, 2**62))
+@given(st.integers(1, 2**63 - 1))
+@example(2**53 + 1)
+@example(2**63 - 1)
 @example(1000)
 @example(1024)
 def test_a_size_that_is_written_is_the_size_that_is_read(size: int) -> None:

@@ -97,6 +97,7 @@ CASES = (
             "files:limit:256",
         ),
     ),
+    Case("single", files=REPOSITORY, capabilities=("process:none",)),
     Case("deny-syscalls", files=REPOSITORY, capabilities=("syscall:deny:chmod", "env:set:MODE=test")),
 )
 

@@ -26,6 +26,13 @@ _NAMESPACES = {
     "cgroup": 0x02000000,
 }
 _NEVER_GRANTED = FsRight.IOCTL_DEV | FsRight.MAKE_CHAR | FsRight.MAKE_BLOCK
+#: What the backends combine: the rules for a single process are shown with these alone.
+_USED = {
+    (SocketPolicy.NAMESPACED, False),
+    (SocketPolicy.HOST, False),
+    (SocketPolicy.NONE, True),
+    (SocketPolicy.INTERNET, True),
+}
 _RLIMITS = {1: "FSIZE", 4: "CORE", 6: "NPROC", 7: "NOFILE"}
 #: Sets of rights that occur on every other line.
 _SHORT = {
@@ -135,11 +142,13 @@ def _bits(value: int, names: type) -> str:
 def filters() -> dict[str, bytes]:
     """Name -> program, of every filter that a policy without denials of its own can lead to."""
     return {
-        f"{policy.value}{'-shared-ipc' if by_filter else ''}": compile_seccomp(
-            "x86_64", policy, by_filter=by_filter, denied=frozenset()
+        f"{policy.value}{'-shared-ipc' if by_filter else ''}{'-single' if single else ''}": compile_seccomp(
+            "x86_64", policy, by_filter=by_filter, single=single
         )
         for policy in SocketPolicy
         for by_filter in (False, True)
+        for single in (False, True)
+        if not single or (policy, by_filter) in _USED
     }
 
 

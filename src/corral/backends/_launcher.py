@@ -37,7 +37,7 @@ _CONTROLLER_FEATURES = {
 }
 _ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS = 1, 28, 87
 
-_filters: dict[tuple[str, SocketPolicy, bool, frozenset[str]], bytes] = {}
+_filters: dict[tuple[str, SocketPolicy, bool, bool, frozenset[str]], bytes] = {}
 
 
 def base_probe(name: str, host: Host) -> Probe | None:
@@ -54,12 +54,21 @@ def base_probe(name: str, host: Host) -> Probe | None:
     return None
 
 
-def compile_seccomp(machine: str, sockets: SocketPolicy, *, by_filter: bool, denied: frozenset[str]) -> bytes:
+def compile_seccomp(
+    machine: str,
+    sockets: SocketPolicy,
+    *,
+    by_filter: bool,
+    single: bool = False,
+    denied: frozenset[str] = frozenset(),
+) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
-    key = (machine, sockets, by_filter, denied)
+    key = (machine, sockets, by_filter, single, denied)
     if key not in _filters:
         try:
-            rules = default_filter(sockets=sockets, private_ipc_by_filter=by_filter, extra_denied=denied)
+            rules = default_filter(
+                sockets=sockets, private_ipc_by_filter=by_filter, single_process=single, extra_denied=denied
+            )
         except ValueError as problem:
             raise PolicyError(
                 "unknown-syscall",
@@ -69,6 +78,18 @@ def compile_seccomp(machine: str, sockets: SocketPolicy, *, by_filter: bool, den
             ) from problem
         _filters[key] = compile_filter(rules, Arch(machine))
     return _filters[key]
+
+
+def ground_filter(ground: Ground, machine: str, sockets: SocketPolicy, *, by_filter: bool) -> bytes:
+    """The filter that a ground asks for."""
+    return compile_seccomp(
+        machine, sockets, by_filter=by_filter, single=not ground.spawn, denied=ground.deny_syscalls
+    )
+
+
+def single_process(plan: Plan) -> dict[Feature, str]:
+    """The mechanism that keeps the command to one process, where the policy grants no other."""
+    return {} if plan.ground.spawn else {Feature.PROC_SINGLE: "seccomp: threads and exec only"}
 
 
 def grant_rules(ground: Ground, abi: int) -> list[PathRule]:

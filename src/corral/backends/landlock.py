@@ -1,6 +1,6 @@
 """Landlock: Landlock, seccomp and rlimits by corral-launch, without any namespace.
 
-Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded privileges syscalls
+Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded proc.single privileges syscalls
              environment descriptors terminal limit.wall limit.output limit.file-size limit.open-files;
              memory, cpu and pids limits with control groups
 Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter
@@ -45,6 +45,7 @@ _CLAIMS = frozenset(
         Feature.FS_WRITE,
         Feature.FS_PRIVATE,
         Feature.NET_NONE,
+        Feature.PROC_SINGLE,
         Feature.PRIVILEGES,
         Feature.SYSCALLS,
         Feature.ENVIRONMENT,
@@ -57,6 +58,16 @@ _CLAIMS = frozenset(
     }
 )
 _SCOPED_CLAIMS = frozenset({Feature.IPC_PRIVATE, Feature.PROC_SHIELDED})
+
+_APPROXIMATES = (
+    (Feature.PROC_HIDDEN, "names, arguments and memory cannot be read; that a process is there can be seen"),
+    (Feature.PROC_CONTAINED, "all are hunted down at the end, unless the supervisor itself has been killed"),
+)
+#: Where the kernel has no scopes.
+_APPROXIMATES_UNSCOPED = (
+    (Feature.IPC_PRIVATE, "shared memory, queues and Unix sockets are refused by seccomp alone"),
+    (Feature.PROC_SHIELDED, "processes cannot be traced, but can be signalled"),
+)
 
 
 class LandlockBackend:
@@ -77,10 +88,11 @@ class LandlockBackend:
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         enforces = _CLAIMS | common.cgroup_features(host)
+        scoped = abi >= _SCOPES_ABI
         return Probe(
             self.name,
             True,
-            enforces | _SCOPED_CLAIMS if abi >= _SCOPES_ABI else enforces,
+            enforces | _SCOPED_CLAIMS if scoped else enforces,
             version=landlock.describe(abi),
             details=(
                 ("launcher", host.launcher()[0]),
@@ -88,6 +100,7 @@ class LandlockBackend:
                 ("machine", host.machine),
                 ("controllers", ",".join(sorted(host.cgroup_controllers()))),
             ),
+            approximates=_APPROXIMATES if scoped else _APPROXIMATES + _APPROXIMATES_UNSCOPED,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -139,7 +152,7 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
             cwd="/",
             rlimits=common.rlimits(ground.limits),
             landlock=_rules(ground, abi, no_network=no_network),
-            seccomp=common.compile_seccomp(machine, sockets, by_filter=True, denied=ground.deny_syscalls),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=True),
         )
     )
 
@@ -175,6 +188,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
         **({Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
         **{feature: "control group" for feature, value in found.items() if value is not None},
     }
 
@@ -184,6 +198,6 @@ def _trial_spec(abi: int, machine: str) -> bytes:
         argv=("/corral-trial",),
         cwd="/",
         landlock=Landlock(landlock.handled_fs(abi), landlock.handled_net(abi), landlock.scoped(abi)),
-        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True, denied=frozenset()),
+        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True),
     )
     return join(encode_ground(spec), encode_command(spec))

@@ -1,7 +1,7 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything but net.ports, net.domains and limit.disk; memory and cpu limits need control groups,
-             and so does root's pids limit
+Guarantees   everything but net.ports, net.domains, limit.cpu-time and limit.disk; memory and cpu limits need
+             control groups, and so does root's pids limit
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
@@ -51,9 +51,12 @@ _CLAIMS = frozenset(Feature) - {
     Feature.NET_DOMAINS,
     Feature.LIMIT_MEMORY,
     Feature.LIMIT_CPU,
+    Feature.LIMIT_CPU_TIME,
     Feature.LIMIT_PIDS,
     Feature.LIMIT_DISK,
 }
+
+_APPROXIMATES = ((Feature.LIMIT_DISK, "each private area by itself is bounded, to 2 GiB of memory"),)
 
 
 class NativeBackend:
@@ -84,6 +87,7 @@ class NativeBackend:
                 ("machine", host.machine),
                 ("controllers", ",".join(sorted(controllers))),
             ),
+            approximates=_APPROXIMATES,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -136,7 +140,7 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
             loopback=private_network,
             rlimits=limits,
             landlock=_landlock(ground, abi) if abi else None,
-            seccomp=common.compile_seccomp(machine, sockets, by_filter=False, denied=ground.deny_syscalls),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
         )
     )
 
@@ -264,6 +268,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
         **_limit_mechanisms(plan, group),
     }
 
@@ -281,6 +286,7 @@ def _abstract_sockets_open(abi: int) -> UnenforceableError:
         "this kernel cannot keep the host's abstract sockets away while the network is open",
         why=f"that needs Landlock ABI 6, and this kernel has {abi}",
         fix="use `--net none`, or a newer kernel (6.12), or give it up with `--waive ipc.private`",
+        lacking=frozenset({Feature.IPC_PRIVATE}),
     )
 
 
@@ -297,8 +303,6 @@ def _trial_spec(abi: int, host: Host) -> bytes:
         hostname=_HOSTNAME,
         loopback=True,
         landlock=lock,
-        seccomp=common.compile_seccomp(
-            host.machine, SocketPolicy.NAMESPACED, by_filter=False, denied=frozenset()
-        ),
+        seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
     )
     return join(encode_ground(spec), encode_command(spec))

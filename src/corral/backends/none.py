@@ -8,7 +8,7 @@ Order        irrelevant
 
 from __future__ import annotations
 
-from corral.model.feature import RUNNER_FEATURES
+from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.launch import Launch
 from corral.model.probe import Probe
 
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.plan import Plan
 
+_APPROXIMATES = (
+    (Feature.PROC_CONTAINED, "its process group is ended; whoever has left that lives on"),
+    (Feature.DESCRIPTORS, "open files are closed when it is started; that is not proved"),
+    (Feature.TERMINAL, "it has a session of its own; root can type all the same"),
+)
+
 
 class NoneBackend:
     name = "none"
 
     def probe(self, host: Host) -> Probe:
         """It works everywhere, and holds nothing."""
-        return Probe(self.name, True, RUNNER_FEATURES, version="unconfined")
+        return Probe(self.name, True, RUNNER_FEATURES, version="unconfined", approximates=_APPROXIMATES)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """The command itself."""

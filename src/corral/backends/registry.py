@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from corral.model.errors import PolicyError
+from corral.model.errors import PolicyError, UnenforceableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,22 @@ AUTO = {"linux": ("native", "landlock")}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"
+#: Every name that a configuration may hold, those of other platforms and of later versions included.
+NAMES = (
+    *(AUTO_NAME, "native", "landlock", "bubblewrap", "firejail", "docker", "podman"),
+    *("lima", "seatbelt", "wasm", UNCONFINED),
+)
 
 
 def get_backend(name: str) -> Backend:
     """Return a backend by name. Raises PolicyError for an unknown one."""
+    if name in NAMES and name not in BUILTIN:
+        raise UnenforceableError(
+            "backend-missing",
+            f"the backend {name!r} cannot be used",
+            why="this version of corral does not have it",
+            fix=f"choose another: {', '.join((AUTO_NAME, *BUILTIN))}",
+        )
     if name not in BUILTIN:
         raise PolicyError(
             "unknown-backend",

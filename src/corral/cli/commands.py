@@ -28,7 +28,7 @@ usage or policy; 3 this host cannot enforce the policy.
 """
 
 
-def _with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the options of the table."""
     left_out = set(without)
 
@@ -58,7 +58,7 @@ def _switch(name: str, group: list[Any]) -> Callable[[Callable[..., Any]], Calla
     yes = "/".join(option.flags[0] for option in group)
     flags = (yes, *(flag for option in group[:1] for flag in option.flags[1:] if len(group) == 1))
     text = " ".join(option.help for option in group)
-    return click.option(*flags, name, is_flag=True, default=name == "sandbox", help=text)
+    return click.option(*flags, name, is_flag=True, default=None if len(group) > 1 else False, help=text)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -71,7 +71,7 @@ def cli() -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False}, epilog=_EXAMPLES)
-@_with_options()
+@with_options()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], **options: Any) -> None:
     """Run a command in a sandbox."""
@@ -81,7 +81,7 @@ def run(command: tuple[str, ...], **options: Any) -> None:
 
 
 @cli.command()
-@_with_options(without=("line", "terminal", "json"))
+@with_options(without=("line", "terminal", "json"))
 def shell(**options: Any) -> None:
     """Open a shell in a sandbox."""
     from corral.cli.run import run_shell
@@ -90,7 +90,7 @@ def shell(**options: Any) -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@_with_options(without=("terminal",))
+@with_options(without=("terminal",))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def explain(command: tuple[str, ...], **options: Any) -> None:
     """Say what a command could do, and how it would be confined, without running it."""
@@ -129,3 +129,13 @@ def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
     from corral.cli.selftest import attack
 
     sys.exit(attack(backend, only, as_json=as_json))
+
+
+def _add_groups() -> None:
+    from corral.cli.policy_commands import policy, why  # they need `with_options`, from above
+
+    cli.add_command(policy)
+    cli.add_command(why)
+
+
+_add_groups()

@@ -61,6 +61,7 @@ def _as_json(probe: Probe) -> dict[str, Any]:
         "reason": probe.reason,
         "fix": probe.fix,
         "enforces": sorted(feature.value for feature in probe.enforces),
+        "approximates": {feature.value: how for feature, how in probe.approximates},
     }
 
 
@@ -97,8 +98,13 @@ def _render_probe(probe: Probe) -> list[str]:
         return [title, f"  because: {probe.reason}", *([f"  fix: {probe.fix}"] if probe.fix else [])]
     if probe.backend == UNCONFINED:
         return [f"{title} (confines nothing; only when asked for by name)"]
+    nearly = sorted(feature.value for feature, _ in probe.approximates)
     missing = sorted(feature.value for feature in Feature if feature not in probe.enforces)
-    return [f"{title} ({probe.version})", *_wrapped("  not enforced: ", missing)]
+    return [
+        f"{title} ({probe.version})",
+        *_wrapped("  approximated: ", nearly),
+        *_wrapped("  not enforced: ", [name for name in missing if name not in nearly]),
+    ]
 
 
 def _wrapped(label: str, names: list[str]) -> list[str]:

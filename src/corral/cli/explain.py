@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import sys
 
+from corral.cli.fidelity import summarize
 from corral.cli.printable import printable
-from corral.cli.request import build_command, build_sandbox
+from corral.cli.request import build_command, build_request
 from corral.cli.run import report_error
 from corral.linux.bpf import disassemble
 from corral.linux.decode import decode
 from corral.linux.spec import MountFlag, MountKind
 from corral.model.errors import CorralError
-from corral.model.feature import PROMISES, RUNNER_FEATURES
+from corral.model.feature import PROMISES, RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.policy import FsAccess
 from corral.model.quantities import format_duration, format_share, format_size
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.model.feature import Feature
+    from corral.model.fidelity import Fidelity
     from corral.model.plan import Plan
     from corral.sandbox import Explanation
 
@@ -42,18 +44,19 @@ def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Print the explanation; returns the exit status."""
     try:
         command = build_command(options, words) or ("true",)
-        explanation = build_sandbox(options).explain(command)
+        sandbox = build_request(options).sandbox
+        explanation, fidelity = sandbox.explain(command), sandbox.fidelity(command)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        sys.stdout.write(json.dumps(_as_json(explanation), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_as_json(explanation, fidelity), indent=2) + "\n")
     else:
-        lines = render(explanation, verbose=bool(options["verbose"]))
+        lines = render(explanation, fidelity, verbose=bool(options["verbose"]))
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")
     return 0
 
 
-def render(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
+def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> Iterator[str]:
     """The explanation as lines for a person."""
     plan = explanation.plan
     yield f"command    {' '.join(plan.command.argv)}"
@@ -76,6 +79,8 @@ def render(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
             if verbose
             else f"  {feature.value:<16} {how}"
         )
+    yield "backends"
+    yield from (f"  {line}" for line in summarize(fidelity))
     yield "launch"
     yield f"  {' '.join(explanation.launch.argv)}"
     yield from _launch(explanation, verbose=verbose)
@@ -121,7 +126,7 @@ def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
         elif feature in explanation.launch.enforced:
             yield feature, explanation.launch.enforced[feature]
         elif feature in RUNNER_FEATURES:
-            yield feature, "corral's own runner"
+            yield feature, RUNNER_MECHANISM
 
 
 def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
@@ -145,7 +150,7 @@ def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
         yield from (f"    {line}" for line in disassemble(spec.seccomp).splitlines())
 
 
-def _as_json(explanation: Explanation) -> dict[str, Any]:
+def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
     plan = explanation.plan
     return {
         "v": 1,
@@ -166,5 +171,12 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
         "environment": [name for name, _ in plan.env],
         "enforced": {feature.value: how for feature, how in _mechanisms(explanation) if how != "WAIVED"},
         "waived": sorted(feature.value for feature in plan.waived),
+        "backends": {
+            backend.backend: {
+                "available": backend.available,
+                "lacks": [finding.feature.value for finding in backend.lacking],
+            }
+            for backend in fidelity.backends
+        },
         "launch": list(_launch(explanation, verbose=True)),
     }

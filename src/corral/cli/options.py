@@ -18,9 +18,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "profile",
         ("-p", "--profile", "--sandbox-profile"),
-        "strict, moderate (default) or permissive.",
+        "A preset: strict, moderate (default), permissive, ...; `corral policy list` has all.",
         "NAME",
     ),
+    Option("agent", ("--agent",), "Use the settings of this agent in the configuration.", "NAME"),
     Option("sandbox", ("--sandbox",), "Confine the command; this is the default."),
     Option("sandbox", ("--no-sandbox",), "Do not confine it at all. Same as --backend none.", value=False),
     Option("backend", ("--backend",), "auto (default), native, landlock or none.", "NAME"),
@@ -43,6 +44,8 @@ OPTIONS: tuple[Option, ...] = (
         multiple=True,
     ),
     Option("cwd", ("--cwd",), "Directory to work in; it is the workspace.", "DIR"),
+    Option("config", ("--config",), "Read this file instead of your own configuration.", "FILE"),
+    Option("no_config", ("--no-config",), "Read no configuration: neither files nor CORRAL_* variables."),
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
     Option("json", ("--json",), "Print the whole result record as JSON."),
@@ -54,7 +57,8 @@ def defaults() -> dict[str, object]:
     """The parsed form of no option at all."""
     empty: dict[str, object] = {}
     for option in OPTIONS:
-        empty[option.name] = () if option.multiple else None if option.metavar else option.name == "sandbox"
+        is_open = bool(option.metavar) or option.name == "sandbox"  # not said: neither yes nor no
+        empty[option.name] = () if option.multiple else None if is_open else False
     return empty
 
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import os
 
+from corral.backends.registry import UNCONFINED
 from corral.model.errors import PolicyError
+from corral.model.record import Record
 from corral.policy.compose import build_policy
-from corral.policy.preset import DEFAULT_PRESET
+from corral.policy.preset import DEFAULT_PRESET, preset_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from corral.model.policy import Policy
+    from corral.config.configuration import Configuration
+    from corral.config.setting import Setting
     from corral.sandbox import Sandbox
 
-_LIMIT_FLAGS = {
+#: Flag -> the capability it stands for, in the order in which they are applied.
+FLAG_CAPABILITIES = {
+    "read": "filesystem:read",
+    "write": "filesystem:write",
+    "deny": "filesystem:deny",
+    "net": "network",
+    "env": "env",
     "memory": "memory:limit",
     "cpus": "cpu:limit",
     "pids": "pids:limit",
@@ -25,29 +34,58 @@ _LIMIT_FLAGS = {
 }
 
 
-def build_request_policy(options: Mapping[str, Any]) -> Policy:
-    """The profile with every flag and capability added."""
-    return build_policy(options["profile"] or DEFAULT_PRESET, _capabilities(options))
+class Request(Record):
+    """A sandbox for one command, and what the configuration had to say about it."""
+
+    sandbox: Sandbox
+    command: str | tuple[str, ...]
+    configuration: Configuration | None = None  # None: there was nothing but flags
+    bypass: Setting | None = None  # why the command runs unconfined
 
 
-def build_sandbox(options: Mapping[str, Any]) -> Sandbox:
-    """A sandbox from parsed options."""
-    from corral.sandbox import Sandbox
+def build_request(options: Mapping[str, Any], command: str | tuple[str, ...] = ()) -> Request:
+    """What to do with a command: flags on top of the configuration, if there is one."""
+    _check_contradiction(options)
+    if not is_configured(options):
+        return Request(_build_from_flags(options), command)
+    configuration = load_request(options)
+    if configuration.bypass_tools and isinstance(command, tuple):
+        from corral.config.bypass import find_bypass
 
-    unconfined = options["sandbox"] is False
-    if unconfined and options["backend"] not in {None, "none"}:
-        raise PolicyError(
-            "contradiction",
-            f"--no-sandbox and --backend {options['backend']} contradict each other",
-            why="a backend confines, and --no-sandbox does not",
-            fix="leave one of them out",
-        )
-    return Sandbox(
-        build_request_policy(options),
-        backend="none" if unconfined else options["backend"] or "auto",
-        workspace=options["cwd"],
-        waive=[name.strip() for text in options["waive"] for name in text.split(",")],
+        bypass = find_bypass(configuration, command, os.environ)
+        if bypass is not None:
+            return Request(bypass.sandbox, bypass.command, configuration, bypass.setting)
+    return Request(configuration.sandbox(), command, configuration)
+
+
+def load_request(options: Mapping[str, Any]) -> Configuration:
+    """The configuration with the flags on top of it, whether or not there are files."""
+    from corral.cli.flags import flag_settings
+    from corral.config.load import load_configuration
+
+    return load_configuration(
+        options["cwd"],
+        agent=options["agent"],
+        user_file=options["config"],
+        flags=flag_settings(options),
+        ignore_files=bool(options["no_config"]),
     )
+
+
+def is_configured(options: Mapping[str, Any]) -> bool:
+    """Whether anything but flags has a say. Cheap: most runs are not configured, and none should wait."""
+    if options["agent"] is not None or options["config"] is not None:
+        return True
+    if options["no_config"]:
+        return False
+    from corral.config.find import find_project_files, find_user_file, has_variables
+
+    if has_variables() or "CORRAL_AGENT" in os.environ:
+        return True
+    directory = os.path.realpath(os.path.join(_working_directory(), options["cwd"] or ""))
+    if not os.path.isdir(directory):
+        return False  # which the sandbox will refuse, with its own words
+    return find_user_file(os.environ.get("CORRAL_CONFIG")) is not None or bool(find_project_files(directory))
 
 
 def build_command(options: Mapping[str, Any], words: Iterable[str]) -> str | tuple[str, ...]:
@@ -66,29 +104,63 @@ def build_command(options: Mapping[str, Any], words: Iterable[str]) -> str | tup
     return line
 
 
-def _capabilities(options: Mapping[str, Any]) -> list[str]:
-    found = []
-    for verb in ("read", "write", "deny"):
-        found += [f"filesystem:{verb}:{_absolute(path)}" for path in options[verb]]
-    if options["net"] is not None:
-        found.append(f"network:{options['net']}")
-    for variable in options["env"]:
-        found.append(f"env:set:{variable}" if "=" in variable else f"env:pass:{variable}")
-    for flag, capability in _LIMIT_FLAGS.items():
-        if options[flag] is not None:
-            found.append(f"{capability}:{options[flag]}")
-    return [*found, *options["cap"]]
+def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Flag and capability for every flag that stands for one."""
+    for flag, capability in FLAG_CAPABILITIES.items():
+        given = options[flag]
+        for value in given if isinstance(given, tuple) else () if given is None else (given,):
+            if flag in {"read", "write", "deny"}:
+                yield flag, f"{capability}:{_absolute(value)}"
+            elif flag == "env":
+                yield flag, f"env:set:{value}" if "=" in value else f"env:pass:{value}"
+            else:
+                yield flag, f"{capability}:{value}"
+    for value in options["cap"]:
+        yield "cap", value
+
+
+def waived_names(options: Mapping[str, Any]) -> list[str]:
+    """The features of --waive, which may be given several times and hold several names."""
+    return [name.strip() for text in options["waive"] for name in text.split(",")]
+
+
+def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
+    from corral.sandbox import Sandbox
+
+    profile = options["profile"] or DEFAULT_PRESET
+    policy = build_policy(profile, (text for _, text in flag_capabilities(options)))
+    backend = options["backend"] or preset_backend(profile) or "auto"
+    return Sandbox(
+        policy,
+        backend=UNCONFINED if options["sandbox"] is False else backend,
+        workspace=options["cwd"],
+        waive=waived_names(options),
+    )
+
+
+def _check_contradiction(options: Mapping[str, Any]) -> None:
+    if options["sandbox"] is False and options["backend"] not in {None, UNCONFINED}:
+        raise PolicyError(
+            "contradiction",
+            f"--no-sandbox and --backend {options['backend']} contradict each other",
+            why="a backend confines, and --no-sandbox does not",
+            fix="leave one of them out",
+        )
 
 
 def _absolute(path: str) -> str:
     if path.startswith(("~", "${workspace}", "/")):
         return path
+    return os.path.normpath(os.path.join(_working_directory(), path))
+
+
+def _working_directory() -> str:
     try:
-        return os.path.abspath(path)
+        return os.getcwd()
     except FileNotFoundError:
         raise PolicyError(
             "no-directory",
-            f"{path!r} cannot be found",
-            why="the working directory has been removed",
+            "the working directory cannot be used",
+            why="it has been removed",
             fix="change into an existing directory",
         ) from None

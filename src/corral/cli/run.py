@@ -7,7 +7,7 @@ import signal
 import sys
 
 from corral.cli.printable import printable
-from corral.cli.request import build_command, build_sandbox
+from corral.cli.request import build_command, build_request
 from corral.model.errors import CorralError, PolicyError
 from corral.model.plan import StdioMode
 from corral.model.result import Outcome
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from corral.cli.request import Request
     from corral.model.result import Result
-    from corral.sandbox import Sandbox
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
@@ -36,12 +36,14 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Run what was asked for; returns the exit status."""
     try:
         command = build_command(options, words)
-        result = _carry_out(build_sandbox(options), command, options)
+        request = build_request(options, command)
+        _report_cuts(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+        result = _carry_out(request, options)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        _print_json(result.to_json())
-    _report(result, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+        _print_json({**result.to_json(), "configuration": _configuration_json(request)})
+    _report(result, request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
     return result.exit_status
 
 
@@ -55,19 +57,22 @@ def report_error(error: CorralError, *, as_json: bool) -> int:
     """Say what went wrong, in three lines or as JSON; returns the exit status."""
     if as_json:
         fields = {name: getattr(error, name) for name in ("code", "what", "why", "fix", "ran")}
+        problems = getattr(error, "problems", ())
+        if problems:
+            fields["problems"] = [problem.to_json() for problem in problems]
         _print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
     else:
         _say(error.render())
     return error.exit_status
 
 
-def _carry_out(sandbox: Sandbox, command: str | tuple[str, ...], options: Mapping[str, Any]) -> Result:
+def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     stdio = StdioMode.INHERIT
     if options["json"]:
         stdio = StdioMode.CAPTURE
     elif options["terminal"]:
         stdio = StdioMode.TERMINAL
-    prepared = sandbox.prepare(command, stdin=None, stdio=stdio)
+    prepared = request.sandbox.prepare(request.command, stdin=None, stdio=stdio)
     if not prepared.argv:
         raise PolicyError(
             "empty-command",
@@ -75,7 +80,7 @@ def _carry_out(sandbox: Sandbox, command: str | tuple[str, ...], options: Mappin
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
-    attempt = sandbox.start(prepared)
+    attempt = request.sandbox.start(prepared)
     for name in _PASSED_ON:
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))
@@ -89,11 +94,39 @@ def _stop(send: Any) -> None:
     send(signal.SIGCONT)
 
 
-def _report(result: Result, *, verbose: bool, as_json: bool) -> None:
+def _report_cuts(request: Request, *, verbose: bool, as_json: bool) -> None:
+    """Before the command has a say: what a project's file asked for in vain."""
+    cuts = request.configuration.cuts if request.configuration is not None else ()
+    if verbose:
+        for cut in cuts:
+            _say(cut.render())
+    elif cuts and not as_json:
+        files = ", ".join(dict.fromkeys(cut.setting.origin.name for cut in cuts))
+        _say(f"{len(cuts)} of the settings in {files} were cut; `corral policy show --effective` says which")
+
+
+def _configuration_json(request: Request) -> dict[str, Any] | None:
+    from corral.cli.effective import summary_json
+
+    return summary_json(request.configuration) if request.configuration is not None else None
+
+
+def _unconfined_because(request: Request) -> str:
+    configuration = request.configuration
+    if request.bypass is not None:
+        return f"{request.bypass.value} is among bypass_tools, {request.bypass.origin}"
+    if configuration is not None and not configuration.enabled:
+        return f"enabled = false, {configuration.origin_of('enabled')}"
+    if configuration is not None:
+        return f"backend = none, {configuration.origin_of('backend')}"
+    return "as asked"
+
+
+def _report(result: Result, request: Request, *, verbose: bool, as_json: bool) -> None:
     if as_json and not verbose:
         return
     if result.enforcement.backend == "none":
-        _say("the command ran without a sandbox, as asked")
+        _say(f"the command ran without a sandbox: {_unconfined_because(request)}")
     if result.outcome in _LIMITS_SAID:
         _say(f"the command was stopped: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})")
     for violation in result.violations:

@@ -44,6 +44,7 @@ IPPROTO_DEFAULT, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 0, 1, 
 TCP_ULP = 31
 MSG_FASTOPEN = 0x2000_0000
 CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to the exit signal there
+CLONE_THREAD = 0x0001_0000
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 F_SETLEASE, F_SETDELEG = 1024, 1040
@@ -187,6 +188,14 @@ SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
     ),
 )
 
+#: Where the policy grants no further process. Threads pass: the kernel takes CLONE_THREAD only together with
+#: CLONE_SIGHAND and CLONE_VM, so what it makes is no process. So does exec, which replaces the one there is.
+#: clone3 is refused above, and libc comes here; aarch64 has neither fork nor vfork.
+SINGLE_PROCESS_RULES: tuple[Rule, ...] = (
+    *_deny("fork vfork", EPERM, "the policy grants no further process"),
+    *_deny("clone", EPERM, "the policy grants no further process", masked_equal(0, CLONE_THREAD, 0)),
+)
+
 _NO_FAMILY = fail_with(Errno.EAFNOSUPPORT)
 _NO_PROTOCOL = fail_with(Errno.EPROTONOSUPPORT)
 _NO_ACCESS = fail_with(Errno.EACCES)
@@ -292,16 +301,23 @@ _INDISPENSABLE = frozenset({"execve", "exit", "exit_group", "rt_sigreturn"})
 
 
 def default_filter(
-    *, sockets: SocketPolicy, private_ipc_by_filter: bool, extra_denied: Iterable[str] = ()
+    *,
+    sockets: SocketPolicy,
+    private_ipc_by_filter: bool,
+    single_process: bool = False,
+    extra_denied: Iterable[str] = (),
 ) -> Filter:
     """Return the default rules, with those for sockets, and the policy's own denials.
 
     `private_ipc_by_filter`: there are no IPC and PID namespaces, so the filter must close what they would.
+    `single_process`: the command may have threads, and no further process.
     Raises ValueError, with the name, for a denied call that does not exist or that nothing can do without.
     """
     rules = (*DEFAULT_RULES, *_SOCKET_RULES[sockets])
     if private_ipc_by_filter:
         rules += SHARED_NAMESPACE_RULES
+    if single_process:
+        rules += SINGLE_PROCESS_RULES
     denied_anyway = {rule.syscall for rule in rules if not rule.conditions}
     extra = sorted(set(extra_denied) - denied_anyway)
     for name in extra:

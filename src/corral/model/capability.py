@@ -57,6 +57,7 @@ def parse_capability(text: str) -> Capability:
     if not target:
         raise _error(text, column, f"{kind}:{verb} needs a target", "", ())
     try:
+        _check_text(target)
         return Capability(kind, verb, canonical(target))
     except ValueError as problem:
         raise _error(text, column, str(problem), "", ()) from None
@@ -121,6 +122,16 @@ class PolicyDraft:
         elif net.mode is not NetMode.FULL:
             self._net = NetPolicy(NetMode.LIMITED, net.allow | {f"{verb}:{target}"}, net.deny)
 
+    def set_access(self, path: str, access: FsAccess) -> None:
+        """Grant a path in this way and in no other."""
+        for other in (FsAccess.READ, FsAccess.WRITE):
+            self._fs.pop((path, other), None)
+        self._fs[path, access] = FsRule(path, access)
+
+    def names_hosts(self) -> bool:
+        """Whether the network is limited to hosts by name."""
+        return self._net.mode is NetMode.LIMITED and not self._net.allow <= WEB
+
     def build(self) -> Policy:
         """Return the finished policy."""
         return self._base.replace(
@@ -135,6 +146,12 @@ class PolicyDraft:
             spawn=self._spawn,
             modules=frozenset(self._modules),
         )
+
+
+def is_narrowing(capability: Capability) -> bool:
+    """Whether it only ever takes away: a limit, a denial, a protected name."""
+    kind, verb = capability.kind, capability.verb
+    return (kind, verb) in _LIMITS or verb in {"deny", "protect", "none"}
 
 
 def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
@@ -178,6 +195,8 @@ _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
     ("files", "limit"): ("open_files", parse_count),
     ("disk", "limit"): ("disk_bytes", parse_size),
 }
+#: (kind, verb) of each limit -> its field in `Limits`.
+LIMIT_FIELDS = {clause: field for clause, (field, _) in _LIMITS.items()}
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "memory_bytes": format_size,
     "cpus": format_share,
@@ -191,12 +210,24 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 
+def _check_text(target: str) -> None:
+    try:
+        target.encode("utf-8", "surrogateescape")  # as the system will be told of it
+    except UnicodeEncodeError:
+        raise ValueError(f"{target!r} holds half of a surrogate pair") from None
+
+
 def _path(target: str) -> str:
+    """Without double slashes and steps that lead nowhere; what `..` means above ~ the host must say."""
     if "\0" in target:
         raise ValueError("a path cannot hold a NUL byte")
-    if target.partition("/")[0] not in {"", "~", "${workspace}"}:
+    anchor, _, rest = target.partition("/")
+    if anchor not in {"", "~", "${workspace}"}:
         raise ValueError(f"{target!r} must begin with /, ~/ or ${{workspace}}/")
-    return posixpath.normpath(target).replace("//", "/", 1)  # normpath leaves two slashes at the beginning
+    if not anchor:
+        return posixpath.normpath("/" + rest.lstrip("/"))
+    steps = posixpath.normpath(rest.lstrip("/"))
+    return anchor if steps == "." else f"{anchor}/{steps}"
 
 
 def _name_within(target: str) -> str:
@@ -207,7 +238,7 @@ def _name_within(target: str) -> str:
 
 
 def _variable(target: str) -> str:
-    if "=" in target or "\0" in target or not target.rstrip("*"):
+    if "=" in target or "\0" in target or not target or "*" in target[:-1]:
         raise ValueError(f"{target!r} is not the name of an environment variable")
     return target
 
@@ -218,6 +249,8 @@ def _assignment(target: str) -> str:
         raise ValueError(f"{target!r} must be NAME=VALUE")
     if "\0" in target:
         raise ValueError("a value cannot hold a NUL byte")
+    if name.endswith("*"):
+        raise ValueError(f"{name!r} is not the name of one variable")
     _variable(name)
     return target
 
@@ -242,7 +275,7 @@ def _path_word(target: str) -> str:
 
 
 def _system_call(target: str) -> str:
-    if not target.replace("_", "").isalnum():
+    if not target.isascii() or not target.replace("_", "").isalnum():
         raise ValueError(f"{target!r} is not the name of a system call")
     return target
 

@@ -5,14 +5,17 @@ A host is a name, an address, `*.example.com` for everything beneath a name (not
 
 from __future__ import annotations
 
+from corral.model.quantities import parse_natural
 from corral.model.record import Record
 
 #: The ports that a scheme stands for when none is written; TCP stands for none.
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _ANY = "*"
-_MOST_LABEL, _MOST_NAME = 63, 253
+_MOST_LABEL, _MOST_NAME, _MOST_PORT = 63, 253, 65535
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _HEX_DIGITS = frozenset("0123456789abcdef")
+#: Characters that IDNA of 2003, which Python has, replaces, and that of 2008 does not (RFC 5894, 7.2).
+_AMBIGUOUS = frozenset("\u00df\u03c2\u200c\u200d")
 
 
 class Endpoint(Record):
@@ -41,9 +44,10 @@ def parse_endpoint(scheme: str, target: str) -> Endpoint:
         if scheme not in DEFAULT_PORTS:
             raise ValueError(f"{target!r} needs a port, such as {target}:5432")
         return Endpoint(scheme, parse_host(host), DEFAULT_PORTS[scheme])
-    if not (port_text.isascii() and port_text.isdigit()) or not 1 <= int(port_text[:6]) <= 65535:
-        raise ValueError(f"{port_text!r} is not a port between 1 and 65535")
-    return Endpoint(scheme, parse_host(host), int(port_text))
+    port = parse_natural(port_text, _MOST_PORT)
+    if not port:
+        raise ValueError(f"{port_text[:40]!r} is not a port between 1 and {_MOST_PORT}")
+    return Endpoint(scheme, parse_host(host), port)
 
 
 def read_endpoint(text: str) -> Endpoint:
@@ -61,9 +65,9 @@ def host_covers(pattern: str, host: str) -> bool:
 
 def parse_host(text: str) -> str:
     """The canonical form of a host pattern. Raises ValueError with a sentence."""
+    if text == _ANY:
+        return text
     name = text.lower().removesuffix(".")
-    if name == _ANY:
-        return name
     if ":" in name:
         return _address(name, text)
     beneath = name.removeprefix("*.")
@@ -72,11 +76,12 @@ def parse_host(text: str) -> str:
     labels = beneath.split(".")
     if len(beneath) > _MOST_NAME or not all(_is_label(label) for label in labels):
         raise ValueError(f"{text!r} is not the name of a host")
+    is_pattern = name.startswith("*.")
     if _is_number(labels[-1]):  # resolvers read 127.1, 0x7f.1 and 2130706433 as addresses
-        if name != beneath:
+        if is_pattern:
             raise ValueError(f"{text!r}: there is nothing beneath an address")
         return _address(beneath, text)
-    return name if name == beneath else f"*.{beneath}" if name.startswith("*.") else beneath
+    return f"*.{beneath}" if is_pattern else beneath
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -101,22 +106,28 @@ def _is_label(label: str) -> bool:
 
 
 def _is_number(label: str) -> bool:
-    return label.isdigit() or (
-        label.startswith("0x") and all(digit in "0123456789abcdef" for digit in label[2:])
-    )
+    return label.isdigit() or (label.startswith("0x") and _HEX_DIGITS.issuperset(label[2:]))
 
 
 def _address(name: str, text: str) -> str:
     import ipaddress  # few policies name an address
 
     try:
-        return str(ipaddress.ip_address(name))
+        address = ipaddress.ip_address(name)
     except ValueError:
         raise ValueError(f"{text!r} is not an address in its usual form") from None
+    if "%" in name:
+        raise ValueError(f"{text!r}: what a zone means is for each host to say; leave it out")
+    return str(address)
 
 
 def _to_ascii(name: str, text: str) -> str:
+    ambiguous = sorted(_AMBIGUOUS.intersection(name))
+    if ambiguous:
+        raise ValueError(f"{text!r}: programs disagree about {ambiguous[0]!r}; write the name with xn--")
     try:
+        if len(name) > _MOST_NAME:
+            raise UnicodeError("it only becomes longer")
         return name.encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise ValueError(f"{text!r} is not the name of a host") from None
+        raise ValueError(f"{text[:_MOST_NAME]!r} is not the name of a host") from None

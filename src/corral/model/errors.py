@@ -15,6 +15,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.feature import Feature
     from corral.model.result import Result
 
 
@@ -70,9 +71,18 @@ class CapabilitySyntaxError(PolicyError):
 
 
 class UnenforceableError(CorralError):
-    """No permitted backend on this host can enforce the whole policy."""
+    """No permitted backend on this host can enforce the whole policy.
+
+    `lacking` names what a backend cannot do for this very plan, though its probe claims it.
+    """
 
     exit_status = 3
+
+    def __init__(
+        self, code: str, what: str, *, why: str, fix: str, lacking: frozenset[Feature] = frozenset()
+    ) -> None:
+        super().__init__(code, what, why=why, fix=fix)
+        self.lacking = lacking
 
 
 class SetupError(CorralError):

@@ -76,3 +76,5 @@ PROMISES: dict[Feature, str] = {
 RUNNER_FEATURES: frozenset[Feature] = frozenset(
     {Feature.LIMIT_WALL, Feature.LIMIT_OUTPUT, Feature.ENVIRONMENT}
 )
+#: The mechanism that is named for these.
+RUNNER_MECHANISM = "corral's own runner"

@@ -92,6 +92,7 @@ class Ground(Record):
     net: NetPolicy
     limits: Limits
     deny_syscalls: frozenset[str]
+    spawn: bool  # further processes may be started
     workspace: str
     home: str
     uid: int

@@ -17,6 +17,8 @@ class Probe(Record):
     fix: str = ""
     version: str = ""
     details: tuple[tuple[str, str], ...] = ()
+    #: Where something is done, but less than is promised, and what. It counts as not enforced.
+    approximates: tuple[tuple[Feature, str], ...] = ()
 
     def detail(self, name: str) -> str:
         """One fact by name, or an empty string."""

@@ -20,6 +20,8 @@ _SIZE_UNITS = {
 }
 _MOST_NUMBER = 2.0**63
 _MOST_BYTES = 2**63 - 1
+#: No byte of any unit is told apart by more.
+_MOST_DECIMALS = 20
 _MOST_COUNT = 2**31 - 1
 _MOST_SECONDS = 10 * 365 * 86_400
 _TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -28,10 +30,15 @@ _TIME_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def parse_size(text: str) -> int:
     """`100MB` -> 100_000_000. Raises ValueError with a sentence."""
     number, unit = _split(text.strip())
+    _to_float(number, text)
     factor = _SIZE_UNITS.get(unit.lower())
     if factor is None:
         raise ValueError(f"{unit!r} is not a unit of size; use k, m, g, t, KB, MiB and the like")
-    size = int(number * factor)
+    whole, _, fraction = number.replace("_", "").partition(".")
+    fraction = fraction[:_MOST_DECIMALS]
+    size: int = (
+        int(whole.lstrip("0") + fraction or "0") * factor // 10 ** len(fraction)
+    )  # a float would round it
     if not 1 <= size <= _MOST_BYTES:
         raise ValueError("a size must be between one byte and 8 EiB")
     return size
@@ -44,7 +51,7 @@ def parse_share(text: str) -> float:
     number, unit = _split(stripped.removesuffix("%"))
     if unit:
         raise ValueError(f"{unit!r} does not belong into a share; write 50% or 0.5")
-    share = number / 100 if percent else number
+    share = _to_float(number, text) / (100 if percent else 1)
     if not 0.001 <= share <= 100_000:
         raise ValueError("a share must be between 0.1% and 100000 processors")
     return share
@@ -56,7 +63,8 @@ def parse_duration(text: str) -> float:
     if not rest:
         raise ValueError("a duration is missing")
     while rest:
-        number, unit = _split(rest, stop_at_digit=True)
+        digits, unit = _split(rest, stop_at_digit=True)
+        number = _to_float(digits, rest)
         if unit == "" and rest == text.strip().lower():
             unit = "s"
             rest = ""
@@ -72,10 +80,18 @@ def parse_duration(text: str) -> float:
 
 def parse_count(text: str) -> int:
     """A whole number above zero. Raises ValueError with a sentence."""
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit()) or not 1 <= int(stripped[:20]) <= _MOST_COUNT:
-        raise ValueError(f"{text!r} is not a whole number above zero and below 2147483648")
-    return int(stripped)
+    count = parse_natural(text.strip(), _MOST_COUNT)
+    if not count:
+        raise ValueError(f"{text[:40]!r} is not a whole number above zero and below {_MOST_COUNT + 1}")
+    return count
+
+
+def parse_natural(digits: str, most: int) -> int:
+    """A whole number in ASCII digits, or 0 if it is none, or more than the most; of any length."""
+    if not (digits.isascii() and digits.isdigit()):
+        return 0
+    significant = digits.lstrip("0")
+    return int(significant) if 0 < len(significant) <= len(str(most)) and int(significant) <= most else 0
 
 
 def format_size(size: int) -> str:
@@ -105,7 +121,7 @@ def format_share(share: float) -> str:
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _split(text: str, *, stop_at_digit: bool = False) -> tuple[float, str]:
+def _split(text: str, *, stop_at_digit: bool = False) -> tuple[str, str]:
     digits = 0
     while digits < len(text) and (text[digits] in "0123456789." or text[digits] == "_"):
         digits += 1
@@ -115,10 +131,14 @@ def _split(text: str, *, stop_at_digit: bool = False) -> tuple[float, str]:
             if not character.isalpha():
                 unit = unit[:at]
                 break
+    return text[:digits], unit
+
+
+def _to_float(number: str, text: str) -> float:
     try:
-        number = float(text[:digits])
+        value = float(number)
     except ValueError:
         raise ValueError(f"{text[:40]!r} does not begin with a number") from None
-    if number > _MOST_NUMBER:
+    if value > _MOST_NUMBER:
         raise ValueError(f"{text[:40]!r} is too large a number")
-    return number, unit
+    return value

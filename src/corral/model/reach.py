@@ -108,7 +108,7 @@ def is_within_files(a: Policy, b: Policy) -> bool:
 
 
 def plain(path: str) -> str:
-    """A path as capabilities have it: a rule that a program made may say `/a/./b/`, or `~/../b`, which stays."""
+    """A path as capabilities have it: a rule that a program made may say `/a/./b/`. `~/../b` stays."""
     if "//" not in path and "/." not in path and (path == "/" or not path.endswith("/")):
         return path
     anchor, _, rest = path.partition("/")
@@ -119,7 +119,10 @@ def plain(path: str) -> str:
 
 
 def upwards(path: str) -> Iterator[str]:
-    """A path and all above it, from the deepest; nothing is known of what is above `~` or `${workspace}`."""
+    """A path and all above it, from the deepest; nothing is known of what is above `~` or `${workspace}`.
+
+    What leads out of these (`~/../x`) is not beneath them, though the text begins with their name.
+    """
     yield path
     while "/" in path and path != "/" and not path.endswith("/.."):
         path = path.rpartition("/")[0] or "/"

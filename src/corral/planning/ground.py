@@ -60,6 +60,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         net=policy.net,
         limits=policy.limits,
         deny_syscalls=policy.deny_syscalls,
+        spawn=policy.spawn,
         workspace=workspace,
         home=host.home,
         uid=host.uid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.model.capability import LIMIT_FIELDS
 from corral.model.feature import Feature
 from corral.model.policy import WEB, FsAccess, NetMode
 from corral.planning.resolve import is_beneath
@@ -10,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from corral.model.capability import Capability
     from corral.model.plan import Grant
     from corral.model.policy import Limits, NetPolicy, Policy
 
@@ -29,17 +31,44 @@ _ALWAYS = frozenset(
         Feature.TERMINAL,
     }
 )
-_LIMITS = {
-    "wall_seconds": Feature.LIMIT_WALL,
-    "memory_bytes": Feature.LIMIT_MEMORY,
-    "cpus": Feature.LIMIT_CPU,
-    "cpu_seconds": Feature.LIMIT_CPU_TIME,
-    "pids": Feature.LIMIT_PIDS,
-    "output_bytes": Feature.LIMIT_OUTPUT,
-    "file_size_bytes": Feature.LIMIT_FILE_SIZE,
-    "open_files": Feature.LIMIT_OPEN_FILES,
-    "disk_bytes": Feature.LIMIT_DISK,
+#: What each kind and verb needs. Nothing: the clause gives, and there is nothing to hold.
+_CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
+    ("filesystem", "read"): (Feature.FS_READ,),
+    ("filesystem", "write"): (Feature.FS_WRITE,),
+    ("filesystem", "deny"): (Feature.FS_DENY,),
+    ("filesystem", "private"): (Feature.FS_PRIVATE,),
+    ("filesystem", "protect"): (Feature.FS_PROTECT,),
+    ("filesystem", "tools"): (Feature.FS_READ,),
+    ("network", "none"): (Feature.NET_NONE,),
+    ("network", "limited"): (Feature.NET_PORTS,),
+    ("network", "full"): (),
+    ("network", "http"): (Feature.NET_PORTS, Feature.NET_DOMAINS),
+    ("network", "https"): (Feature.NET_PORTS, Feature.NET_DOMAINS),
+    ("network", "tcp"): (Feature.NET_PORTS, Feature.NET_DOMAINS),
+    ("network", "deny"): (Feature.NET_DOMAINS,),
+    ("memory", "limit"): (Feature.LIMIT_MEMORY,),
+    ("cpu", "limit"): (Feature.LIMIT_CPU,),
+    ("cpu", "time"): (Feature.LIMIT_CPU_TIME,),
+    ("pids", "limit"): (Feature.LIMIT_PIDS,),
+    ("time", "limit"): (Feature.LIMIT_WALL,),
+    ("output", "limit"): (Feature.LIMIT_OUTPUT,),
+    ("file", "limit"): (Feature.LIMIT_FILE_SIZE,),
+    ("files", "limit"): (Feature.LIMIT_OPEN_FILES,),
+    ("disk", "limit"): (Feature.LIMIT_DISK,),
+    ("env", "pass"): (Feature.ENVIRONMENT,),
+    ("env", "set"): (Feature.ENVIRONMENT,),
+    ("process", "spawn"): (),
+    ("process", "none"): (Feature.PROC_SINGLE,),
+    ("syscall", "deny"): (Feature.SYSCALLS,),
+    ("module", "call"): (),  # a native command can call none
 }
+
+
+def features_of(clause: Capability) -> tuple[Feature, ...]:
+    """What one clause needs by itself, whatever else its policy says."""
+    if clause.kind == "network" and f"{clause.verb}:{clause.target}" in WEB:
+        return (Feature.NET_PORTS,)  # every name: only the ports are bounded
+    return _CLAUSES[clause.kind, clause.verb]
 
 
 def required_features(
@@ -68,9 +97,14 @@ def _network(net: NetPolicy) -> set[Feature]:
         case NetMode.LIMITED:
             named = net.deny or not net.allow <= WEB
             return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if named else [])}
-        case NetMode.FULL:
-            return set()
+        case NetMode.FULL:  # everything but what is denied
+            return {Feature.NET_DOMAINS} if net.deny else set()
 
 
 def _limits(limits: Limits) -> set[Feature]:
-    return {feature for field, feature in _LIMITS.items() if getattr(limits, field) is not None}
+    return {
+        feature
+        for clause, field in LIMIT_FIELDS.items()
+        if getattr(limits, field) is not None
+        for feature in _CLAUSES[clause]
+    }

@@ -1,15 +1,27 @@
-"""Presets: named policies in data files, one capability a line, `extend NAME` to build on another."""
+"""Presets: named policies in data files, one capability a line.
+
+`extend NAME` builds on another one, `backend NAME` says who enforces it unless someone chooses otherwise.
+"""
 
 from __future__ import annotations
 
 import os.path
 
-from corral.model.capability import PolicyDraft, parse_capability
+from corral.model.capability import Capability, PolicyDraft, parse_capability
 from corral.model.errors import PolicyError
 from corral.model.policy import Policy
+from corral.model.record import Record
 
-#: Looser from left to right. Files that only serve others begin with an underscore.
-PRESETS = ("strict", "moderate", "permissive")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The three profiles, looser from left to right, then those for a purpose. Files that only serve others
+#: begin with an underscore.
+PRESETS = (
+    *("strict", "moderate", "permissive"),
+    *("development", "testing", "production", "docker", "unrestricted", "webscraping", "aicode"),
+)
 DEFAULT_PRESET = "moderate"
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
@@ -18,19 +30,22 @@ _loaded: dict[str, Policy] = {}
 
 def load_preset(name: str) -> Policy:
     """Return a preset by name. Raises PolicyError with the nearest name for an unknown one."""
-    if name not in PRESETS:
-        import difflib
-
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        raise PolicyError(
-            "unknown-profile",
-            f"there is no profile {name!r}",
-            why=f"the profiles are {', '.join(PRESETS)}",
-            fix=f"did you mean `-p {near[0]}`?" if near else "choose one of them with -p",
-        )
+    check_preset(name)
     if name not in _loaded:
-        _loaded[name] = _build(Policy(name=name), name)
+        draft = PolicyDraft(Policy(name=name))
+        for line in _lines(name):
+            # A preset is written for many hosts: what this one does not have, it need not grant.
+            draft.add(line.capability, optional=True)
+        _loaded[name] = draft.build()
     return _loaded[name]
+
+
+class PresetLine(Record):
+    """One capability of a preset, and where it stands."""
+
+    capability: Capability
+    file: str
+    number: int
 
 
 def describe_preset(name: str) -> str:
@@ -39,20 +54,44 @@ def describe_preset(name: str) -> str:
     return first.removeprefix("#").partition(":")[2].strip()
 
 
-def _build(policy: Policy, name: str) -> Policy:
-    draft = PolicyDraft(policy)
-    _take_lines(draft, name)
-    return draft.build()
+def preset_lines(name: str) -> Iterator[PresetLine]:
+    """Every capability of a preset and of those it extends, in order. Raises PolicyError as `load_preset`."""
+    check_preset(name)
+    yield from _lines(name)
 
 
-def _take_lines(draft: PolicyDraft, name: str) -> None:
+def preset_backend(name: str) -> str:
+    """The backend that a preset is made for; empty for most."""
     for line in _read(name):
+        word, _, rest = line.strip().partition(" ")
+        if word == "backend":
+            return rest.strip()
+    return ""
+
+
+def check_preset(name: str) -> None:
+    """Raise PolicyError, with the nearest name, if there is no such preset."""
+    if name in PRESETS:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(name, PRESETS, n=1)
+    raise PolicyError(
+        "unknown-profile",
+        f"there is no profile {name!r}",
+        why=f"the profiles are {', '.join(PRESETS)}",
+        fix=f"did you mean `-p {near[0]}`?" if near else "choose one of them with -p",
+    )
+
+
+def _lines(name: str) -> Iterator[PresetLine]:
+    for number, line in enumerate(_read(name), 1):
         text = line.strip()
-        if text.startswith("extend "):
-            _take_lines(draft, text.removeprefix("extend ").strip())
-        elif text and not text.startswith("#"):
-            # A preset is written for many hosts: what this one does not have, it need not grant.
-            draft.add(parse_capability(text), optional=True)
+        word, _, rest = text.partition(" ")
+        if word == "extend":
+            yield from _lines(rest.strip())
+        elif text and not text.startswith("#") and word != "backend":
+            yield PresetLine(parse_capability(text), f"{name}.caps", number)
 
 
 def _read(name: str) -> list[str]:

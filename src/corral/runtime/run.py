@@ -11,7 +11,7 @@ import time
 
 from corral.linux.encode import append_cgroups
 from corral.model.errors import SetupError
-from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
 from corral.model.result import Enforcement, Outcome, Result, Usage
 from corral.runtime.cgroup import Cgroup
 from corral.runtime.check import check
@@ -287,7 +287,7 @@ class Run:
 
     def _promised(self) -> dict[Feature, str]:
         """The mechanism of every feature that the policy asked for."""
-        named = {**dict.fromkeys(RUNNER_FEATURES, "corral's own runner"), **self._launch.enforced}
+        named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **self._launch.enforced}
         return {feature: named[feature] for feature in self._plan.requires - self._plan.waived}
 
     def _outcome(self, cgroup: Cgroup | None) -> Outcome:

@@ -25,6 +25,7 @@ _LIMIT_OUTCOMES = {
 _MAX_INFERRED = 5
 _TAIL_BYTES = 16_384
 _DENIALS = ("permission denied", "read-only file system", "operation not permitted")
+_NO_PROCESS = ("cannot fork", "can't fork", "fork: operation not permitted", "vfork: operation not permitted")
 _NO_NETWORK = (
     "network is unreachable",
     "could not resolve host",
@@ -86,6 +87,11 @@ def _infer(plan: Plan, text: str) -> Iterator[Violation]:
                 seen.add("network")
                 detail = line.strip()[:200]
                 yield Violation(Feature.NET_NONE, "network", Evidence.INFERRED, detail, "network:full")
+        elif not plan.ground.spawn and any(words in lowered for words in _NO_PROCESS):
+            if "process" not in seen:
+                seen.add("process")
+                detail = line.strip()[:200]
+                yield Violation(Feature.PROC_SINGLE, "process", Evidence.INFERRED, detail, "process:spawn")
         elif any(words in lowered for words in _DENIALS):
             path = _path_in(line)
             if path and path not in seen and not _is_writable(plan, path):

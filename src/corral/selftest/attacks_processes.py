@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 
 from corral.model.feature import Feature
 from corral.selftest.judge import grows, leaked, proved
 from corral.selftest.numbers import syscall_numbers
-from corral.selftest.probe import python_probe
+from corral.selftest.probe import EscapeProbe, Language, NotHereError, python_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,6 +89,32 @@ def _secret_in_memory(stage: Stage) -> None:
     stage.remembered["buffer"] = buffer
     stage.arguments += [str(os.getpid()), str(ctypes.addressof(buffer)), *syscall_numbers("process_vm_readv")]
 
+
+def _with_plain_python(stage: Stage) -> None:
+    """Version managers put scripts in the place of programs; a script cannot even begin without processes."""
+    with open(shutil.which("python3") or "/dev/null", "rb") as file:
+        if file.read(2) == b"#!":
+            raise NotHereError("python3 is a script on this host, which needs processes of its own")
+    stage.arguments += syscall_numbers("clone", "clone3")
+
+
+#: Each way by itself: the first that is refused must not spare the others.
+_WAYS_TO_START = """
+import subprocess
+def start(way):
+    try: pid = way()
+    except OSError as problem: return print(problem, file=sys.stderr)
+    if pid == 0:
+        prove('started'); os._exit(0)
+    if pid > 0: os.waitpid(pid, 0)
+line = ['sh', '-c', 'echo started > "$0"', WS + '/proof']
+start(os.fork)
+start(lambda: syscall(MORE[0], 17, None, None, None, None))
+start(lambda: syscall(MORE[0], 17 | 1 << 48, None, None, None, None))
+start(lambda: syscall(MORE[1], (ctypes.c_uint64 * 11)(0, 0, 0, 0, 17), 88))
+start(lambda: os.posix_spawn('/bin/sh', line, {}))
+start(lambda: subprocess.call(line) and -1)
+"""
 
 PROBES = (
     python_probe(
@@ -227,6 +254,26 @@ for pid in {1, os.getppid()}:
         _DAEMON + "os.kill(os.getpid(), 9)\n",
         grows("ws/pulse"),
         None,
+    ),
+    EscapeProbe(
+        "start-another-process",
+        "Start a second process by every system call there is for it, where none is granted.",
+        Feature.PROC_SINGLE,
+        "corral",
+        _WAYS_TO_START,
+        proved("another process"),
+        _with_plain_python,
+        Language.PYTHON,
+        capabilities=("process:none",),
+    ),
+    EscapeProbe(
+        "start-another-process-by-shell",
+        "Start a second process in the background of a shell, where none is granted.",
+        Feature.PROC_SINGLE,
+        "corral",
+        'echo started > "$WS/proof" & wait\n',
+        proved("another process"),
+        capabilities=("process:none",),
     ),
     python_probe(
         "environment-of-others",

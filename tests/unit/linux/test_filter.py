@@ -6,7 +6,13 @@ import pytest
 from bpf_reference import Call, interpret
 
 from corral.linux.bpf import compile_filter
-from corral.linux.filter import DEFAULT_RULES, SHARED_NAMESPACE_RULES, SocketPolicy, default_filter
+from corral.linux.filter import (
+    DEFAULT_RULES,
+    SHARED_NAMESPACE_RULES,
+    SINGLE_PROCESS_RULES,
+    SocketPolicy,
+    default_filter,
+)
 from corral.linux.rule import ALLOW, ENOSYS, EPERM, Errno, Filter, Rule, fail_with
 from corral.linux.syscalls import Arch, is_known, number, numbers
 
@@ -102,7 +108,7 @@ def test_a_program_is_short(key: tuple[SocketPolicy, bool, Arch]) -> None:
 
 
 def test_every_rule_names_a_call_and_a_reason() -> None:
-    for rule in (*DEFAULT_RULES, *SHARED_NAMESPACE_RULES):
+    for rule in (*DEFAULT_RULES, *SHARED_NAMESPACE_RULES, *SINGLE_PROCESS_RULES):
         assert is_known(rule.syscall)
         assert rule.reason
 
@@ -124,6 +130,26 @@ def test_clone_makes_threads_and_processes_but_no_namespaces(flag: int) -> None:
     assert decide("clone", 17) == decide("clone", threads) == decide("clone", 0x4111) == ALLOW.code
     assert decide("clone", 17 | flag) == decide("clone", threads | flag) == EPERM.code
     assert decide("clone", flag | 0xDEAD << 32) == EPERM.code
+
+
+@pytest.mark.parametrize("arch", Arch)
+def test_a_single_process_has_threads_and_nothing_else(arch: Arch) -> None:
+    policy = default_filter(sockets=SocketPolicy.NONE, private_ipc_by_filter=True, single_process=True)
+    program = compile_filter(policy, arch)
+
+    def decide_single(name: str, flags: int = 0) -> int:
+        return interpret(program, Call(numbers(arch)[name], arch.audit, (flags, *(0,) * 5))).code
+
+    threads = 0x3D0F00
+    assert decide_single("clone", threads) == decide_single("clone", threads | 0xDEAD << 32) == ALLOW.code
+    # fork, posix_spawn, vfork; and nothing beyond the low half counts
+    for flags in (17, 0x4111, 0x4100 | 17, 0, 0x1_0000 << 32 | 17):
+        assert decide_single("clone", flags) == EPERM.code
+    assert decide_single("clone", threads | 0x10000000) == EPERM.code  # and no namespace
+    assert decide_single("clone3") == ENOSYS.code
+    assert decide_single("execve") == decide_single("execveat") == ALLOW.code
+    for name in {"fork", "vfork"} & numbers(arch).keys():
+        assert decide_single(name) == EPERM.code
 
 
 def test_personality_keeps_to_the_harmless_ones() -> None:

@@ -21,6 +21,9 @@ def policy_of(*texts: str, base: Policy | None = None) -> Policy:
     [
         ("filesystem:read:/docs/", "filesystem:read:/docs"),
         ("filesystem:read:/", "filesystem:read:/"),
+        ("filesystem:read:${workspace}/a/../b/", "filesystem:read:${workspace}/b"),
+        ("filesystem:read:${workspace}/../beside", "filesystem:read:${workspace}/../beside"),
+        ("filesystem:read:~/a/../../ann", "filesystem:read:~/../ann"),
         ("memory:limit:1024k", "memory:limit:1MiB"),
         ("memory:limit:100MB", "memory:limit:100MB"),
         ("cpu:limit:0.5", "cpu:limit:50%"),
@@ -29,6 +32,17 @@ def policy_of(*texts: str, base: Policy | None = None) -> Policy:
         ("network:https:API.Example.com.", "network:https:api.example.com"),
         ("env:set:A=b:c=d", "env:set:A=b:c=d"),
         ("network:none", "network:none"),
+        ("filesystem:read://a//b/../c", "filesystem:read:/a/c"),
+        ("filesystem:read:${workspace}/../out/./x", "filesystem:read:${workspace}/../out/x"),
+        ("filesystem:read:~/a/../..", "filesystem:read:~/.."),
+        ("filesystem:read:~//", "filesystem:read:~"),
+        ("disk:limit:9007199254740993", "disk:limit:9007199254740993B"),
+        ("disk:limit:9223372036854775807", "disk:limit:9223372036854775807B"),
+        ("disk:limit:0000000000000000000000000.5k", "disk:limit:512B"),
+        ("pids:limit:0000000000000000000000000007", "pids:limit:7"),
+        ("network:tcp:db.example:0000000080", "network:tcp:db.example:80"),
+        ("network:https:*.Bücher.example", "network:https:*.xn--bcher-kva.example"),
+        ("network:deny:１２７。0。0。1", "network:deny:127.0.0.1"),
     ],
 )
 def test_a_capability_has_one_spelling(text: str, canonical: str) -> None:
@@ -73,6 +87,50 @@ def test_a_nul_byte_is_refused_wherever_it_stands(text: str) -> None:
 def test_a_host_has_to_be_a_name(text: str) -> None:
     with pytest.raises(CapabilitySyntaxError):
         parse_capability(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("network:https:*.", "not the name of a host"),
+        ("network:https:*.10.0.0.1", "nothing beneath an address"),
+        ("network:https:[fe80::1%eth0]", "zone"),
+        ("network:deny:straße.example", "programs disagree about 'ß'"),
+        ("network:https:" + "é" * 100_000, "not the name of a host"),
+        ("network:https:a.\u0661\u200d", "programs disagree"),
+        ("network:tcp:a:00000199999", "not a port"),
+        ("network:tcp:a:\u0663", "not a port"),
+    ],
+)
+def test_a_host_that_could_be_mistaken_for_another_is_refused(text: str, why: str) -> None:
+    with pytest.raises(CapabilitySyntaxError) as refused:
+        parse_capability(text)
+
+    assert why in refused.value.why
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["pids:limit:00000000000000000001999999999999", "pids:limit:²", "pids:limit:٣", "files:limit:2147483648"],
+)
+def test_a_count_is_a_number_that_the_kernel_knows(text: str) -> None:
+    with pytest.raises(CapabilitySyntaxError):
+        parse_capability(text)
+
+
+@pytest.mark.parametrize("text", ["filesystem:read:/\ud800", "env:set:A=\ud800", "env:pass:\udfff"])
+def test_half_a_character_is_refused(text: str) -> None:
+    """No such name can be told to the kernel. A byte that is not UTF-8 can: Python writes it otherwise."""
+    with pytest.raises(CapabilitySyntaxError):
+        parse_capability(text)
+
+    assert parse_capability("filesystem:read:/\udcff").target == "/\udcff"
+
+
+@pytest.mark.parametrize("name", ["é", "²", "٣", "___", "a b", "a-b"])
+def test_a_system_call_is_named_in_plain_letters(name: str) -> None:
+    with pytest.raises(CapabilitySyntaxError):
+        parse_capability(f"syscall:deny:{name}")
 
 
 @pytest.mark.parametrize(

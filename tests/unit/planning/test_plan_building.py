@@ -83,6 +83,10 @@ def test_the_host_network_waives_nothing_else() -> None:
     assert plan_of().requires - plan_of("network:full").requires == {Feature.NET_NONE}
 
 
+def test_a_denied_host_is_required_in_the_host_network_as_well() -> None:
+    assert Feature.NET_DOMAINS in plan_of("network:full", "network:deny:example.org").requires
+
+
 def test_what_the_runner_enforces_is_required_like_the_rest() -> None:
     assert RUNNER_FEATURES <= plan_of(preset="strict").requires
 

@@ -27,7 +27,9 @@ def make_plan() -> Callable[..., Plan]:
         watches: tuple = (),
     ) -> Plan:
         ground = Ground(
-            (), (), (), (), (), NetPolicy(), limits or Limits(), frozenset(), cwd, "/", 0, 0, "/tmp", requires
+            *((), (), (), (), ()),
+            *(NetPolicy(), limits or Limits(), frozenset(), True),
+            *(cwd, "/", 0, 0, "/tmp", requires),
         )
         return Plan("0" * 16, Command(argv, cwd, stdin), ground, (), (), watches, (), waived, Policy())
 

@@ -1,0 +1,141 @@
+"""`corral policy show --effective`: what holds for a run here, each value with where it came from."""
+
+from __future__ import annotations
+
+import os
+
+from corral.config.setting import Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from corral.config.configuration import Configuration, FileState
+    from corral.config.setting import Origin
+    from corral.model.capability import Capability
+
+#: More than this many lines of one preset file that say the same kind of thing are counted, not listed.
+_FEW = 3
+
+
+def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator[str]:
+    """Files, settings, policy and cuts, as lines for a person."""
+    yield f"workspace  {shorten(configuration.workspace)}"
+    if configuration.agent:
+        yield f"agent      {configuration.agent}"
+    yield "files"
+    for file in configuration.files:
+        yield f"  {shorten(file.path)}  ({_trust(file)})"
+    if not configuration.files:
+        yield "  none"
+    yield "settings"
+    yield from _aligned([(name, value, place(origin)) for name, value, origin in _settings(configuration)])
+    yield "policy"
+    yield from _clauses(configuration, verbose=verbose)
+    if configuration.cuts:
+        yield "cut, because a project's file can only narrow"
+        for cut in configuration.cuts:
+            yield f"  {cut.render()}"
+
+
+def effective_json(configuration: Configuration) -> dict[str, Any]:
+    """The same, for programs."""
+    return {
+        "v": 1,
+        "workspace": configuration.workspace,
+        **summary_json(configuration),
+        "settings": {
+            name: {"value": value, "origin": origin.to_json()}
+            for name, value, origin in _settings(configuration)
+        },
+        "policy": [
+            {"capability": str(capability), "origin": origin.to_json()}
+            for capability, origin in configuration.clauses()
+        ],
+        "policy_hash": configuration.policy.digest(),
+    }
+
+
+def summary_json(configuration: Configuration) -> dict[str, Any]:
+    """Which files had a say, and what of them was cut."""
+    return {
+        "agent": configuration.agent or None,
+        "files": [
+            {"path": file.path, "source": file.source.value, "trusted": file.is_trusted}
+            for file in configuration.files
+        ],
+        "cuts": [
+            {
+                "key": cut.setting.key.name,
+                "value": cut.setting.value,
+                "kept": cut.kept,
+                "why": cut.why,
+                "origin": cut.setting.origin.to_json(),
+            }
+            for cut in configuration.cuts
+        ],
+    }
+
+
+def shorten(path: str) -> str:
+    """A path with the home directory as ~."""
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
+
+
+def place(origin: Origin) -> str:
+    """Where something was said, for a person."""
+    if origin.source is Source.DEFAULT:
+        return "default"
+    return shorten(str(origin))
+
+
+def _trust(file: FileState) -> str:
+    if file.source is Source.USER:
+        return "your own"
+    return "of the project, trusted" if file.is_trusted else "of the project: it can only narrow"
+
+
+def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origin]]:
+    """What is no policy: who enforces it, and how."""
+    plain = {
+        "enabled": configuration.enabled,
+        "profile": configuration.policy.name,
+        "backend": configuration.backend,
+        "image": configuration.image,
+        "mounts.persist_caches": configuration.persists_caches,
+        "keep_alive": configuration.keep_alive,
+    }
+    for name, value in plain.items():
+        if value != "":
+            yield name, value, configuration.origin_of(name)
+    for name in ("waive", "bypass_tools"):
+        for setting in configuration.compiled.all(name):
+            yield name, setting.value, setting.origin
+
+
+def _clauses(configuration: Configuration, *, verbose: bool) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[tuple[Capability, Origin]]] = {}
+    rows: list[tuple[str, object, str]] = []
+    for capability, origin in configuration.clauses():
+        of_preset = origin.source is Source.PRESET and not verbose
+        head = (f"{capability.kind}:{capability.verb}", origin.name) if of_preset else (str(capability), "")
+        groups.setdefault(head, []).append((capability, origin))
+    for (title, file), members in groups.items():
+        if len(members) > _FEW:
+            rows.append((f"{title} ({len(members)} of them; -v lists them)", "", file))
+        else:
+            rows += [(str(capability), "", place(origin)) for capability, origin in members]
+    yield from _aligned(rows)
+
+
+def _aligned(rows: list[tuple[str, object, str]]) -> Iterator[str]:
+    shown = [(f"{name} = {_plain(value)}" if value != "" else name, origin) for name, value, origin in rows]
+    width = min(max((len(text) for text, _ in shown), default=0), 60)
+    for text, origin in shown:
+        yield f"  {text:<{width}}  {origin}".rstrip()
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,190 @@
+"""`corral policy`: list, show, validate, diff, trust. What each prints, for a person or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from corral.cli.effective import effective_json, render_effective, shorten
+from corral.cli.printable import printable
+from corral.cli.request import load_request
+from corral.cli.run import report_error
+from corral.config.document import DocumentProblems
+from corral.config.find import FILE_NAMES, PYPROJECT, Found, find_project_files, find_user_file, read_named
+from corral.config.load import read_file
+from corral.config.problems import ConfigurationError
+from corral.config.trust import distrust, is_trusted, trust, was_trusted
+from corral.model.capability import capabilities_of
+from corral.model.errors import CorralError, PolicyError
+from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset, preset_backend
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from corral.model.policy import Policy
+
+    Answer = tuple[int, Iterable[str], dict[str, Any]]  # exit status, lines for a person, JSON
+
+
+def answer(make: Callable[[], Answer], *, as_json: bool) -> int:
+    """Print what a command found out; its errors too. Returns the exit status."""
+    try:
+        status, lines, value = make()
+        if as_json:
+            sys.stdout.write(json.dumps({"v": 1, **value}, indent=2) + "\n")
+        else:
+            sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
+    except CorralError as error:
+        return report_error(error, as_json=as_json)
+    return status
+
+
+def list_presets() -> Answer:
+    """Every preset with the sentence that says when to use it."""
+    width = max(map(len, PRESETS))
+    lines = [f"{name:<{width}}  {describe_preset(name)}" for name in PRESETS]
+    value = [
+        {"name": name, "description": describe_preset(name), "default": name == DEFAULT_PRESET}
+        for name in PRESETS
+    ]
+    return 0, lines, {"presets": value}
+
+
+def show_policy(name: str) -> Answer:
+    """A preset, or what a file makes of the default one, as capabilities."""
+    policy = named_policy(name)
+    texts = [str(capability) for capability in capabilities_of(policy)]
+    head = []
+    if name in PRESETS:
+        backend = preset_backend(name)
+        head = [f"# {name}: {describe_preset(name)}", *([f"# backend {backend}"] if backend else [])]
+    return 0, [*head, *texts], {"name": name, "capabilities": texts, "policy_hash": policy.digest()}
+
+
+def show_effective(options: Mapping[str, Any], *, verbose: bool) -> Answer:
+    """What holds for a run here."""
+    configuration = load_request(options)
+    return 0, render_effective(configuration, verbose=verbose), effective_json(configuration)
+
+
+def validate(paths: tuple[str, ...]) -> Answer:
+    """Every mistake of the files, or of those that count here."""
+    files = [read_named(path) for path in paths] if paths else _files_here()
+    lines: list[str] = []
+    report = []
+    for file in files:
+        problems = _problems(file)
+        lines += [line for problem in problems for line in problem.render().splitlines()]
+        lines += [] if problems else [f"{shorten(file.path)}: good"]
+        report.append({"file": file.path, "problems": [problem.to_json() for problem in problems]})
+    if not files:
+        lines = [f"no configuration was found; `corral policy init` writes a {FILE_NAMES[0]}"]
+    wrong = any(entry["problems"] for entry in report)
+    return (2 if wrong else 0), lines, {"files": report, "valid": not wrong}
+
+
+def compare(first: str, second: str) -> Answer:
+    """What one policy says and the other does not, and whether one allows all that the other does."""
+    left, right = named_policy(first), named_policy(second)
+    of_left = [str(capability) for capability in capabilities_of(left)]
+    of_right = [str(capability) for capability in capabilities_of(right)]
+    gone = [text for text in of_left if text not in of_right]
+    new = [text for text in of_right if text not in of_left]
+    relation = _relation(left, right)
+    sentence = {
+        "equal": f"{first} and {second} permit the same",
+        "narrower": f"{first} permits nothing that {second} forbids",
+        "wider": f"{second} permits nothing that {first} forbids",
+        "different": f"each of {first} and {second} permits something that the other forbids",
+    }[relation]
+    lines = [f"--- {first}", f"+++ {second}", *(f"-{text}" for text in gone), *(f"+{text}" for text in new)]
+    return 0, [*lines, sentence], {"relation": relation, "only_in_first": gone, "only_in_second": new}
+
+
+def accept(path: str | None) -> Answer:
+    """Trust the project's file as it is now."""
+    files = _project_files(path)
+    lines = []
+    report = []
+    for file in files:
+        problems = _problems(file)
+        if problems:
+            raise ConfigurationError(tuple(problems))
+        digest = trust(file)
+        lines.append(f"trusted: {shorten(file.path)}, as it is now (sha256 {digest[:16]}...)")
+        report.append({"file": file.path, "sha256": digest})
+    lines.append("It may allow what your own configuration does not. Any change takes the trust back.")
+    return 0, lines, {"trusted": report}
+
+
+def reject(path: str | None) -> Answer:
+    """Take the trust in a project's file back."""
+    paths = [os.path.realpath(path)] if path else [file.path for file in _project_files(None)]
+    done = [path for path in paths if distrust(path)]
+    lines = [f"no longer trusted: {shorten(path)}" for path in done] or ["none of the files here was trusted"]
+    return 0, lines, {"distrusted": done}
+
+
+def trust_state() -> Answer:
+    """Which of the project's files are trusted."""
+    files = find_project_files(os.path.realpath(os.getcwd()))
+    states = {file.path: _trust_word(file) for file in files}
+    lines = [f"{shorten(path)}: {state}" for path, state in states.items()] or [
+        "there is no project file here"
+    ]
+    return 0, lines, {"files": states}
+
+
+def named_policy(name: str) -> Policy:
+    """A preset by its name, or what a configuration file by its path makes by itself."""
+    if name in PRESETS or not (os.sep in name or name.endswith((".toml", ".json"))):
+        return load_preset(name)
+    from corral.config.compile import compile_settings
+
+    file = read_named(name)
+    problems = _problems(file)
+    if problems:
+        raise ConfigurationError(tuple(problems))
+    return compile_settings(read_file(file).for_agent("")).policy
+
+
+def _trust_word(file: Found) -> str:
+    if is_trusted(file):
+        return "trusted"
+    return "not trusted any more: it was changed" if was_trusted(file) else "not trusted"
+
+
+def _relation(left: Policy, right: Policy) -> str:
+    words = {(True, True): "equal", (True, False): "narrower", (False, True): "wider"}
+    return words.get((left <= right, right <= left), "different")
+
+
+def _problems(file: Found) -> list[Any]:
+    try:
+        read_file(file)
+    except DocumentProblems as wrong:
+        return list(wrong.problems)
+    return []
+
+
+def _files_here() -> list[Found]:
+    user = find_user_file(os.environ.get("CORRAL_CONFIG"))
+    project = find_project_files(os.path.realpath(os.getcwd()))
+    return [*([user] if user is not None else []), *project]
+
+
+def _project_files(path: str | None) -> list[Found]:
+    if path is not None:
+        return [read_named(path, is_project=True)]
+    files = find_project_files(os.path.realpath(os.getcwd()))[:1]
+    if not files:
+        raise PolicyError(
+            "no-project-file",
+            "there is no project file to trust",
+            why=f"neither this directory nor one above it has {', '.join((*FILE_NAMES, PYPROJECT))}",
+            fix="name the file, or write one with `corral policy init`",
+        )
+    return files

@@ -1,0 +1,175 @@
+"""`corral policy ...` and `corral why ...`, for click. Each imports what it does when it is called."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from corral.cli.options import OPTIONS, defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+_VERBOSE = click.option("-v", "--verbose", is_flag=True, help="List everything.")
+#: Options of `run` that shape a policy: the others say how a command is started or shown.
+_NOT_POLICY = frozenset({"line", "terminal", "json", "verbose"})
+
+
+def with_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `run` that say what is allowed, for the commands that explain it."""
+    from corral.cli.commands import with_options
+
+    return with_options(without=_NOT_POLICY)(function)
+
+
+def _complete(options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **defaults(),
+        **{option.name: options[option.name] for option in OPTIONS if option.name in options},
+    }
+
+
+@click.group()
+def policy() -> None:
+    """Look at policies, check them, write them, trust them."""
+
+
+@policy.command("list")
+@_JSON
+def list_(*, as_json: bool) -> None:
+    """List the presets, each with when to use it."""
+    from corral.cli.policy import answer, list_presets
+
+    sys.exit(answer(list_presets, as_json=as_json))
+
+
+@policy.command()
+@click.argument("name", required=False)
+@click.option("--effective", is_flag=True, help="What holds for a run here, each value with its origin.")
+@with_policy_options
+@_VERBOSE
+@_JSON
+def show(name: str | None, *, effective: bool, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Show a preset or a file as capabilities; or, with --effective, what holds here and why."""
+    from corral.cli.policy import answer, show_effective, show_policy
+    from corral.policy.preset import DEFAULT_PRESET
+
+    if effective and name is not None:
+        raise click.UsageError("--effective is about the configuration here; leave the name out")
+    complete = _complete(options)
+    if not effective and name is None and complete != defaults():
+        effective = True
+    if effective:
+        sys.exit(answer(lambda: show_effective(complete, verbose=verbose), as_json=as_json))
+    sys.exit(answer(lambda: show_policy(name or DEFAULT_PRESET), as_json=as_json))
+
+
+@policy.command()
+@click.argument("files", nargs=-1)
+@_JSON
+def validate(files: tuple[str, ...], *, as_json: bool) -> None:
+    """Check configuration files: all mistakes at once, each with its place.
+
+    Without FILES, those that count here are checked.
+    """
+    from corral.cli.policy import answer
+    from corral.cli.policy import validate as check_files
+
+    sys.exit(answer(lambda: check_files(files), as_json=as_json))
+
+
+@policy.command()
+@with_policy_options
+@_VERBOSE
+@_JSON
+def check(*, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Say how much of a policy each backend of this host would enforce, clause by clause.
+
+    Exit status: 0 if a command would run under it, 3 if it would be refused.
+    """
+    from corral.cli.fidelity import check_request
+
+    sys.exit(check_request({**_complete(options), "verbose": verbose, "json": as_json}))
+
+
+@policy.command()
+@click.argument("first")
+@click.argument("second")
+@_JSON
+def diff(first: str, second: str, *, as_json: bool) -> None:
+    """Compare two presets or files: what each says alone, and which of them permits more."""
+    from corral.cli.policy import answer, compare
+
+    sys.exit(answer(lambda: compare(first, second), as_json=as_json))
+
+
+@policy.command()
+@click.option("--profile", metavar="NAME", help="The preset to start from.")
+@click.option("--backend", metavar="NAME", help="Who enforces it.")
+@click.option("--network", metavar="MODE", help="none, limited or full.")
+@click.option("--writable/--read-only", "writable", default=None, help="May commands write to the workspace?")
+@click.option("--memory", metavar="SIZE", help="Memory limit.")
+@click.option("--pids", metavar="COUNT", help="Limit of processes.")
+@click.option("--time", metavar="TIME", help="Time limit.")
+@click.option("--user", is_flag=True, help="Write your own configuration instead of the project's.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--stdout", "to_stdout", is_flag=True, help="Print the file instead of writing it.")
+@_JSON
+def init(*, user: bool, force: bool, to_stdout: bool, as_json: bool, **given: Any) -> None:
+    """Write a commented corral.toml here. Without flags, on a terminal, it asks a few questions."""
+    from corral.cli.init import write_file
+    from corral.cli.policy import answer
+
+    sys.exit(
+        answer(lambda: write_file(given, for_user=user, force=force, to_stdout=to_stdout), as_json=as_json)
+    )
+
+
+@policy.command()
+@click.argument("file", required=False)
+@click.option("--show", "only_show", is_flag=True, help="Say which of the project's files are trusted.")
+@_JSON
+def trust(file: str | None, *, only_show: bool, as_json: bool) -> None:
+    """Let a project's file allow what your own does not, as it is now. Any change takes that back."""
+    from corral.cli.policy import accept, answer, trust_state
+
+    sys.exit(answer(trust_state if only_show else lambda: accept(file), as_json=as_json))
+
+
+@policy.command()
+@click.argument("file", required=False)
+@_JSON
+def distrust(file: str | None, *, as_json: bool) -> None:
+    """Take the trust in a project's file back."""
+    from corral.cli.policy import answer, reject
+
+    sys.exit(answer(lambda: reject(file), as_json=as_json))
+
+
+@policy.command()
+def schema() -> None:
+    """Print the JSON Schema of configuration files, for editors."""
+    import json
+
+    from corral.config.schema import build_schema
+
+    click.echo(json.dumps(build_schema(), indent=2))
+
+
+@click.command()
+@click.argument("operation", type=click.Choice(("read", "write", "exec", "connect")))
+@click.argument("target")
+@with_policy_options
+@_JSON
+def why(operation: str, target: str, *, as_json: bool, **options: Any) -> None:
+    """Say whether a command may do something, by which rule of which file, and what would change it.
+
+    TARGET is a path, a program, or a host. The exit status is 0 for yes and 1 for no.
+    """
+    from corral.cli.policy import answer
+    from corral.cli.why import explain_why
+
+    sys.exit(answer(lambda: explain_why(operation, target, _complete(options)), as_json=as_json))

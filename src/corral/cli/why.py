@@ -1,0 +1,210 @@
+"""`corral why`: may a command read, write, execute or connect; by which rule; and what would change it."""
+
+from __future__ import annotations
+
+import os
+
+from corral.cli.effective import place, shorten
+from corral.cli.request import load_request
+from corral.config.setting import Origin, Source
+from corral.model.capability import Capability, PolicyDraft
+from corral.model.decision import Reason
+from corral.model.endpoint import DEFAULT_PORTS, Endpoint, parse_endpoint
+from corral.model.errors import PolicyError
+from corral.model.record import Record
+from corral.sandbox import Sandbox
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from corral.config.configuration import Configuration
+    from corral.model.decision import Decision
+
+OPERATIONS = ("read", "write", "exec", "connect")
+
+_SENTENCES = {
+    Reason.GRANTED: "it is granted",
+    Reason.READ_ONLY: "it is granted for reading only",
+    Reason.DENIED: "it is denied, and a denial beats every grant",
+    Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
+    Reason.PRIVATE: "the sandbox has its own there: empty at first, gone afterwards; nothing of the host's",
+    Reason.STRUCTURAL: "/proc and /dev are made anew inside, with what programs cannot do without",
+    Reason.NOT_GRANTED: "no rule grants it",
+    Reason.UNCONFINED: "there is no sandbox",
+}
+
+
+class Change(Record):
+    """What would turn a refusal around."""
+
+    capability: str = ""  # to be added
+    advice: str = ""  # where a capability alone does not help
+
+
+def explain_why(
+    operation: str, target: str, options: Mapping[str, Any]
+) -> tuple[int, Iterable[str], dict[str, Any]]:
+    """The answer: exit status (0 allowed, 1 not), lines for a person, JSON."""
+    configuration = load_request(options)
+    sandbox = configuration.sandbox()
+    if operation == "connect":
+        endpoint = read_target(target)
+        decision = sandbox.decide_connection(endpoint)
+    else:
+        path = _find_program(target) if operation == "exec" else _absolute(target)
+        decision = sandbox.decide_path(path, writes=operation == "write")
+    rule = _rule(configuration, operation, decision)
+    change = Change() if decision.allowed else _change(configuration, operation, decision)
+    value = _json(operation, target, decision, rule, change)
+    return (0 if decision.allowed else 1), _render(operation, target, decision, rule, change), value
+
+
+def read_target(text: str) -> Endpoint:
+    """`https://host/path`, `host`, `host:port` or `tcp:host:port` as an endpoint."""
+    scheme, separator, rest = text.partition("://")
+    try:
+        if separator and scheme.lower() in DEFAULT_PORTS:
+            return parse_endpoint(scheme.lower(), rest.partition("/")[0].rpartition("@")[2])
+        head, _, tail = text.partition(":")
+        if head in {*DEFAULT_PORTS, "tcp"} and tail:
+            return parse_endpoint(head, tail)
+        has_port = text.rpartition(":")[2].isdigit() and (not text.startswith("[") or "]:" in text)
+        return parse_endpoint("tcp" if has_port else "https", text)
+    except ValueError as problem:
+        raise PolicyError(
+            "not-a-target",
+            f"{text!r} is nothing to connect to",
+            why=str(problem),
+            fix="write a host, host:port or https://host",
+        ) from None
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _find_program(name: str) -> str:
+    if "/" in name:
+        return _absolute(name)
+    import shutil
+
+    found = shutil.which(name)
+    if found is None:
+        raise PolicyError(
+            "no-program",
+            f"there is no program {name!r}",
+            why="no directory of PATH has it",
+            fix="name it by its path",
+        )
+    return os.path.abspath(found)
+
+
+def _rule(
+    configuration: Configuration, operation: str, decision: Decision
+) -> tuple[Capability, Origin] | None:
+    """The capability that decided, and where it was said."""
+    for capability, origin in configuration.clauses():
+        if _is_about(capability, operation, decision, configuration.workspace):
+            return capability, origin
+    if decision.reason in {Reason.GRANTED, Reason.READ_ONLY} and operation != "connect":
+        tools = Capability("filesystem", "tools", "path")
+        said = configuration.compiled.origins.get(str(tools))
+        return (tools, said) if said is not None else None
+    if operation == "connect" and decision.reason is Reason.NOT_GRANTED:
+        mode = Capability("network", "none")
+        return mode, configuration.compiled.origins.get(str(mode), Origin(Source.DEFAULT))
+    return None
+
+
+def _is_about(capability: Capability, operation: str, decision: Decision, workspace: str) -> bool:
+    if operation == "connect":
+        if decision.reason is Reason.DENIED:
+            return (capability.kind, capability.verb, capability.target) == ("network", "deny", decision.rule)
+        return capability.kind == "network" and decision.rule in {
+            f"{capability.verb}:{capability.target}",
+            capability.verb,
+            *(("http:*", "https:*") if capability.verb == "limited" else ()),
+        }
+    verbs = {
+        Reason.GRANTED: ("read", "write"),
+        Reason.READ_ONLY: ("read",),
+        Reason.DENIED: ("deny",),
+        Reason.PRIVATE: ("private",),
+        Reason.PROTECTED: ("protect",),
+    }.get(decision.reason, ())
+    if capability.kind != "filesystem" or capability.verb not in verbs:
+        return False
+    if capability.verb == "protect":
+        return f"/{capability.target}/" in f"{decision.subject}/"
+    path = capability.target.replace("${workspace}", workspace)
+    return os.path.expanduser(path) == decision.rule
+
+
+def _change(configuration: Configuration, operation: str, decision: Decision) -> Change:
+    """A capability that helps, tried before it is recommended; or what else would."""
+    if decision.reason is Reason.DENIED:
+        return Change(advice="take the denial out; nothing else re-opens what is denied")
+    if decision.reason is Reason.PROTECTED:
+        return Change(advice="give the protection up, on record, with --waive fs.protect; or do it yourself")
+    if decision.reason is Reason.STRUCTURAL:
+        return Change(advice="no capability grants what the host has there")
+    wanted = _wanted(operation, decision)
+    draft = PolicyDraft(configuration.policy)
+    draft.add(wanted)
+    sandbox = Sandbox(draft.build(), backend=configuration.backend, workspace=configuration.workspace)
+    try:
+        if (
+            operation == "connect"
+            or sandbox.decide_path(decision.subject, writes=operation == "write").allowed
+        ):
+            return Change(str(wanted))
+    except PolicyError as refused:
+        return Change(advice=f"no capability grants it: {refused.why}")
+    return Change(advice="no capability grants it")
+
+
+def _wanted(operation: str, decision: Decision) -> Capability:
+    if operation == "connect":
+        scheme, _, target = decision.subject.partition(":")
+        return Capability("network", scheme, target)
+    path = decision.subject
+    while decision.is_missing and not os.path.lexists(path):
+        path = os.path.dirname(path)  # what is not there cannot be granted; where it would be can
+    return Capability("filesystem", "write" if operation == "write" else "read", path)
+
+
+def _render(
+    operation: str, target: str, decision: Decision, rule: tuple[Capability, Origin] | None, change: Change
+) -> Iterator[str]:
+    yield f"{'yes' if decision.allowed else 'no'}: {operation} {target}"
+    if operation != "connect" and decision.subject != _absolute(target):
+        yield f"  really   {shorten(decision.subject)}"
+    yield f"  because  {_SENTENCES[decision.reason]}"
+    if rule is not None:
+        yield f"  rule     {rule[0]}"
+        yield f"  said in  {place(rule[1])}"
+    if decision.is_missing:
+        yield "  note     there is nothing of that name now"
+    if change.capability:
+        yield f"  change   --cap {change.capability}"
+    elif change.advice:
+        yield f"  change   {change.advice}"
+
+
+def _json(
+    operation: str, target: str, decision: Decision, rule: tuple[Capability, Origin] | None, change: Change
+) -> dict[str, Any]:
+    return {
+        "operation": operation,
+        "target": target,
+        "allowed": decision.allowed,
+        "reason": decision.reason.value,
+        "subject": decision.subject,
+        "exists": not decision.is_missing,
+        "rule": str(rule[0]) if rule is not None else None,
+        "origin": rule[1].to_json() if rule is not None else None,
+        "capability": change.capability or None,
+        "advice": change.advice or None,
+    }

@@ -1,0 +1,53 @@
+"""Kept package caches: one directory for each workspace, which its commands share among themselves alone.
+
+TRUST: a cache is code for later. What a command puts into the user's own cache would be run by the user,
+and what it puts into another project's would be run there. So neither is ever granted for this. The
+directory is in corral's state directory, where no command can put a link in its place.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral.host import state_directory
+from corral.model.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Where the package managers are told to keep theirs, below the directory.
+_VARIABLES = {
+    "XDG_CACHE_HOME": "",
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+    "npm_config_cache": "npm",
+    "YARN_CACHE_FOLDER": "yarn",
+    "GOCACHE": "go-build",
+    "GOMODCACHE": "go-mod",
+    "CCACHE_DIR": "ccache",
+    "PRE_COMMIT_HOME": "pre-commit",
+}
+
+
+def cache_directory(workspace: str) -> str:
+    """The directory of a workspace; it is not made here."""
+    import hashlib
+
+    state = state_directory()
+    if not state:
+        raise PolicyError(
+            "no-directory",
+            "the package caches have no place",
+            why="you have no home directory",
+            fix="set XDG_STATE_HOME, or mounts.persist_caches = false",
+        )
+    digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+    name = os.path.basename(workspace) or "root"
+    return os.path.join(os.path.realpath(state), "caches", f"{name}-{digest}")
+
+
+def cache_variables(directory: str) -> Iterator[tuple[str, str]]:
+    """What the commands' environment says about it."""
+    for name, below in _VARIABLES.items():
+        yield name, os.path.join(directory, below) if below else directory

@@ -1,0 +1,124 @@
+"""Compile settings into a policy: a preset, then every setting in its order, each with its origin."""
+
+from __future__ import annotations
+
+from corral.config.keys import BY_NAME
+from corral.config.setting import Origin, Setting, Source
+from corral.model.capability import Capability, PolicyDraft, is_narrowing, parse_capability
+from corral.model.policy import FsAccess, Policy
+from corral.model.record import Record
+from corral.policy.preset import DEFAULT_PRESET, preset_backend, preset_lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_WORKSPACE = "${workspace}"
+
+
+class Compiled(Record):
+    """A policy, the settings that were left when it was made, and who said each capability last."""
+
+    policy: Policy
+    settings: tuple[Setting, ...]
+    origins: Mapping[str, Origin]  # by the text of a capability
+
+    def last(self, name: str) -> Setting | None:
+        """The setting of a key that counts."""
+        return next((setting for setting in reversed(self.settings) if setting.key.name == name), None)
+
+    def value(self, name: str) -> object:
+        """The value of a key that is no policy."""
+        setting = self.last(name)
+        return BY_NAME[name].default if setting is None else setting.value
+
+    def all(self, name: str) -> tuple[Setting, ...]:
+        """Every setting of a key whose values add up."""
+        return tuple(setting for setting in self.settings if setting.key.name == name)
+
+
+def compile_settings(settings: Sequence[Setting]) -> Compiled:
+    """The policy that the settings make, the later ones on top of the earlier ones."""
+    kept = tuple(_with_backend(_since_last_profile(settings)))
+    profile = next((setting for setting in reversed(kept) if setting.key.name == "profile"), None)
+    name = profile.value if profile is not None else DEFAULT_PRESET
+    origins: dict[str, Origin] = {}
+    draft = PolicyDraft(Policy(name=name))
+    for line in preset_lines(name):
+        draft.add(line.capability, optional=True)
+        origins[str(line.capability)] = Origin(Source.PRESET, line.file, line.number, 1)
+    return _apply(draft, kept, origins, kept)
+
+
+def add_settings(base: Compiled, settings: Sequence[Setting]) -> Compiled:
+    """Settings on top of a policy that is there already; none of them names a profile."""
+    kept = tuple(_with_backend(settings))
+    return _apply(PolicyDraft(base.policy), kept, dict(base.origins), (*base.settings, *kept))
+
+
+def capabilities_of_setting(setting: Setting) -> tuple[Capability, ...]:
+    """What a setting asks for, in the words of a policy; empty for what is no policy."""
+    name, value = setting.key.name, setting.value
+    if name == "capabilities":
+        return (parse_capability(value),)
+    if name == "environment.set":
+        return (Capability("env", "set", "=".join(value)),)
+    if name == "mounts.workspace_writable":
+        return (Capability("filesystem", "write" if value else "read", _WORKSPACE),)
+    if name == "allow_domains":
+        return _endpoints(value)
+    if setting.key.capability:
+        return (parse_capability(f"{setting.key.capability}:{value}"),)
+    return ()
+
+
+def is_lasting(setting: Setting) -> bool:
+    """Whether it outlives a later layer's profile: a limit, a denial, or no matter of policy at all."""
+    if setting.key.name == "capabilities":
+        return is_narrowing(parse_capability(setting.value))
+    return not setting.key.grants
+
+
+def _apply(
+    draft: PolicyDraft,
+    settings: Iterable[Setting],
+    origins: dict[str, Origin],
+    kept: tuple[Setting, ...],
+) -> Compiled:
+    named_hosts = False
+    for setting in settings:
+        wanted = capabilities_of_setting(setting)
+        if setting.key.name == "network" and setting.value == "limited" and draft.names_hosts():
+            wanted = ()  # it is limited already, to less
+        elif setting.key.name == "mounts.workspace_writable":
+            draft.set_access(_WORKSPACE, FsAccess.WRITE if setting.value else FsAccess.READ)
+        elif setting.key.name == "allow_domains" and not named_hosts:
+            # The first name takes the place of `limited` as a whole; the others are added to it.
+            named_hosts = True
+            wanted = (Capability("network", "none"), *wanted) if not draft.names_hosts() else wanted
+        for capability in wanted:
+            draft.add(capability)
+            origins[str(capability)] = setting.origin
+    return Compiled(draft.build(), kept, origins)
+
+
+def _since_last_profile(settings: Sequence[Setting]) -> list[Setting]:
+    """A profile is a new beginning: what earlier layers granted is gone, what they forbade stays."""
+    last = max((at for at, setting in enumerate(settings) if setting.key.name == "profile"), default=0)
+    return [setting for at, setting in enumerate(settings) if at >= last or is_lasting(setting)]
+
+
+def _with_backend(settings: Iterable[Setting]) -> Iterable[Setting]:
+    """A preset that is made for one backend asks for it, in the place where the preset is named."""
+    for setting in settings:
+        yield setting
+        backend = preset_backend(setting.value) if setting.key.name == "profile" else ""
+        if backend:
+            yield Setting(BY_NAME["backend"], backend, setting.origin)
+
+
+def _endpoints(domain: str) -> tuple[Capability, ...]:
+    has_port = domain.rpartition(":")[2].isdigit() and (not domain.startswith("[") or "]:" in domain)
+    if has_port:
+        return (Capability("network", "tcp", domain),)
+    return (Capability("network", "http", domain), Capability("network", "https", domain))

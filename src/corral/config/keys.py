@@ -1,0 +1,170 @@
+"""The keys of a configuration: one table, for the validator, the environment, the schema and the docs."""
+
+from __future__ import annotations
+
+from corral.backends.registry import NAMES as BACKENDS
+from corral.config.values import (
+    ANY_TEXT,
+    BOOLEAN,
+    CAPABILITY,
+    COUNT,
+    DOMAIN,
+    DURATION,
+    FEATURE,
+    FILES,
+    HOST,
+    MEMORY,
+    PATH,
+    SHARE,
+    SIZE,
+    TEXT,
+    VARIABLE,
+    WORD,
+    choice,
+    list_of,
+    table_of,
+)
+from corral.model.policy import NetMode
+from corral.model.record import Record
+from corral.policy.preset import PRESETS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.config.values import Kind
+
+
+class Key(Record):
+    """One key below `sandbox`."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    example: object
+    grants: bool = False  # a later layer that names a profile starts without it
+    capability: str = ""  # each value, after this beginning, is a capability
+    aliases: tuple[str, ...] = ()
+    default: object = None  # of what is no policy; the rest begins with the preset
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that says the same."""
+        return "CORRAL_" + self.name.upper().replace(".", "_")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the values of several layers add up."""
+        return self.kind.element is not None
+
+
+#: In the order in which the keys of one layer are applied.
+KEYS: tuple[Key, ...] = (
+    Key("enabled", BOOLEAN, "confine commands; `false` runs them without any sandbox", True, default=True),
+    Key("profile", choice(PRESETS), "the preset to start from", "moderate"),
+    Key(
+        "backend",
+        choice(BACKENDS),
+        "who enforces the policy; `auto` takes the first that can",
+        "auto",
+        aliases=("runtime",),
+        default="auto",
+    ),
+    Key("image", TEXT, "the container image, for `docker` and `podman`", "corral/sandbox:latest", default=""),
+    Key(
+        "mounts.workspace_writable",
+        BOOLEAN,
+        "let commands write to the workspace, or only read it",
+        True,
+        grants=True,
+    ),
+    Key(
+        "mounts.persist_caches",
+        BOOLEAN,
+        "keep package caches between runs, in a directory for this workspace alone",
+        True,
+        grants=True,
+        default=False,
+    ),
+    Key(
+        "network",
+        choice(tuple(mode.value for mode in NetMode)),
+        "`none`, `limited` (public addresses, ports 80 and 443) or `full`",
+        "none",
+        grants=True,
+        capability="network",
+    ),
+    Key(
+        "allow_domains",
+        list_of(DOMAIN),
+        "limit the network to these: a name by http and https, `*.name`, or `name:port`",
+        ["pypi.org", "*.example.com", "db.internal:5432"],
+        grants=True,
+    ),
+    Key(
+        "deny_domains",
+        list_of(HOST),
+        "never connect to these, whatever else is allowed",
+        ["tracker.example.com"],
+        capability="network:deny",
+    ),
+    Key("resources.memory", MEMORY, "memory of all processes together", "2G", capability="memory:limit"),
+    Key("resources.cpus", SHARE, "processors for all processes together", 2.0, capability="cpu:limit"),
+    Key("resources.cpu_time", DURATION, "processor time of all together", "30s", capability="cpu:time"),
+    Key("resources.pids", COUNT, "number of processes and threads", 256, capability="pids:limit"),
+    Key("resources.time", DURATION, "time until a command is ended", "10m", capability="time:limit"),
+    Key("resources.output", SIZE, "what a command may print", "10MB", capability="output:limit"),
+    Key("resources.file_size", SIZE, "size of each file it writes", "1GiB", capability="file:limit"),
+    Key("resources.open_files", FILES, "open files of each process", 1024, capability="files:limit"),
+    Key("resources.disk", SIZE, "size of the private areas together", "1GiB", capability="disk:limit"),
+    Key(
+        "readonly_paths",
+        list_of(PATH),
+        "paths that commands may read",
+        ["~/data"],
+        grants=True,
+        capability="filesystem:read",
+    ),
+    Key(
+        "readwrite_paths",
+        list_of(PATH),
+        "paths that commands may read and write",
+        ["${workspace}/out"],
+        grants=True,
+        capability="filesystem:write",
+    ),
+    Key(
+        "denied_paths",
+        list_of(PATH),
+        "paths inside the granted ones that stay out of reach",
+        ["${workspace}/.env"],
+        capability="filesystem:deny",
+    ),
+    Key(
+        "environment.pass",
+        list_of(VARIABLE),
+        "variables of yours that reach the command; `LC_*` for all that begin so",
+        ["LANG"],
+        grants=True,
+        capability="env:pass",
+    ),
+    Key(
+        "environment.set", table_of(ANY_TEXT), "variables with a value of their own", {"CI": "1"}, grants=True
+    ),
+    Key(
+        "capabilities",
+        list_of(CAPABILITY),
+        "anything else that a policy can say, one capability each",
+        ["filesystem:read:/srv/docs"],
+        grants=True,
+    ),
+    Key("waive", list_of(FEATURE), "guarantees to do without, on record", ["fs.metadata"], grants=True),
+    Key(
+        "bypass_tools",
+        list_of(WORD),
+        "programs that run without a sandbox when they are called by their bare name",
+        ["todoread"],
+        grants=True,
+    ),
+    Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True, default=True),
+)
+
+BY_NAME: dict[str, Key] = {name: key for key in KEYS for name in (key.name, *key.aliases)}

@@ -1,0 +1,135 @@
+"""Load the configuration of a run: user file, project files, environment, flags, in that order."""
+
+from __future__ import annotations
+
+import os
+
+from corral.config.compile import Compiled, add_settings, compile_settings, is_lasting
+from corral.config.configuration import Configuration, FileState
+from corral.config.document import DocumentProblems
+from corral.config.find import PYPROJECT, find_project_files, find_user_file
+from corral.config.narrow import SettingCut, narrow
+from corral.config.problems import ConfigurationError, unknown_agent
+from corral.config.read import read_settings
+from corral.config.setting import Source
+from corral.config.trust import is_trusted
+from corral.config.variables import agent_from_environment, read_variables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corral.config.document import Problem
+    from corral.config.find import Found
+    from corral.config.setting import FileSettings, Setting
+
+_IN_PYPROJECT = ("tool", "corral")
+
+
+def load_configuration(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    agent: str | None = None,
+    user_file: str | None = None,
+    flags: Sequence[Setting] = (),
+    ignore_files: bool = False,
+) -> Configuration:
+    """What a run in this directory may do, from every place that says something about it.
+
+    `agent` chooses an agent's own settings, `user_file` another user file; with `ignore_files` neither
+    files nor CORRAL_* variables are read. Raises ConfigurationError with every mistake of every file.
+    """
+    workspace = os.path.realpath(directory if directory is not None else os.getcwd())
+    if ignore_files:
+        return _finish([], "", compile_settings(flags), [], workspace)
+    named = user_file if user_file is not None else os.environ.get("CORRAL_CONFIG")
+    chosen = agent if agent is not None else agent_from_environment()
+    problems: list[Problem] = []
+    files = [_read(found, problems) for found in _found(named, workspace)]
+    try:
+        variables = read_variables(os.environ)
+    except DocumentProblems as wrong:
+        problems += wrong.problems
+    if problems:
+        raise ConfigurationError(tuple(problems))
+    read = [file for file in files if file is not None]
+    _check_agent(chosen, [settings for _, settings in read])
+    return _merge(read, chosen, (*variables, *flags), workspace)
+
+
+def read_file(found: Found) -> FileSettings:
+    """The settings of one file. Raises DocumentProblems."""
+    below = _IN_PYPROJECT if os.path.basename(found.path) == PYPROJECT else ()
+    source = Source.PROJECT if found.is_project else Source.USER
+    return read_settings(found.text, found.path, source, below=below)
+
+
+def _found(named: str | None, workspace: str) -> list[Found]:
+    user = find_user_file(named)
+    project = [file for file in find_project_files(workspace) if user is None or file.path != user.path]
+    return [*([user] if user is not None else []), *project]
+
+
+def _read(found: Found, problems: list[Problem]) -> tuple[Found, FileSettings] | None:
+    try:
+        return found, read_file(found)
+    except DocumentProblems as wrong:
+        problems += wrong.problems
+        return None
+
+
+def _check_agent(agent: str, files: list[FileSettings]) -> None:
+    """An agent that nobody described must not get what everyone may."""
+    known = sorted({name for file in files for name in file.agents})
+    if agent and agent not in known:
+        raise unknown_agent(agent, known)
+
+
+def _merge(
+    files: list[tuple[Found, FileSettings]], agent: str, later: Sequence[Setting], workspace: str
+) -> Configuration:
+    trusted: list[Setting] = []
+    narrowing: list[tuple[Setting, ...]] = []
+    states = []
+    # From the outermost to the nearest, so that the nearest has the last word among the trusted.
+    for found, settings in (*files[:1], *reversed(files[1:])) if files else ():
+        said = settings.for_agent(agent)
+        believed = not found.is_project or is_trusted(found)
+        if believed:
+            trusted += said
+        elif said:
+            narrowing.append(said)
+        states.append(FileState(found.path, Source.PROJECT if found.is_project else Source.USER, believed))
+    allowed = compile_settings(trusted)
+    compiled, cuts = _narrow_all(allowed, narrowing)
+    if any(setting.key.name == "profile" for setting in later):
+        # A new beginning, chosen by the caller: of the project's files, their limits and denials stay.
+        lasting = [setting for said in narrowing for setting in said if is_lasting(setting)]
+        tighter = [setting for setting in lasting if _is_tighter(setting, allowed)]
+        compiled = compile_settings((*compiled.settings, *tighter, *later))
+    else:
+        compiled = add_settings(compiled, later)
+    return _finish(states, agent, compiled, cuts, workspace)
+
+
+def _narrow_all(allowed: Compiled, narrowing: list[tuple[Setting, ...]]) -> tuple[Compiled, list[SettingCut]]:
+    compiled = allowed
+    cuts: list[SettingCut] = []
+    for said in narrowing:
+        narrowed = narrow(compiled, said, allowed)
+        compiled = narrowed.compiled
+        cuts += narrowed.cuts
+    return compiled, cuts
+
+
+def _is_tighter(setting: Setting, allowed: Compiled) -> bool:
+    from corral.config.compile import capabilities_of_setting
+
+    wanted = capabilities_of_setting(setting)
+    return bool(wanted) and not allowed.policy.grant(wanted).cuts
+
+
+def _finish(
+    states: list[FileState], agent: str, compiled: Compiled, cuts: list[SettingCut], workspace: str
+) -> Configuration:
+    return Configuration(tuple(states), agent, compiled, tuple(cuts), workspace)

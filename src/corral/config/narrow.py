@@ -1,0 +1,141 @@
+"""Narrow by a project's file: what it asks for beyond what the user allows is cut, and the cut is told.
+
+TRUST: a sandboxed command may be able to write such a file. Whatever it says, the result is a meet with the
+user's own policy, so it can forbid and never permit; what is no policy (backend, image, bypasses) goes
+through one rule for each key below.
+"""
+
+from __future__ import annotations
+
+from corral.config.compile import Compiled, capabilities_of_setting, compile_settings
+from corral.model.record import Record
+from corral.policy.preset import load_preset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from corral.config.setting import Setting
+
+
+class SettingCut(Record):
+    """A setting of a project's file that was not followed, or not wholly."""
+
+    setting: Setting
+    kept: str  # what holds instead; empty for nothing of it
+    why: str
+
+    def render(self) -> str:
+        """One line for a person."""
+        kept = f"; {self.kept} holds" if self.kept else ""
+        return (
+            f"{self.setting.origin}: {self.setting.key.name} = {show(self.setting)} was cut{kept}: {self.why}"
+        )
+
+
+class Narrowed(Record):
+    compiled: Compiled
+    cuts: tuple[SettingCut, ...]
+
+
+_ONLY_YOURS = "only your own file can allow that"
+
+
+def narrow(base: Compiled, requested: Iterable[Setting], against: Compiled) -> Narrowed:
+    """Narrow `base` by what a file requests; `against` is what the user allows, before any file's say."""
+    followed: list[Setting] = []
+    cuts: list[SettingCut] = []
+    for setting in requested:
+        decide = _RULES.get(setting.key.name, _policy)
+        kept, follow = decide(setting, against)
+        if kept is not None:
+            cuts.append(SettingCut(setting, kept, _ONLY_YOURS))
+        if follow:
+            followed.append(setting)
+    candidate = compile_settings((*against.settings, *followed))
+    policy = (base.policy & candidate.policy).replace(name=_name(base, followed))
+    settings = (*base.settings, *(setting for setting in followed if not _is_policy(setting)))
+    origins = {**candidate.origins, **base.origins}
+    return Narrowed(Compiled(policy, settings, origins), tuple(cuts))
+
+
+def show(setting: Setting) -> str:
+    """The value of a setting, as a file would have it."""
+    value = setting.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "=".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _name(base: Compiled, followed: list[Setting]) -> str:
+    """The name of the profile that the policy came from, or of both that met in it."""
+    asked = [setting.value for setting in followed if setting.key.name == "profile"]
+    return (
+        f"{base.policy.name} & {asked[-1]}" if asked and asked[-1] != base.policy.name else base.policy.name
+    )
+
+
+def _is_policy(setting: Setting) -> bool:
+    return setting.key.name not in _RULES or setting.key.name in {"profile", "environment.set"}
+
+
+#: What a rule answers: what holds instead (None: nothing was cut), and whether to follow what is left.
+Answer = tuple[str | None, bool]
+
+
+def _policy(setting: Setting, against: Compiled) -> Answer:
+    """The meet decides; here it is only asked what it will cut."""
+    wanted = capabilities_of_setting(setting)
+    if any(capability.kind == "env" and capability.verb == "set" for capability in wanted):
+        return "", False  # a variable can change what an unconfined program does
+    cuts = against.policy.grant(wanted).cuts
+    if not cuts:
+        return None, True
+    kept = ", ".join(str(capability) for cut in cuts for capability in cut.kept)
+    return kept or (f"network:{against.policy.net.mode.value}" if setting.key.name == "network" else ""), True
+
+
+def _profile(setting: Setting, against: Compiled) -> Answer:
+    cuts = against.policy.grant(load_preset(setting.value)).cuts
+    if not cuts:
+        return None, True
+    return f"what both {against.policy.name} and {setting.value} allow", True
+
+
+def _enabled(setting: Setting, against: Compiled) -> Answer:
+    return (None, True) if setting.value or not against.value("enabled") else ("true", False)
+
+
+def _backend(setting: Setting, against: Compiled) -> Answer:
+    """Every backend but `none` enforces the whole policy; a project may choose where the user did not."""
+    chosen = against.value("backend")
+    if setting.value == chosen or (chosen == "auto" and setting.value != "none"):
+        return None, True
+    return str(chosen), False
+
+
+def _same_only(setting: Setting, against: Compiled) -> Answer:
+    allowed = [known.value for known in against.all(setting.key.name)]
+    return (None, True) if setting.value in allowed else (", ".join(map(str, allowed)), False)
+
+
+def _false_only(setting: Setting, against: Compiled) -> Answer:
+    allowed = bool(against.value(setting.key.name))
+    return (None, True) if not setting.value or allowed else ("false", False)
+
+
+def _never(_setting: Setting, _against: Compiled) -> Answer:
+    return "", False
+
+
+_RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
+    "enabled": _enabled,
+    "profile": _profile,
+    "backend": _backend,
+    "image": _same_only,
+    "waive": _same_only,
+    "bypass_tools": _same_only,
+    "mounts.persist_caches": _false_only,
+    "keep_alive": _false_only,
+    "environment.set": _never,
+}

@@ -1,0 +1,75 @@
+"""Setting: one value of one key, and where it was said."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from corral.config.keys import Key
+
+
+class Source(Enum):
+    """Where a value can come from, in the order in which they count."""
+
+    DEFAULT = "default"
+    PRESET = "preset"
+    USER = "user file"
+    PROJECT = "project file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+class Origin(Record):
+    """Where something was said. `str()` is what a person can look up: `~/x/corral.toml:3:1`, `--net`."""
+
+    source: Source
+    name: str = ""  # a file, a variable, a flag
+    line: int = 0
+    column: int = 0
+    agent: str = ""  # said in this agent's section
+
+    def __str__(self) -> str:
+        place = f"{self.name}:{self.line}:{self.column}" if self.line else self.name or self.source.value
+        return f"{place} (agent {self.agent})" if self.agent else place
+
+    def to_json(self) -> dict[str, object]:
+        """All of it, under the names of the fields."""
+        fields: dict[str, object] = {"source": self.source.value, "name": self.name, "agent": self.agent}
+        if self.line:
+            return {**fields, "line": self.line, "column": self.column}
+        return fields
+
+
+class Setting(Record):
+    key: Key
+    value: Any  # canonical; for a list one element, for a table one (name, value)
+    origin: Origin
+
+
+class Section(Record):
+    """The settings of one file for one agent; the empty name is for all of them."""
+
+    agent: str
+    settings: tuple[Setting, ...]
+
+
+class FileSettings(Record):
+    """All that one file says."""
+
+    file: str
+    sections: tuple[Section, ...]
+    agents: frozenset[str]  # defined here, even if nothing is said about them
+
+    def for_agent(self, agent: str) -> tuple[Setting, ...]:
+        """What holds for everyone, then what holds for this agent."""
+        found = [section for section in self.sections if section.agent in {"", agent}]
+        return tuple(
+            setting
+            for section in sorted(found, key=lambda section: section.agent != "")
+            for setting in section.settings
+        )

@@ -1,0 +1,28 @@
+"""Decision: what a policy answers about one path or one connection, and why."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.record import Record
+
+
+class Reason(Enum):
+    """What a decision rests on."""
+
+    GRANTED = "granted"
+    READ_ONLY = "read-only"  # granted, but not for writing
+    DENIED = "denied"
+    PROTECTED = "protected"  # a name that the host may run or trust later
+    PRIVATE = "private"  # the sandbox has its own there, empty at first
+    STRUCTURAL = "structural"  # /proc and /dev are made anew
+    NOT_GRANTED = "not granted"  # no rule is about it
+    UNCONFINED = "unconfined"  # there is no sandbox
+
+
+class Decision(Record):
+    allowed: bool
+    reason: Reason
+    subject: str  # the real path, links followed; or the endpoint
+    rule: str = ""  # the path, endpoint or host of the rule that decided; empty for none
+    is_missing: bool = False

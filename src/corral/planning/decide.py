@@ -1,0 +1,76 @@
+"""Decide about one path or one connection: what a plan lets a command do, and by which of its rules."""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.model.decision import Decision, Reason
+from corral.model.endpoint import host_covers, read_endpoint
+from corral.model.plan import PathKind
+from corral.model.policy import FsAccess, NetMode
+from corral.planning.resolve import Resolver, is_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.endpoint import Endpoint
+    from corral.model.plan import Grant, Plan
+    from corral.model.policy import NetPolicy
+
+_STRUCTURAL = ("/proc", "/dev")
+
+
+def decide_path(plan: Plan, host: Host, path: str, *, writes: bool) -> Decision:
+    """Whether a command may read a path, or write it. The path is absolute."""
+    found = Resolver(host).resolve(path)
+    allowed, reason, rule = _decide(plan, found.path, writes=writes)
+    if reason is Reason.PRIVATE and found.kind is PathKind.FILE:
+        allowed = False  # the sandbox has something else there, not this file
+    return Decision(allowed, reason, found.path, rule, found.kind is PathKind.MISSING)
+
+
+def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:
+    """Whether a command may connect to an endpoint, as far as its name and port say."""
+    subject = str(wanted)
+    denied = next((pattern for pattern in sorted(net.deny) if host_covers(pattern, wanted.host)), "")
+    if denied and net.mode is not NetMode.NONE:
+        return Decision(False, Reason.DENIED, subject, denied)
+    if net.mode is NetMode.FULL:
+        return Decision(True, Reason.GRANTED, subject, net.mode.value)
+    for text in sorted(net.allow):
+        if read_endpoint(text).covers(wanted):
+            return Decision(True, Reason.GRANTED, subject, text)
+    return Decision(False, Reason.NOT_GRANTED, subject)
+
+
+def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
+    private = max((area for area in plan.ground.private if is_beneath(real, area)), key=len, default="")
+    if not private and any(is_beneath(real, top) for top in _STRUCTURAL):
+        return False, Reason.STRUCTURAL, ""
+    for denial in plan.ground.denied:
+        if is_beneath(real, denial.path):
+            return False, Reason.DENIED, denial.requested
+    grant = _grant_at(plan, real)
+    if private and (grant is None or len(private) > len(grant.target.path)):
+        return True, Reason.PRIVATE, private
+    if grant is None:
+        return False, Reason.NOT_GRANTED, ""
+    if writes and grant.access is not FsAccess.WRITE:
+        return False, Reason.READ_ONLY, grant.target.requested
+    protected = _protected_at(plan, real) if writes else ""
+    if protected:
+        return False, Reason.PROTECTED, protected
+    return True, Reason.GRANTED, grant.target.requested
+
+
+def _grant_at(plan: Plan, path: str) -> Grant | None:
+    """The deepest grant at or above a path."""
+    above = [grant for grant in plan.ground.grants if is_beneath(path, grant.target.path)]
+    return max(above, key=lambda grant: len(grant.target.path), default=None)
+
+
+def _protected_at(plan: Plan, path: str) -> str:
+    """A protected name at or above a path, whether it exists or not."""
+    names = [shield.target.path for shield in plan.shields]
+    names += [posixpath.join(watch.directory, watch.name) for watch in plan.watches]
+    return next((name for name in names if is_beneath(path, name)), "")
