@@ -10,7 +10,7 @@ _parts = st.lists(st.sampled_from(["a", "b"]), max_size=3)
 #: A handful of nested paths, in all three spellings.
 paths = st.builds(
     lambda root, parts: "/".join([root, *parts]) or "/",
-    st.sampled_from(["", "", "~", "${workspace}"]),
+    st.sampled_from(["", "", "~", "${workspace}", "${workspace}/.."]),
     _parts,
 )
 rules = st.builds(FsRule, paths, st.sampled_from(FsAccess), st.booleans())

@@ -108,10 +108,14 @@ def is_within_files(a: Policy, b: Policy) -> bool:
 
 
 def plain(path: str) -> str:
-    """A path as capabilities have it. A rule that a program made may say `/a/./b/`."""
-    if "//" in path or "/." in path or (path.endswith("/") and path != "/"):
-        return posixpath.normpath(path).replace("//", "/", 1)
-    return path
+    """A path as capabilities have it: a rule that a program made may say `/a/./b/`. `~/../b` stays."""
+    if "//" not in path and "/." not in path and (path == "/" or not path.endswith("/")):
+        return path
+    anchor, _, rest = path.partition("/")
+    if not anchor:
+        return posixpath.normpath("/" + rest.lstrip("/"))
+    steps = posixpath.normpath(rest.lstrip("/"))
+    return anchor if steps == "." else f"{anchor}/{steps}"
 
 
 def upwards(path: str) -> Iterator[str]:

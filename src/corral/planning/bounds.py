@@ -59,12 +59,14 @@ def _why_outside(rule: FsRule, real: str, text: str, top: str, marks: list[_Mark
     TRUST: whoever can write there can make links. A mark that the rule's text lies beneath has been taken
     into account when the policies were met; any other that the real path lies beneath has not.
     """
+    from corral.model.reach import is_beneath as is_said_beneath  # only a narrowed policy pays for it
+
     if not is_beneath(real, top):
         return f"it leads to {real}, and of what is there a wider policy grants just {text}"
     for mark in marks:
         between = mark.path != top and is_beneath(mark.path, top) and is_beneath(real, mark.path)
         narrows = mark.is_private or rule.access is FsAccess.WRITE
-        if between and narrows and not is_beneath(rule.path, mark.text):
+        if between and narrows and not is_said_beneath(rule.path, mark.text):
             return f"it leads to {real}, of which a wider policy grants less, by the name {mark.text}"
     return ""
 
