@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from sources import ROOT, shown
 
+import corral
 from corral.backends.registry import BUILTIN
 from corral.cli.commands import cli
 from corral.cli.options import OPTIONS
@@ -127,6 +129,16 @@ def test_every_command_and_each_of_its_options_is_documented() -> None:
 
         assert section, name
         assert [flag for flag in flags if flag.startswith("-") and not _mentions(section, flag)] == [], name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
+def test_what_an_example_in_python_shows_is_what_it_prints(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(>>> .*?)```", text, re.DOTALL)
+    examples = doctest.DocTestParser()
+    for number, block in enumerate(blocks):
+        test = examples.get_doctest(block, {"corral": corral}, f"{path.name}[{number}]", str(path), 0)
+        assert doctest.DocTestRunner().run(test).failed == 0
 
 
 def test_every_flag_of_the_table_says_what_it_stands_for() -> None:
