@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["CORRAL_CONFIG"] = ""  # whatever the developer's own configuration says
     launcher = config.getoption("--launcher")
     if launcher:
         os.environ["CORRAL_LAUNCHER"] = os.path.abspath(launcher)

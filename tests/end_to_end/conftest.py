@@ -35,7 +35,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / ".ssh").mkdir(parents=True)
     (directory / ".ssh" / "id_ed25519").write_text("SECRET KEY")
     monkeypatch.setenv("HOME", str(directory))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "CORRAL_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     return directory
 

@@ -27,9 +27,8 @@ needs_memory_limit = pytest.mark.skipif(
 
 
 @pytest.fixture
-def user_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def user_file(home: Path) -> Path:
     """Where the user's own file is; it is not there yet."""
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     directory = home / ".config" / "corral"
     directory.mkdir(parents=True)
     return directory / "corral.json"

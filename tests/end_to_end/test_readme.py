@@ -12,9 +12,11 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def transcript() -> list[tuple[str, list[str]]]:
-    (block,) = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    """Command and output of every step, in all blocks."""
+    blocks = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
     steps: list[tuple[str, list[str]]] = []
-    for line in block.splitlines():
+    for line in "".join(blocks).splitlines():
         if line.startswith("$ "):
             steps.append((line[2:], []))
         else:
@@ -28,7 +30,16 @@ def matches(printed: str, expected: list[str]) -> bool:
     return re.fullmatch(pattern, printed.strip("\n"), re.DOTALL) is not None
 
 
-def test_the_transcript_is_real(project: Path, tmp_path: Path) -> None:
+def file_shown(command: str, files: dict[str, Path]) -> Path | None:
+    """The file that `cat` shows, if the test has to write it first; what it shows is the text to write."""
+    return files.get(command.removeprefix("cat ")) if command.startswith("cat ") else None
+
+
+def test_the_transcript_is_real(project: Path, home: Path, tmp_path: Path) -> None:
+    files = {
+        "~/.config/corral/corral.toml": home / ".config/corral/corral.toml",
+        "corral.toml": project / "corral.toml",
+    }
     (project / "test_sum.py").write_text(
         "import unittest\n\n\nclass Sums(unittest.TestCase):\n    def test(self):\n        assert 1 + 1\n"
     )
@@ -38,6 +49,10 @@ def test_the_transcript_is_real(project: Path, tmp_path: Path) -> None:
     env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
 
     for command, expected in transcript():
+        shown = file_shown(command, files)
+        if shown is not None:
+            shown.parent.mkdir(parents=True, exist_ok=True)
+            shown.write_text("\n".join(expected) + "\n")
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=project,
