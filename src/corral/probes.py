@@ -7,12 +7,14 @@ A probe that is out of date does no harm: the launch itself fails then, and the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from corral import __version__
 from corral.host import state_directory
 from corral.model.feature import Feature
 from corral.model.probe import Probe
+from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,17 +26,15 @@ _APPROXIMATES = "~"  # begins the lines about what is only approximated; no name
 
 def probe_remembered(backend: Backend, host: Host) -> Probe:
     """Return what is known of a backend, or find it out."""
-    state = state_directory()
-    if not state:
-        return backend.probe(host)
-    path = os.path.join(state, f"probe-{backend.name}")
+    name = f"probe-{backend.name}"
     key = _key(host)
-    known = _decode(_read(path), key, backend.name)
+    known = _decode(os.fsdecode(read_state(name, _MAX_BYTES)), key, backend.name)
     if known is not None:
         return known
     probe = backend.probe(host)
     if probe.available and key:
-        _write(path, _encode(probe, key))
+        with contextlib.suppress(OSError):  # such a host simply remembers nothing
+            write_state(name, os.fsencode(_encode(probe, key)))
     return probe
 
 
@@ -81,31 +81,3 @@ def _decode(text: str, key: str, backend: str) -> Probe | None:
         return None
     details = tuple((name, value) for name, value in pairs if name[:1] != _APPROXIMATES)
     return Probe(backend, True, enforces, version=lines[2], details=details, approximates=approximates)
-
-
-def _read(path: str) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            return ""
-        return os.fsdecode(os.read(descriptor, _MAX_BYTES))
-    finally:
-        os.close(descriptor)
-
-
-def _write(path: str, text: str) -> None:
-    """Replace the file as a whole. A host where that is not possible simply remembers nothing."""
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, os.fsencode(text))
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)
-    except OSError:
-        return

@@ -77,6 +77,11 @@ class Sandbox:
         """What commands may do."""
         return self._policy
 
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether commands run without any sandbox, because that was asked for by name."""
+        return self._backend == UNCONFINED
+
     def run(
         self,
         command: str | Sequence[str],

@@ -14,7 +14,7 @@ ROWS = (
     {"policy"},
     {"linux"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
-    {"sandbox", "fidelity", "session", "pool", "aio", "host", "probes"},
+    {"sandbox", "fidelity", "session", "pool", "aio", "host", "probes", "state"},
     {"config"},
     {"selftest"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},

@@ -50,6 +50,7 @@ def assert_refused(done: subprocess.CompletedProcess[bytes], status: int, projec
         (["--backend", "no-such"], 2),
         (["--cwd", "/no/such"], 2),
         (["--no-sandbox", "--backend", "native"], 2),
+        (["--sandbox", "--backend", "none"], 2),
         (["--net", "limited"], 3),
         (["--cap", "network:https:example.com"], 3),
         (["--cap", "disk:limit:1g"], 3),

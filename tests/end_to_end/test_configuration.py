@@ -109,7 +109,7 @@ def test_the_trusted_agent_is_unconfined_because_the_users_file_says_so(
 ) -> None:
     assert can_read_secret(corral, home, "--agent", "trusted")
     done = corral("run", "--agent", "trusted", "--", "true")
-    assert b"ran without a sandbox: enabled = false" in done.stderr
+    assert b"runs without a sandbox: enabled = false" in done.stderr
     assert b"corral.json:23:9 (agent trusted)" in done.stderr
 
 

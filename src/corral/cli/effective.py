@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-from corral.config.setting import Source
+from corral.config.find import find_foreign_files
+from corral.config.setting import Source, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +26,12 @@ def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator
     yield "files"
     for file in configuration.files:
         yield f"  {shorten(file.path)}  ({_trust(file)})"
+    for path in find_foreign_files(configuration.workspace):
+        yield f"  {shorten(path)}  (does not count: it belongs to somebody else)"
     if not configuration.files:
         yield "  none"
     yield "settings"
-    yield from _aligned([(name, value, place(origin)) for name, value, origin in _settings(configuration)])
+    yield from _aligned([(name, value, str(origin)) for name, value, origin in _settings(configuration)])
     yield "policy"
     yield from _clauses(configuration, verbose=verbose)
     if configuration.cuts:
@@ -65,30 +66,8 @@ def summary_json(configuration: Configuration) -> dict[str, Any]:
             {"path": file.path, "source": file.source.value, "trusted": file.is_trusted}
             for file in configuration.files
         ],
-        "cuts": [
-            {
-                "key": cut.setting.key.name,
-                "value": cut.setting.value,
-                "kept": cut.kept,
-                "why": cut.why,
-                "origin": cut.setting.origin.to_json(),
-            }
-            for cut in configuration.cuts
-        ],
+        "cuts": [cut.to_json() for cut in configuration.cuts],
     }
-
-
-def shorten(path: str) -> str:
-    """A path with the home directory as ~."""
-    home = os.path.expanduser("~")
-    return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
-
-
-def place(origin: Origin) -> str:
-    """Where something was said, for a person."""
-    if origin.source is Source.DEFAULT:
-        return "default"
-    return shorten(str(origin))
 
 
 def _trust(file: FileState) -> str:
@@ -126,7 +105,7 @@ def _clauses(configuration: Configuration, *, verbose: bool) -> Iterator[str]:
         if len(members) > _FEW:
             rows.append((f"{title} ({len(members)} of them; -v lists them)", "", file))
         else:
-            rows += [(str(capability), "", place(origin)) for capability, origin in members]
+            rows += [(str(capability), "", str(origin)) for capability, origin in members]
     yield from _aligned(rows)
 
 

@@ -25,12 +25,12 @@ def flag_settings(options: Mapping[str, Any]) -> tuple[Setting, ...]:
 
 
 def _settings(options: Mapping[str, Any]) -> Iterator[Setting]:
-    if options["sandbox"] is not None:
-        flag = "--sandbox" if options["sandbox"] else "--no-sandbox"
-        yield Setting(BY_NAME["enabled"], options["sandbox"], Origin(Source.FLAG, flag))
     if options["profile"] is not None:
         check_preset(options["profile"])
         yield Setting(BY_NAME["profile"], options["profile"], _origin("profile"))
+    if options["sandbox"] is not None:
+        flag = "--sandbox" if options["sandbox"] else "--no-sandbox"
+        yield Setting(BY_NAME["enabled"], options["sandbox"], Origin(Source.FLAG, flag))
     if options["backend"] is not None:
         if options["backend"] != "auto":
             get_backend(options["backend"])

@@ -7,14 +7,15 @@ import sys
 
 import click
 
-from corral.cli.effective import shorten
 from corral.config.find import FILE_NAMES
 from corral.config.keys import BY_NAME
+from corral.config.setting import shorten
 from corral.config.template import render_toml
 from corral.config.values import WrongValue
 from corral.host import config_directory
 from corral.model.errors import PolicyError
-from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset
+from corral.model.policy import FsAccess, NetMode
+from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ def write_file(
     given: Mapping[str, Any], *, for_user: bool, force: bool, to_stdout: bool
 ) -> tuple[int, Iterable[str], dict[str, Any]]:
     """Write the file, or print it; returns the exit status, lines for a person, JSON."""
-    asked = not any(value is not None for value in given.values()) and sys.stdin.isatty() and not to_stdout
-    chosen = _check(_ask() if asked else {FLAGS[name]: value for name, value in given.items()})
-    text = render_toml(chosen, for_user=for_user)
+    path = "" if to_stdout else _target(for_user=for_user, force=force)
+    asked = not to_stdout and sys.stdin.isatty() and all(value is None for value in given.values())
+    said = _ask() if asked else {FLAGS[name]: value for name, value in given.items() if value is not None}
+    for name, value in said.items():
+        _check(name, value)
+    text = render_toml({name: _number(value) for name, value in said.items()}, for_user=for_user)
     if to_stdout:
         return 0, text.splitlines(), {"text": text}
-    path = _target(for_user=for_user)
     _write(path, text, force=force)
-    lines = [f"wrote {shorten(path)}"]
+    lines = [f"wrote {shorten(path)}; `corral policy show --effective` says what comes of it"]
     if not for_user:
         lines.append(
             "It narrows what your own configuration allows; `corral policy trust` lets it allow more."
@@ -53,39 +56,55 @@ def write_file(
 
 
 def _ask() -> dict[str, object]:
-    """Four questions; Enter takes what is in brackets."""
+    """A few questions; Enter takes what is in brackets, which is what the profile does by itself.
+
+    Only answers that differ from the profile are written: the rest stays as the preset has it.
+    """
     for name in PRESETS:
         click.echo(f"  {name:<13} {describe_preset(name)}", err=True)
-    profiles = click.Choice(PRESETS)
-    modes = click.Choice(("none", "limited", "full"))
-    return {
-        "profile": click.prompt("Profile", DEFAULT_PRESET, type=profiles, show_choices=False, err=True),
-        "network": click.prompt("Network", "none", type=modes, err=True),
-        "mounts.workspace_writable": click.confirm("May commands write to the workspace", True, err=True),
-        "resources.memory": click.prompt("Memory limit (empty for none)", "", show_default=False, err=True)
-        or None,
-    }
+    profile = _choose("Profile", PRESETS, DEFAULT_PRESET, show=False)
+    policy = load_preset(profile)
+    mode = policy.net.mode.value
+    writes = any(rule.access is FsAccess.WRITE and rule.path == "${workspace}" for rule in policy.fs)
+    network = _choose("Network", tuple(mode.value for mode in NetMode), mode)
+    writable = click.confirm("May commands write to the workspace", writes, err=True)
+    memory = click.prompt(
+        "Memory limit (empty: as the profile)", "", show_default=False, value_proc=_memory, err=True
+    )
+    answers: dict[str, object] = {"profile": profile}
+    answers |= {"network": network} if network != mode else {}
+    answers |= {"mounts.workspace_writable": writable} if writable != writes else {}
+    return answers | ({"resources.memory": memory} if memory else {})
 
 
-def _check(chosen: dict[str, object]) -> dict[str, object]:
-    """Only what was said, and only what a file may say."""
-    for name, value in chosen.items():
-        if value is None:
-            continue
-        try:
-            BY_NAME[name].kind.read(value)
-        except WrongValue as problem:
-            raise PolicyError(
-                "not-a-setting", f"{name} cannot be {value!r}", why=problem.what, fix=problem.fix
-            ) from None
-    return {name: _number(value) for name, value in chosen.items() if value is not None}
+def _choose(question: str, words: tuple[str, ...], default: str, *, show: bool = True) -> str:
+    kind = click.Choice(words, case_sensitive=False)
+    return str(click.prompt(question, default, type=kind, show_choices=show, err=True))
+
+
+def _memory(text: str) -> str:
+    """What was typed, if it is a size; otherwise click asks again."""
+    try:
+        return text if not text else str(BY_NAME["resources.memory"].kind.read(text))
+    except WrongValue as problem:
+        raise click.BadParameter(f"{problem.what}; {problem.fix}") from None
+
+
+def _check(name: str, value: object) -> None:
+    """Refuse what a file may not say."""
+    try:
+        BY_NAME[name].kind.read(value)
+    except WrongValue as problem:
+        raise PolicyError(
+            "not-a-setting", f"{name} cannot be {value!r}", why=problem.what, fix=problem.fix
+        ) from None
 
 
 def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
-def _target(*, for_user: bool) -> str:
+def _target(*, for_user: bool, force: bool) -> str:
     directory = config_directory() if for_user else os.getcwd()
     if not directory:
         raise PolicyError(
@@ -94,7 +113,18 @@ def _target(*, for_user: bool) -> str:
             why="you have no home directory",
             fix="set XDG_CONFIG_HOME",
         )
-    return os.path.join(directory, FILE_NAMES[0])
+    path = os.path.join(directory, FILE_NAMES[0])
+    # Two files of the user's own would be one too many; a project may have both.
+    for name in FILE_NAMES if for_user else FILE_NAMES[:1]:
+        other = os.path.join(directory, name)
+        if os.path.lexists(other) and not (force and other == path):
+            raise _exists(other)
+    return path
+
+
+def _exists(path: str) -> PolicyError:
+    fix = "--force replaces it" if path.endswith(FILE_NAMES[0]) else "remove it first, or edit it"
+    return PolicyError("file-exists", f"{path} is there already", why="nothing is replaced unasked", fix=fix)
 
 
 def _write(path: str, text: str, *, force: bool) -> None:
@@ -104,12 +134,7 @@ def _write(path: str, text: str, *, force: bool) -> None:
         with open(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise PolicyError(
-            "file-exists",
-            f"{path} was not written",
-            why="it is there already",
-            fix="--force replaces it",
-        ) from None
+        raise _exists(path) from None
     except OSError as problem:
         raise PolicyError(
             "not-writable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -10,6 +11,8 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+_OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 def main() -> NoReturn:
@@ -20,10 +23,8 @@ def main() -> NoReturn:
         os._exit(130)
     except BrokenPipeError:
         os._exit(1)
-    except OSError as problem:
-        os.write(2, f"corral: the output could not be printed\n  because: {problem}\n".encode())
-        os.write(2, b"  fix: make room where it goes, or send it elsewhere\n")
-        os._exit(1)
+    except Exception as problem:
+        os._exit(_report_unexpected(problem))
 
 
 def _main() -> NoReturn:
@@ -42,6 +43,22 @@ def _main() -> NoReturn:
 
     cli(prog_name="corral")
     raise SystemExit(0)
+
+
+def _report_unexpected(problem: Exception) -> int:
+    """A full disk behind stdout is the caller's; everything else is ours."""
+    if isinstance(problem, OSError) and problem.errno in _OUTPUT_ERRORS:
+        what = f"the output could not be printed\n  because: {problem}"
+        fix, status = "make room where it goes, or send it elsewhere", 1
+    else:
+        trace = problem.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"
+        what = f"corral contradicted itself\n  because: {type(problem).__name__}: {problem} ({place})"
+        fix, status = "please report this, with the output of `corral doctor --json`", 70
+    os.write(2, f"corral: {what}\n  fix: {fix}\n".encode("utf-8", "backslashreplace"))
+    return status
 
 
 def _open_closed_streams() -> None:

@@ -6,13 +6,15 @@ import json
 import os
 import sys
 
-from corral.cli.effective import effective_json, render_effective, shorten
+from corral.cli.effective import effective_json, render_effective
 from corral.cli.printable import printable
 from corral.cli.request import load_request
 from corral.cli.run import report_error
 from corral.config.document import DocumentProblems
 from corral.config.find import FILE_NAMES, PYPROJECT, Found, find_project_files, find_user_file, read_named
-from corral.config.load import read_file
+from corral.config.load import counts, cuts_of, read_file
+from corral.config.narrow import show
+from corral.config.setting import shorten
 from corral.config.trust import distrust, is_trusted, trust, was_trusted
 from corral.model.capability import capabilities_of
 from corral.model.errors import ConfigurationError, CorralError, PolicyError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from corral.config.setting import FileSettings
     from corral.model.policy import Policy
 
     Answer = tuple[int, Iterable[str], dict[str, Any]]  # exit status, lines for a person, JSON
@@ -37,7 +40,7 @@ def answer(make: Callable[[], Answer], *, as_json: bool) -> int:
         else:
             sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
     except CorralError as error:
-        return report_error(error, as_json=as_json)
+        return report_error(error, as_json=as_json, about_command=False)
     return status
 
 
@@ -103,25 +106,30 @@ def compare(first: str, second: str) -> Answer:
     return 0, [*lines, sentence], {"relation": relation, "only_in_first": gone, "only_in_second": new}
 
 
-def accept(path: str | None) -> Answer:
-    """Trust the project's file as it is now."""
-    files = _project_files(path)
-    lines = []
-    report = []
-    for file in files:
-        problems = _problems(file)
-        if problems:
-            raise ConfigurationError(tuple(problems))
-        digest = trust(file)
-        lines.append(f"trusted: {shorten(file.path)}, as it is now (sha256 {digest[:16]}...)")
-        report.append({"file": file.path, "sha256": digest})
-    lines.append("It may allow what your own configuration does not. Any change takes the trust back.")
-    return 0, lines, {"trusted": report}
+def accept(path: str | None, *, ask: bool) -> Answer:
+    """Trust the project's file as it is now, having said what it would allow."""
+    file, settings = _project_file(path)
+    cuts = cuts_of(settings)
+    wishes = [f"  {cut.setting.origin}: {cut.setting.key.name} = {show(cut.setting)}" for cut in cuts]
+    head = f"{shorten(file.path)} would allow what your own configuration does not:"
+    lines = (
+        [head, *wishes] if cuts else [f"{shorten(file.path)} asks for nothing that you do not allow already"]
+    )
+    if ask:
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+        import click
+
+        click.confirm("Trust it, as it is now?", abort=True, err=True)
+        lines = []
+    digest = trust(file)
+    lines.append(f"trusted: {shorten(file.path)} (sha256 {digest[:16]}...); any change takes that back")
+    value = {"file": file.path, "sha256": digest, "allows": [cut.to_json() for cut in cuts]}
+    return 0, lines, {"trusted": value}
 
 
 def reject(path: str | None) -> Answer:
     """Take the trust in a project's file back."""
-    paths = [os.path.realpath(path)] if path else [file.path for file in _project_files(None)]
+    paths = [_real(path)] if path else [_project_file(None)[0].path]
     done = [path for path in paths if distrust(path)]
     lines = [f"no longer trusted: {shorten(path)}" for path in done] or ["none of the files here was trusted"]
     return 0, lines, {"distrusted": done}
@@ -129,8 +137,7 @@ def reject(path: str | None) -> Answer:
 
 def trust_state() -> Answer:
     """Which of the project's files are trusted."""
-    files = find_project_files(os.path.realpath(os.getcwd()))
-    states = {file.path: _trust_word(file) for file in files}
+    states = {file.path: _trust_word(file) for file in _project_files()}
     lines = [f"{shorten(path)}: {state}" for path, state in states.items()] or [
         "there is no project file here"
     ]
@@ -171,19 +178,41 @@ def _problems(file: Found) -> list[Any]:
 
 def _files_here() -> list[Found]:
     user = find_user_file(os.environ.get("CORRAL_CONFIG"))
-    project = find_project_files(os.path.realpath(os.getcwd()))
+    project = [
+        file for file in find_project_files(_here()) if _problems(file) or counts(file, read_file(file))
+    ]
     return [*([user] if user is not None else []), *project]
 
 
-def _project_files(path: str | None) -> list[Found]:
-    if path is not None:
-        return [read_named(path, is_project=True)]
-    files = find_project_files(os.path.realpath(os.getcwd()))[:1]
-    if not files:
-        raise PolicyError(
-            "no-project-file",
-            "there is no project file to trust",
-            why=f"neither this directory nor one above it has {', '.join((*FILE_NAMES, PYPROJECT))}",
-            fix="name the file, or write one with `corral policy init`",
-        )
-    return files
+def _project_files() -> list[Found]:
+    """The project's files here that say something, if only mistakes."""
+    found = find_project_files(_here())
+    return [file for file in found if _problems(file) or counts(file, read_file(file))]
+
+
+def _real(path: str) -> str:
+    """A path as trust knows it: the directory without links, the name as it is."""
+    return os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
+
+
+def _project_file(path: str | None) -> tuple[Found, FileSettings]:
+    """The file that was named, or the nearest one that says something. Raises for one with mistakes."""
+    named = path is not None
+    files = [read_named(path, is_project=True)] if path is not None else find_project_files(_here())
+    for file in files:
+        problems = _problems(file)
+        if problems:
+            raise ConfigurationError(tuple(problems))
+        settings = read_file(file)
+        if named or counts(file, settings):
+            return file, settings
+    raise PolicyError(
+        "no-project-file",
+        "there is no project file to trust",
+        why=f"neither this directory nor one above it has {', '.join((*FILE_NAMES, PYPROJECT))} for corral",
+        fix="name the file, or write one with `corral policy init`",
+    )
+
+
+def _here() -> str:
+    return os.path.realpath(os.getcwd())

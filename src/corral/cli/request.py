@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from corral.backends.registry import UNCONFINED
+from corral.backends.registry import AUTO_NAME, UNCONFINED
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 from corral.policy.compose import build_policy
@@ -129,23 +129,27 @@ def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
 
     profile = options["profile"] or DEFAULT_PRESET
     policy = build_policy(profile, (text for _, text in flag_capabilities(options)))
-    backend = options["backend"] or preset_backend(profile) or "auto"
+    of_preset = preset_backend(profile)
+    if options["sandbox"] is True and of_preset == UNCONFINED:
+        of_preset = ""
     return Sandbox(
         policy,
-        backend=UNCONFINED if options["sandbox"] is False else backend,
+        backend=UNCONFINED if options["sandbox"] is False else options["backend"] or of_preset or AUTO_NAME,
         workspace=options["cwd"],
         waive=waived_names(options),
     )
 
 
 def _check_contradiction(options: Mapping[str, Any]) -> None:
-    if options["sandbox"] is False and options["backend"] not in {None, UNCONFINED}:
-        raise PolicyError(
-            "contradiction",
-            f"--no-sandbox and --backend {options['backend']} contradict each other",
-            why="a backend confines, and --no-sandbox does not",
-            fix="leave one of them out",
-        )
+    backend, wanted = options["backend"], options["sandbox"]
+    if wanted is None or backend is None or wanted is (backend != UNCONFINED):
+        return
+    raise PolicyError(
+        "contradiction",
+        f"{'--sandbox' if wanted else '--no-sandbox'} and --backend {backend} contradict each other",
+        why=f"`{UNCONFINED}` confines nothing, and every other backend does",
+        fix="leave one of them out",
+    )
 
 
 def _absolute(path: str) -> str:

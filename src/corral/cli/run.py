@@ -37,13 +37,13 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     try:
         command = build_command(options, words)
         request = build_request(options, command)
-        _report_cuts(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+        _announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
         result = _carry_out(request, options)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
         _print_json({**result.to_json(), "configuration": _configuration_json(request)})
-    _report(result, request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+    _report(result, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
     return result.exit_status
 
 
@@ -53,7 +53,7 @@ def run_shell(options: Mapping[str, Any]) -> int:
     return run_request({**options, "terminal": True, "line": None, "json": False}, (shell,))
 
 
-def report_error(error: CorralError, *, as_json: bool) -> int:
+def report_error(error: CorralError, *, as_json: bool, about_command: bool = True) -> int:
     """Say what went wrong, in three lines or as JSON; returns the exit status."""
     if as_json:
         fields = {name: getattr(error, name) for name in ("code", "what", "why", "fix", "ran")}
@@ -62,7 +62,7 @@ def report_error(error: CorralError, *, as_json: bool) -> int:
             fields["problems"] = [problem.to_json() for problem in problems]
         _print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
     else:
-        _say(error.render())
+        _say(error.render(about_command=about_command))
     return error.exit_status
 
 
@@ -94,15 +94,20 @@ def _stop(send: Any) -> None:
     send(signal.SIGCONT)
 
 
-def _report_cuts(request: Request, *, verbose: bool, as_json: bool) -> None:
-    """Before the command has a say: what a project's file asked for in vain."""
+def _announce(request: Request, *, verbose: bool, as_json: bool) -> None:
+    """Before the command has a say: that nothing confines it; what a project's file asked for in vain."""
+    if request.sandbox.is_unconfined and (verbose or not as_json):
+        _say(f"the command runs without a sandbox: {_unconfined_because(request)}")
     cuts = request.configuration.cuts if request.configuration is not None else ()
     if verbose:
         for cut in cuts:
             _say(cut.render())
     elif cuts and not as_json:
-        files = ", ".join(dict.fromkeys(cut.setting.origin.name for cut in cuts))
-        _say(f"{len(cuts)} of the settings in {files} were cut; `corral policy show --effective` says which")
+        from corral.config.setting import shorten
+
+        files = ", ".join(dict.fromkeys(shorten(cut.setting.origin.name) for cut in cuts))
+        count = "1 setting was" if len(cuts) == 1 else f"{len(cuts)} settings were"
+        _say(f"{count} cut in {files}; `corral policy show --effective` says which")
 
 
 def _configuration_json(request: Request) -> dict[str, Any] | None:
@@ -122,11 +127,9 @@ def _unconfined_because(request: Request) -> str:
     return "as asked"
 
 
-def _report(result: Result, request: Request, *, verbose: bool, as_json: bool) -> None:
+def _report(result: Result, *, verbose: bool, as_json: bool) -> None:
     if as_json and not verbose:
         return
-    if result.enforcement.backend == "none":
-        _say(f"the command ran without a sandbox: {_unconfined_because(request)}")
     if result.outcome in _LIMITS_SAID:
         _say(f"the command was stopped: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})")
     for violation in result.violations:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from corral.cli.effective import place, shorten
 from corral.cli.request import load_request
-from corral.config.setting import Origin, Source
+from corral.config.setting import Origin, Source, shorten
 from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Reason
 from corral.model.endpoint import DEFAULT_PORTS, Endpoint, parse_endpoint
@@ -184,7 +183,7 @@ def _render(
     yield f"  because  {_SENTENCES[decision.reason]}"
     if rule is not None:
         yield f"  rule     {rule[0]}"
-        yield f"  said in  {place(rule[1])}"
+        yield f"  said in  {rule[1]}"
     if decision.is_missing:
         yield "  note     there is nothing of that name now"
     if change.capability:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.backends.registry import AUTO_NAME, UNCONFINED
 from corral.config.keys import BY_NAME
 from corral.config.setting import Origin, Setting, Source
 from corral.model.capability import Capability, PolicyDraft, is_narrowing, parse_capability
@@ -27,6 +28,37 @@ class Compiled(Record):
         """The setting of a key that counts."""
         return next((setting for setting in reversed(self.settings) if setting.key.name == name), None)
 
+    def confinement(self) -> tuple[Setting | None, Setting | None]:
+        """The settings of `enabled` and `backend` that count.
+
+        Whoever speaks later about one of them has the last word on both: a layer that asks for a backend, or
+        for a sandbox, gets one, even if an earlier layer had switched it off.
+        """
+        enabled: Setting | None = None
+        backend: Setting | None = None
+        for setting in self.settings:
+            if setting.key.name == "enabled":
+                enabled = setting
+                if setting.value and backend is not None and backend.value == UNCONFINED:
+                    backend = backend if _same_layer(setting, backend) else None
+            elif setting.key.name == "backend":
+                backend = setting
+                if setting.value != UNCONFINED and enabled is not None and not enabled.value:
+                    enabled = enabled if _same_layer(setting, enabled) else None
+        return enabled, backend
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether there is a sandbox at all."""
+        enabled, _ = self.confinement()
+        return (enabled is None or bool(enabled.value)) and self.backend != UNCONFINED
+
+    @property
+    def backend(self) -> str:
+        """The backend that was chosen, whether or not there is a sandbox."""
+        _, backend = self.confinement()
+        return AUTO_NAME if backend is None else str(backend.value)
+
     def value(self, name: str) -> object:
         """The value of a key that is no policy."""
         setting = self.last(name)
@@ -39,7 +71,7 @@ class Compiled(Record):
 
 def compile_settings(settings: Sequence[Setting]) -> Compiled:
     """The policy that the settings make, the later ones on top of the earlier ones."""
-    kept = tuple(_with_backend(_since_last_profile(settings)))
+    kept = tuple(with_backends(_since_last_profile(settings)))
     profile = next((setting for setting in reversed(kept) if setting.key.name == "profile"), None)
     name = profile.value if profile is not None else DEFAULT_PRESET
     origins: dict[str, Origin] = {}
@@ -52,7 +84,7 @@ def compile_settings(settings: Sequence[Setting]) -> Compiled:
 
 def add_settings(base: Compiled, settings: Sequence[Setting]) -> Compiled:
     """Settings on top of a policy that is there already; none of them names a profile."""
-    kept = tuple(_with_backend(settings))
+    kept = tuple(with_backends(settings))
     return _apply(PolicyDraft(base.policy), kept, dict(base.origins), (*base.settings, *kept))
 
 
@@ -73,9 +105,12 @@ def capabilities_of_setting(setting: Setting) -> tuple[Capability, ...]:
 
 
 def is_lasting(setting: Setting) -> bool:
-    """Whether it outlives a later layer's profile: a limit, a denial, or no matter of policy at all."""
-    if setting.key.name == "capabilities":
-        return is_narrowing(parse_capability(setting.value))
+    """Whether it outlives a later layer's profile: a limit, a denial, or what neither gives nor takes."""
+    name, value = setting.key.name, setting.value
+    if name == "capabilities":
+        return is_narrowing(parse_capability(value))
+    if name in {"profile", "enabled", "backend"}:
+        return value is True or (name == "backend" and value != UNCONFINED)
     return not setting.key.grants
 
 
@@ -102,19 +137,25 @@ def _apply(
     return Compiled(draft.build(), kept, origins)
 
 
+def _same_layer(first: Setting, second: Setting) -> bool:
+    one, other = first.origin, second.origin
+    in_file = one.source in {Source.USER, Source.PROJECT}
+    return one.source is other.source and (not in_file or (one.name, one.agent) == (other.name, other.agent))
+
+
 def _since_last_profile(settings: Sequence[Setting]) -> list[Setting]:
     """A profile is a new beginning: what earlier layers granted is gone, what they forbade stays."""
     last = max((at for at, setting in enumerate(settings) if setting.key.name == "profile"), default=0)
     return [setting for at, setting in enumerate(settings) if at >= last or is_lasting(setting)]
 
 
-def _with_backend(settings: Iterable[Setting]) -> Iterable[Setting]:
+def with_backends(settings: Iterable[Setting]) -> Iterable[Setting]:
     """A preset that is made for one backend asks for it, in the place where the preset is named."""
     for setting in settings:
         yield setting
         backend = preset_backend(setting.value) if setting.key.name == "profile" else ""
         if backend:
-            yield Setting(BY_NAME["backend"], backend, setting.origin)
+            yield Setting(BY_NAME["backend"], backend, Origin(Source.PRESET, f"{setting.value}.caps"))
 
 
 def _endpoints(domain: str) -> tuple[Capability, ...]:

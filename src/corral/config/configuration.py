@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.backends.registry import UNCONFINED
 from corral.config.setting import Origin, Source
 from corral.host import RealHost
 from corral.model.capability import Capability, PolicyDraft, capabilities_of
@@ -47,12 +48,12 @@ class Configuration(Record):
     @property
     def enabled(self) -> bool:
         """Whether commands are confined at all."""
-        return bool(self._value("enabled"))
+        return self.compiled.is_confined
 
     @property
     def backend(self) -> str:
         """Who enforces the policy: a name, or `auto`."""
-        return str(self._value("backend")) if self.enabled else "none"
+        return self.compiled.backend if self.enabled else UNCONFINED
 
     @property
     def image(self) -> str:
@@ -82,6 +83,9 @@ class Configuration(Record):
     def origin_of(self, name: str) -> Origin:
         """Where the value of a key comes from."""
         setting = self.compiled.last(name)
+        if name in {"enabled", "backend"}:
+            enabled, backend = self.compiled.confinement()
+            setting = enabled if name == "enabled" else backend
         return _DEFAULT if setting is None else setting.origin
 
     def clauses(self) -> Iterator[tuple[Capability, Origin]]:
@@ -94,7 +98,7 @@ class Configuration(Record):
         from corral.sandbox import Sandbox
 
         policy = self.policy
-        if self.persists_caches and self.backend != "none":
+        if self.persists_caches and self.backend != UNCONFINED:
             policy = _with_caches(policy, self.workspace)
         # TRUST: a user file that was named may lie in the workspace; no command may change it.
         own = [file.path for file in self.files if file.source is Source.USER]

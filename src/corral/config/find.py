@@ -48,7 +48,7 @@ def find_user_file(named: str | None = None) -> Found | None:
 def find_project_files(directory: str) -> list[Found]:
     """The project's files, from the nearest to the outermost. All of them count, since each only narrows."""
     found = []
-    owners = {0, os.geteuid(), os.stat(directory).st_uid}
+    owners = _owners(directory)
     while True:
         for name in (*FILE_NAMES, PYPROJECT):
             file = _read(os.path.join(directory, name), is_project=True, owners=owners)
@@ -59,6 +59,36 @@ def find_project_files(directory: str) -> list[Found]:
         directory = os.path.dirname(directory)
 
 
+def find_foreign_files(directory: str) -> list[str]:
+    """Files of strangers on the way up, which do not count."""
+    owners = _owners(directory)
+    found = []
+    while True:
+        for name in (*FILE_NAMES, PYPROJECT):
+            path = os.path.join(directory, name)
+            try:
+                if os.lstat(path).st_uid not in owners:
+                    found.append(path)
+            except OSError:
+                continue
+        if directory == "/":
+            return found
+        directory = os.path.dirname(directory)
+
+
+def _owners(directory: str) -> set[int]:
+    """Whose files count: root's, the caller's, and those of whom the workspace belongs to."""
+    try:
+        return {0, os.geteuid(), os.stat(directory).st_uid}
+    except OSError as problem:
+        raise PolicyError(
+            "no-directory",
+            f"{directory} cannot be used",
+            why=problem.strerror or str(problem),
+            fix="name an existing directory that you can enter",
+        ) from None
+
+
 def has_variables() -> bool:
     """Whether the environment says anything that may be a setting."""
     return any(name.startswith(PREFIX) and name not in OTHER_VARIABLES for name in os.environ)
@@ -67,9 +97,11 @@ def has_variables() -> bool:
 def read_named(path: str, *, is_project: bool = False) -> Found:
     """A file that someone named; it has to be there. A project's is known by its real path."""
     place = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    file = _read(os.path.join(place, os.path.basename(path)), is_project=is_project)
+    owners = _owners(place) if is_project else None
+    file = _read(os.path.join(place, os.path.basename(path)), is_project=is_project, owners=owners)
     if file is None:
-        raise _unusable(path, "there is no such file")
+        why = "it belongs to somebody else" if os.path.lexists(path) else "there is no such file"
+        raise _unusable(path, why)
     return file
 
 
@@ -83,8 +115,6 @@ def _read(path: str, *, is_project: bool, owners: set[int] | None = None) -> Fou
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if is_project else 0)
         descriptor = os.open(path, flags)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except (OSError, ValueError) as problem:
         _check_absent(path, problem, owners)
         return None
@@ -110,18 +140,32 @@ def _read(path: str, *, is_project: bool, owners: set[int] | None = None) -> Fou
 
 
 def _check_absent(path: str, problem: OSError | ValueError, owners: set[int] | None) -> None:
-    """A file that cannot be opened may say something: that is refused, unless a stranger put it there."""
+    """Return if there is nothing that counts. A file that may say something and cannot be read is refused."""
     try:
         status = os.lstat(path)
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except (OSError, ValueError) as unknown:
+        raise _unusable(path, str(unknown)) from None
     if owners is not None and status.st_uid not in owners:
         return
-    if os.path.basename(path) == PYPROJECT and stat.S_ISLNK(status.st_mode):
-        return  # usual in some build trees; what it says of corral does not count there
-    is_link = owners is not None and stat.S_ISLNK(status.st_mode)
-    why = "it is a symbolic link" if is_link else getattr(problem, "strerror", None) or str(problem)
-    raise _unusable(path, why)
+    is_link = stat.S_ISLNK(status.st_mode)
+    if owners is not None and is_link and os.path.basename(path) == PYPROJECT and not _mentions_corral(path):
+        return  # usual in some build trees
+    why = "it is a symbolic link" if owners is not None and is_link else str(problem)
+    raise _unusable(path, "it is a link that leads nowhere" if is_link and not os.path.exists(path) else why)
+
+
+def _mentions_corral(path: str) -> bool:
+    """Whether what a link leads to speaks of corral; nothing else is told of it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode) and b"corral" in os.read(descriptor, _MOST_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _unusable(path: str, why: str) -> PolicyError:

@@ -56,10 +56,10 @@ class Key(Record):
         return self.kind.element is not None
 
 
-#: In the order in which the keys of one layer are applied.
+#: In the order in which the keys of one layer are applied: the profile first, which is a new beginning.
 KEYS: tuple[Key, ...] = (
-    Key("enabled", BOOLEAN, "confine commands; `false` runs them without any sandbox", True, default=True),
     Key("profile", choice(PRESETS), "the preset to start from", "moderate"),
+    Key("enabled", BOOLEAN, "confine commands; `false` runs them without any sandbox", True, default=True),
     Key(
         "backend",
         choice(BACKENDS),

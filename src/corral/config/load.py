@@ -10,6 +10,7 @@ from corral.config.document import DocumentProblems
 from corral.config.find import PYPROJECT, find_project_files, find_user_file
 from corral.config.narrow import SettingCut, narrow
 from corral.config.read import read_settings
+from corral.config.remembered import read_remembered
 from corral.config.setting import Source
 from corral.config.trust import is_trusted
 from corral.config.values import nearest
@@ -53,7 +54,7 @@ def load_configuration(
         problems += wrong.problems
     if problems:
         raise ConfigurationError(tuple(problems))
-    read = [file for file in files if file is not None]
+    read = [file for file in files if file is not None and counts(*file)]
     _check_agent(chosen, [settings for _, settings in read])
     return _merge(read, chosen, (*variables, *flags), workspace)
 
@@ -65,6 +66,11 @@ def read_file(found: Found) -> FileSettings:
     return read_settings(found.text, found.path, source, below=below)
 
 
+def counts(found: Found, settings: FileSettings) -> bool:
+    """Whether a file is one of corral's: a pyproject.toml is if it has something to say."""
+    return os.path.basename(found.path) != PYPROJECT or not settings.is_empty
+
+
 def _found(named: str | None, workspace: str) -> list[Found]:
     user = find_user_file(named)
     project = [file for file in find_project_files(workspace) if user is None or file.path != user.path]
@@ -73,10 +79,22 @@ def _found(named: str | None, workspace: str) -> list[Found]:
 
 def _read(found: Found, problems: list[Problem]) -> tuple[Found, FileSettings] | None:
     try:
-        return found, read_file(found)
+        return found, read_remembered(found, read_file)
     except DocumentProblems as wrong:
         problems += wrong.problems
         return None
+
+
+def cuts_of(settings: FileSettings) -> list[SettingCut]:
+    """What an untrusted project file asks for in vain, for everyone and for each agent it describes."""
+    own = find_user_file(os.environ.get("CORRAL_CONFIG"))
+    said_by_user = read_file(own) if own is not None else None
+    cuts: dict[str, SettingCut] = {}
+    for agent in ("", *sorted(settings.agents)):
+        allowed = compile_settings(said_by_user.for_agent(agent) if said_by_user is not None else ())
+        for cut in narrow(allowed, settings.for_agent(agent), allowed).cuts:
+            cuts.setdefault(cut.render(), cut)
+    return list(cuts.values())
 
 
 def _check_agent(agent: str, files: list[FileSettings]) -> None:

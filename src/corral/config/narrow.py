@@ -7,7 +7,8 @@ through one rule for each key below.
 
 from __future__ import annotations
 
-from corral.config.compile import Compiled, capabilities_of_setting, compile_settings
+from corral.backends.registry import AUTO_NAME, UNCONFINED
+from corral.config.compile import Compiled, capabilities_of_setting, compile_settings, with_backends
 from corral.model.record import Record
 from corral.policy.preset import load_preset
 
@@ -25,6 +26,16 @@ class SettingCut(Record):
     kept: str  # what holds instead; empty for nothing of it
     why: str
 
+    def to_json(self) -> dict[str, object]:
+        """What was asked for, where, and what holds instead."""
+        return {
+            "key": self.setting.key.name,
+            "value": self.setting.value,
+            "kept": self.kept,
+            "why": self.why,
+            "origin": self.setting.origin.to_json(),
+        }
+
     def render(self) -> str:
         """One line for a person."""
         kept = f"; {self.kept} holds" if self.kept else ""
@@ -38,20 +49,20 @@ class Narrowed(Record):
     cuts: tuple[SettingCut, ...]
 
 
-_ONLY_YOURS = "only your own file can allow that"
+_NOT_ALLOWED = "your own configuration does not allow it"
 
 
 def narrow(base: Compiled, requested: Iterable[Setting], against: Compiled) -> Narrowed:
     """Narrow `base` by what a file requests; `against` is what the user allows, before any file's say."""
     followed: list[Setting] = []
     cuts: list[SettingCut] = []
-    for setting in requested:
+    for setting in with_backends(requested):
         # A policy is met with what the user allows; the rest is compared with what holds by now, so that
         # one file cannot undo what another one narrowed.
         rule = _RULES.get(setting.key.name)
         kept, follow = rule(setting, base) if rule is not None else _policy(setting, against)
         if kept is not None:
-            cuts.append(SettingCut(setting, kept, _ONLY_YOURS))
+            cuts.append(SettingCut(setting, kept, _NOT_ALLOWED))
         if follow:
             followed.append(setting)
     candidate = compile_settings((*against.settings, *followed))
@@ -78,7 +89,7 @@ def _name(base: Compiled, followed: list[Setting]) -> str:
 
 
 def _is_policy(setting: Setting) -> bool:
-    return setting.key.name not in _RULES or setting.key.name in {"profile", "environment.set"}
+    return setting.key.name not in _RULES or setting.key.name == "environment.set"
 
 
 #: What a rule answers: what holds instead (None: nothing was cut), and whether to follow what is left.
@@ -105,15 +116,15 @@ def _profile(setting: Setting, against: Compiled) -> Answer:
 
 
 def _enabled(setting: Setting, against: Compiled) -> Answer:
-    return (None, True) if setting.value or not against.value("enabled") else ("true", False)
+    return (None, True) if setting.value or not against.is_confined else ("true", False)
 
 
 def _backend(setting: Setting, against: Compiled) -> Answer:
     """Every backend but `none` enforces the whole policy; a project may choose where the user did not."""
-    chosen = against.value("backend")
-    if setting.value == chosen or (chosen == "auto" and setting.value != "none"):
+    is_free = against.backend in {AUTO_NAME, UNCONFINED}
+    if setting.value == against.backend or (is_free and setting.value != UNCONFINED):
         return None, True
-    return str(chosen), False
+    return against.backend, False
 
 
 def _same_only(setting: Setting, against: Compiled) -> Answer:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _GROUPS = tuple(dict.fromkeys(key.name.partition(".")[0] for key in KEYS if "." in key.name))
 #: How many agents a file may describe: more is a mistake, or an attack on whoever reads it.
 _MOST_AGENTS = 1000
+_AGENT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
 def read_settings(text: str, file: str, source: Source, *, below: Path = ()) -> FileSettings:
@@ -77,11 +78,13 @@ class _Reader:
             return
         for number, (name, value) in enumerate(table.items()):
             path = (*at, name)
-            if number >= _MOST_AGENTS or not name or not name.isprintable() or "/" in name:
-                self._wrong(
-                    path, f"{describe(name)} is not the name of an agent", "use letters, digits, - and _"
-                )
+            if number >= _MOST_AGENTS:
+                self._wrong(path, f"there are more than {_MOST_AGENTS} agents", "describe fewer of them")
                 return
+            if not name or not _AGENT_CHARACTERS.issuperset(name):
+                what = f"{describe(name)} is not the name of an agent"
+                self._wrong(path, what, "use letters, digits, -, _ and .")
+                continue
             settings = list(self._nested_sandbox(value, path, name))
             self._check_repetition(settings)
             yield Section(name, tuple(_in_order(settings)))
@@ -109,6 +112,7 @@ class _Reader:
                 yield from self._keys(value, path, agent, f"{name}.")
             else:
                 known = [known.removeprefix(prefix) for known in BY_NAME if known.startswith(prefix)]
+                known += [] if prefix else _GROUPS
                 self._wrong(path, f"there is no key {describe(full)}", _suggest_key(name, known))
 
     def _values(self, key: Key, value: Any, at: Path, agent: str) -> Iterator[Setting]:
@@ -185,6 +189,8 @@ def _suggest_below(name: str) -> str:
 
     if name in _GROUPS:
         return f"write sandbox.{name}"
+    if name == "tool":
+        return "[tool.corral] is for pyproject.toml; here the keys begin with [sandbox]"
     words = {word: key.name for key in KEYS for word in (key.name, key.name.rpartition(".")[2], *key.aliases)}
     near = difflib.get_close_matches(name, words, n=1)
     return f"write sandbox.{words[near[0]]}" if near else "write a table `sandbox`, and keys below it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 
 from corral.model.record import Record
@@ -24,6 +25,12 @@ class Source(Enum):
     FLAG = "flag"
 
 
+def shorten(path: str) -> str:
+    """A path with the home directory as ~."""
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if home != "/" and path.startswith(home + "/") else path
+
+
 class Origin(Record):
     """Where something was said. `str()` is what a person can look up: `~/x/corral.toml:3:1`, `--net`."""
 
@@ -34,7 +41,8 @@ class Origin(Record):
     agent: str = ""  # said in this agent's section
 
     def __str__(self) -> str:
-        place = f"{self.name}:{self.line}:{self.column}" if self.line else self.name or self.source.value
+        name = shorten(self.name)
+        place = f"{name}:{self.line}:{self.column}" if self.line else name or self.source.value
         return f"{place} (agent {self.agent})" if self.agent else place
 
     def to_json(self) -> dict[str, object]:
@@ -64,6 +72,11 @@ class FileSettings(Record):
     file: str
     sections: tuple[Section, ...]
     agents: frozenset[str]  # defined here, even if nothing is said about them
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is said at all, as in most files called pyproject.toml."""
+        return not self.agents and not any(section.settings for section in self.sections)
 
     def for_agent(self, agent: str) -> tuple[Setting, ...]:
         """What holds for everyone, then what holds for this agent."""

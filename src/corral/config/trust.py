@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 
+from corral.config.document import DocumentProblems, read_document
 from corral.config.find import PYPROJECT
-from corral.host import state_directory
 from corral.model.errors import PolicyError
+from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.config.find import Found
 
 _FILE = "trusted"
+_MOST_BYTES = 1024 * 1024
 
 
 def fingerprint(found: Found) -> str:
@@ -25,7 +27,7 @@ def fingerprint(found: Found) -> str:
 
     text = found.text
     if os.path.basename(found.path) == PYPROJECT:
-        text = _corral_table(text)
+        text = _corral_table(found)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -58,55 +60,33 @@ def distrust(path: str) -> bool:
     return True
 
 
-def _corral_table(text: str) -> str:
+def _corral_table(found: Found) -> str:
+    """The table in a form that spaces and comments do not change; the whole text if it cannot be read."""
     import json
-    import tomllib
 
-    tool = tomllib.loads(text).get("tool")
+    try:
+        tool = read_document(found.text, found.path).table.get("tool")
+    except DocumentProblems:
+        return found.text
     table = tool.get("corral") if isinstance(tool, dict) else None
     return json.dumps(table, sort_keys=True, default=str)
 
 
 def _load() -> dict[str, str]:
     """Path -> fingerprint. A list that is not there, or not ours, trusts nothing."""
-    if not state_directory():
-        return {}
-    try:
-        descriptor = os.open(_path(), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return {}
-    with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            return {}
-        pairs = (line.rstrip("\n").partition(" ") for line in file)
-        return {path: digest for digest, _, path in pairs if path}
+    entries = os.fsdecode(read_state(_FILE, _MOST_BYTES)).split("\0")  # the one character that no path has
+    pairs = (entry.partition(" ") for entry in entries)
+    return {path: digest for digest, _, path in pairs if path}
 
 
 def _store(known: dict[str, str]) -> None:
-    path = _path()
-    temporary = f"{path}.{os.getpid()}"
+    entries = (f"{digest} {name}\0" for name, digest in sorted(known.items()))
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.writelines(f"{digest} {name}\n" for name, digest in sorted(known.items()))
-        os.rename(temporary, path)
+        write_state(_FILE, os.fsencode("".join(entries)))
     except OSError as problem:
         raise PolicyError(
             "trust-not-kept",
             "the file could not be marked as trusted",
-            why=f"{path}: {problem.strerror}",
-            fix="make the state directory writable",
+            why=problem.strerror or str(problem),
+            fix="make the state directory writable, or set XDG_STATE_HOME",
         ) from problem
-
-
-def _path() -> str:
-    state = state_directory()
-    if not state:
-        raise PolicyError(
-            "trust-not-kept",
-            "there is no place to remember trusted files",
-            why="you have no home directory",
-            fix="set XDG_STATE_HOME",
-        )
-    return os.path.join(state, _FILE)

@@ -65,8 +65,8 @@ def nearest(word: str, known: Iterable[str], *, otherwise: str = "") -> str:
 
 def describe(value: object) -> str:
     """A value as a message names it: short, and without the secrets that a long one may hold."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, (dict, list)):
         return "a table" if isinstance(value, dict) else "a list"
     text = repr(value)
@@ -118,9 +118,9 @@ def _boolean(value: object) -> bool:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value or len(value) > _MOST_TEXT:
-        raise WrongValue(f"{describe(value)} is not a text", 'write it in quotes: "..."')
-    return value
+    if value == "":
+        raise WrongValue("the text is empty", "write something, or leave the key out")
+    return _any_text(value)
 
 
 def _any_text(value: object) -> str:
@@ -184,7 +184,9 @@ def read_assignment(name: str, value: str) -> tuple[str, str]:
 
 def _path(value: object) -> str:
     fix = "begin it with /, ~/ or ${workspace}/"
-    if isinstance(value, str) and value and not value.startswith(("/", "~", "$")):
+    if isinstance(value, str) and value.startswith("$HOME"):
+        fix = f"write ~{value.removeprefix('$HOME')}"
+    elif isinstance(value, str) and value and not value.startswith(("/", "~", "$")):
         fix = f"write ${{workspace}}/{value.removeprefix('./')} for a path in the project"
     return _grant("filesystem:read", fix)(value)
 
@@ -192,7 +194,7 @@ def _path(value: object) -> str:
 def _domain(value: object) -> str:
     """A name stands for http and https; with a port it stands for that port alone."""
     fix = "write a name, *.name or name:port"
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "/" in value:
         raise WrongValue(f"{describe(value)} is not the name of a host", fix)
     try:
         if value.rpartition(":")[2].isdigit() and (not value.startswith("[") or "]:" in value):
@@ -203,8 +205,10 @@ def _domain(value: object) -> str:
 
 
 def _host(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "/" in value:
         raise WrongValue(f"{describe(value)} is not the name of a host", "write a name or *.name")
+    if value.rpartition(":")[2].isdigit() and value.count(":") == 1:
+        raise WrongValue(f"{describe(value)}: a denial is for all ports", "leave the port out")
     try:
         return parse_host(value)
     except ValueError as problem:

@@ -34,12 +34,12 @@ class CorralError(Exception):
         self.fix = fix
         self.ran = ran
 
-    def render(self) -> str:
-        """Three lines for a person: what (and whether the command ran), because, fix."""
-        ran = "the command ran" if self.ran else "the command did not run"
+    def render(self, *, about_command: bool = True) -> str:
+        """Three lines for a person: what (and whether the command ran, if there is one), because, fix."""
+        ran = "the command ran: " if self.ran else "the command did not run: "
         # A name with a line feed in it must not pass for a line of ours.
         what, why, fix = (text.replace("\n", "\\n") for text in (self.what, self.why, self.fix))
-        return f"{ran}: {what}\n  because: {why}\n  fix: {fix}"
+        return f"{ran if about_command else ''}{what}\n  because: {why}\n  fix: {fix}"
 
     def __str__(self) -> str:
         return self.render()
@@ -87,11 +87,12 @@ class ConfigurationError(PolicyError):
         )
         self.problems = problems
 
-    def render(self) -> str:
+    def render(self, *, about_command: bool = True) -> str:
         """The first line of every error, then each mistake with its place and its fix."""
+        text = super().render(about_command=about_command)
         if len(self.problems) == 1:
-            return super().render()
-        first = super().render().splitlines()[0]
+            return text
+        first = text.splitlines()[0]
         return "\n".join([first, *(f"  {problem.render()}" for problem in self.problems)])
 
 

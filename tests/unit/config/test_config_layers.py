@@ -228,6 +228,28 @@ def test_what_an_untrusted_file_forbids_holds_against_a_trusted_one(user: Path, 
     assert load(below).policy.net.mode is NetMode.NONE
 
 
+@pytest.mark.parametrize(
+    "off", ['profile = "unrestricted"', "enabled = false", 'backend = "none"', 'runtime = "none"']
+)
+@pytest.mark.parametrize("on", ['profile = "strict"', "enabled = true", 'backend = "native"'])
+def test_whoever_asks_for_a_sandbox_later_gets_one(user: Path, project: Path, off: str, on: str) -> None:
+    user.write_text(f"[sandbox]\n{off}\n[agent.a.sandbox]\n{on}\n")
+    assert (load(project).enabled, load(project).backend) == (False, "none")
+    assert load(project, "a").enabled and load(project, "a").backend != "none"
+
+    user.write_text(f"[sandbox]\n{off}\n")
+    (project / "corral.toml").write_text(f"[sandbox]\n{on}\n")
+    assert load(project).enabled == (
+        on != 'profile = "strict"'
+    )  # a project's profile narrows the policy only
+
+
+def test_a_backend_beside_enabled_does_not_switch_it_on(user: Path, project: Path) -> None:
+    user.write_text('[sandbox]\nenabled = false\nruntime = "native"\nprofile = "permissive"\n')
+
+    assert not load(project).enabled
+
+
 def test_two_user_files_are_not_clear(user: Path, project: Path) -> None:
     user.write_text("")
     user.with_suffix(".json").write_text("{}")
