@@ -18,6 +18,8 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
 _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
 _TRIAL_SECONDS = 10.0
+#: Files that configure corral, in the user's directory or in a project's.
+CONFIG_NAMES = ("corral.toml", "corral.json")
 _ABSENT = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EISDIR}
 )
@@ -62,8 +64,8 @@ class RealHost:
             status.st_ino,
             stat_bits.S_ISSOCK(mode),
             status.st_nlink,
-            False,
-            status.st_uid == self.uid != 0 and mode & 0o500 != 0o500,
+            is_executable=stat_bits.S_ISREG(mode) and mode & 0o111 != 0,
+            is_closed=status.st_uid == self.uid != 0 and mode & 0o500 != 0o500,
         )
 
     def readlink(self, path: str) -> str:
@@ -128,7 +130,7 @@ class RealHost:
         # TRUST: what runs on the host at the next start, or says what may, must not be writable from inside.
         if self._files is None:
             files = {_PACKAGE, os.path.dirname(self._launcher), *self._own_files}
-            files |= {directory for directory in (state_directory(), config_directory()) if directory}
+            files |= {directory for directory in (state_directory(), *config_places()) if directory}
             if sys.prefix != sys.base_prefix:
                 files.add(sys.prefix)
             # As they are called and as they really are: a link on the way is held as well.
@@ -159,6 +161,14 @@ def config_directory() -> str:
             return ""
         base = os.path.join(home, ".config")
     return os.path.join(base, "corral")
+
+
+def config_places() -> tuple[str, ...]:
+    """The user's configuration: its directory, the files in it, which may be links, and one that is named."""
+    directory = config_directory()
+    named = os.environ.get("CORRAL_CONFIG", "")
+    files = tuple(os.path.join(directory, name) for name in CONFIG_NAMES) if directory else ()
+    return (directory, *files, os.path.abspath(named) if named else "")
 
 
 def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, ...]:

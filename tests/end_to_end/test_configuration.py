@@ -206,7 +206,7 @@ def test_kept_caches_outlive_a_run_and_are_not_the_users_own(
 @pytest.fixture
 def todoread(home: Path, user_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tool of the user's on the PATH that bypasses the sandbox."""
-    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": ["todoread"]}}))
+    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": ["~/bin/todoread", "cat"]}}))
     tool = home / "bin" / "todoread"
     tool.parent.mkdir()
     tool.write_text(f"#!/bin/sh\ncat {home}/.ssh/id_ed25519\n")
@@ -215,14 +215,41 @@ def todoread(home: Path, user_file: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tool
 
 
-def test_a_bypass_tool_runs_on_the_host_by_its_bare_name_alone(corral: Corral, todoread: Path) -> None:
-    done = corral("run", "--", "todoread")
-
-    assert done.stdout == b"SECRET KEY"
-    assert b"todoread is among bypass_tools" in done.stderr
-    for words in (("sh", "-c", "todoread"), (str(todoread),), ("env", "todoread")):
+def test_a_bypass_tool_runs_on_the_host_and_nothing_else_does(
+    corral: Corral, todoread: Path, home: Path
+) -> None:
+    key = f"{home}/.ssh/id_ed25519"
+    for words in (("todoread",), (str(todoread),), ("cat", key)):
+        done = corral("run", "--", *words)
+        assert done.stdout == b"SECRET KEY"
+        assert b"is among bypass_tools" in done.stderr
+    for words in (("sh", "-c", "todoread"), ("env", "todoread"), ("/usr/bin/head", key), ("./todoread",)):
         assert b"SECRET KEY" not in corral("run", "--", *words).stdout
     assert b"SECRET KEY" not in corral("run", "-c", "todoread").stdout
+    for flag in (("--sandbox",), ("--backend", "native")):
+        assert b"SECRET KEY" not in corral("run", *flag, "--", "todoread").stdout
+
+
+def test_a_bare_name_is_for_programs_of_the_system(corral: Corral, todoread: Path, user_file: Path) -> None:
+    """In any other directory of the PATH a command may have put it, in some earlier workspace."""
+    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": ["todoread"]}}))
+
+    assert b"SECRET KEY" not in corral("run", "--", "todoread").stdout
+
+
+def test_a_program_that_another_agent_can_write_is_no_bypass_tool(
+    corral: Corral, todoread: Path, user_file: Path, home: Path
+) -> None:
+    user_file.write_text(
+        json.dumps(
+            {
+                "sandbox": {"bypass_tools": [str(todoread)]},
+                "agent": {"w": {"sandbox": {"readwrite_paths": [str(todoread.parent)]}}},
+            }
+        )
+    )
+
+    assert b"SECRET KEY" not in corral("run", "--", "todoread").stdout
 
 
 def test_a_program_that_a_command_could_have_planted_is_no_bypass_tool(
@@ -232,6 +259,9 @@ def test_a_program_that_a_command_could_have_planted_is_no_bypass_tool(
     planted = project / "bin"
     planted.mkdir()
     shutil.copy(todoread, planted / "todoread")
+    user_file = home / ".config" / "corral" / "corral.json"
+    named = [str(planted / "todoread"), str(home / "bin2" / "todoread"), "todoread"]
+    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": named}}))
     found_first = {"PATH": f"{planted}:{os.environ['PATH']}"}
     assert (
         subprocess.run(["todoread"], env={**os.environ, **found_first}, capture_output=True).returncode == 0
@@ -394,7 +424,7 @@ def test_trust_is_for_a_content_and_a_change_takes_it_back(
     assert reads()
     file.write_text(file.read_text() + "# a comment\n")
     assert not reads()
-    assert b"changed" in corral("policy", "trust", "--show").stdout
+    assert b"not trusted" in corral("policy", "trust", "--show").stdout
     assert corral("policy", "trust").returncode == 0 and reads()
     assert corral("policy", "distrust").returncode == 0 and not reads()
 

@@ -106,7 +106,10 @@ class FakeHost:
         if plain in self._directories:
             return Stat(True, False, DEVICE, inode)
         if plain in self._files:
-            return Stat(False, self._files[plain].startswith("-> "), DEVICE, inode, plain in self._sockets)
+            text = self._files[plain]
+            is_program = text.startswith(("elf", "#!"))
+            is_socket = plain in self._sockets
+            return Stat(False, text[:3] == "-> ", DEVICE, inode, is_socket, is_executable=is_program)
         return None
 
     def readlink(self, path: str) -> str:

@@ -34,6 +34,9 @@ def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator
     yield from _aligned([(name, value, str(origin)) for name, value, origin in _settings(configuration)])
     yield "policy"
     yield from _clauses(configuration, verbose=verbose)
+    found = configuration.sandbox(for_run=False).fidelity()
+    taken = f"would take {found.chosen}" if found.chosen else f"would refuse: {found.refusal}"
+    yield f"`corral run` {taken}"
     if configuration.cuts:
         yield "cut, because a project's file can only narrow"
         for cut in configuration.cuts:

@@ -43,8 +43,9 @@ _LIMIT_FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
 def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Print the explanation; returns the exit status."""
     try:
-        command = build_command(options, words) or ("true",)
-        sandbox = build_request(options).sandbox
+        command = build_command(options, words)
+        request = build_request(options, command, for_run=False)
+        sandbox, command = request.sandbox, request.command or ("true",)
         explanation, fidelity = sandbox.explain(command), sandbox.fidelity(command)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))

@@ -38,7 +38,7 @@ _LEGEND = (
 def check_request(options: Mapping[str, Any]) -> int:
     """Print how the policy fares on this host. Status 0 if it would be enforced, 3 if it would be refused."""
     try:
-        sandbox = build_request(options).sandbox
+        sandbox = build_request(options, for_run=False).sandbox
         policy, found = sandbox.policy, sandbox.fidelity()
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))

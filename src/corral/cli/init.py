@@ -7,12 +7,11 @@ import sys
 
 import click
 
-from corral.config.find import FILE_NAMES
 from corral.config.keys import BY_NAME
 from corral.config.setting import shorten
 from corral.config.template import render_toml
 from corral.config.values import WrongValue
-from corral.host import config_directory
+from corral.host import CONFIG_NAMES, config_directory
 from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess, NetMode
 from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset
@@ -113,9 +112,9 @@ def _target(*, for_user: bool, force: bool) -> str:
             why="you have no home directory",
             fix="set XDG_CONFIG_HOME",
         )
-    path = os.path.join(directory, FILE_NAMES[0])
+    path = os.path.join(directory, CONFIG_NAMES[0])
     # Two files of the user's own would be one too many; a project may have both.
-    for name in FILE_NAMES if for_user else FILE_NAMES[:1]:
+    for name in CONFIG_NAMES if for_user else CONFIG_NAMES[:1]:
         other = os.path.join(directory, name)
         if os.path.lexists(other) and not (force and other == path):
             raise _exists(other)
@@ -123,7 +122,7 @@ def _target(*, for_user: bool, force: bool) -> str:
 
 
 def _exists(path: str) -> PolicyError:
-    fix = "--force replaces it" if path.endswith(FILE_NAMES[0]) else "remove it first, or edit it"
+    fix = "--force replaces it" if path.endswith(CONFIG_NAMES[0]) else "remove it first, or edit it"
     return PolicyError("file-exists", f"{path} is there already", why="nothing is replaced unasked", fix=fix)
 
 

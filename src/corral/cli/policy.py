@@ -11,18 +11,29 @@ from corral.cli.printable import printable
 from corral.cli.request import load_request
 from corral.cli.run import report_error
 from corral.config.document import DocumentProblems
-from corral.config.find import FILE_NAMES, PYPROJECT, Found, find_project_files, find_user_file, read_named
+from corral.config.find import (
+    PYPROJECT,
+    Found,
+    find_project_files,
+    find_user_file,
+    has_variables,
+    read_named,
+    working_directory,
+)
 from corral.config.load import counts, cuts_of, read_file
 from corral.config.narrow import show
 from corral.config.setting import shorten
 from corral.config.trust import distrust, is_trusted, trust, was_trusted
+from corral.config.variables import read_variables
+from corral.host import CONFIG_NAMES
 from corral.model.capability import capabilities_of
 from corral.model.errors import ConfigurationError, CorralError, PolicyError
+from corral.model.problem import Problem
 from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset, preset_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from corral.config.setting import FileSettings
@@ -73,19 +84,38 @@ def show_effective(options: Mapping[str, Any], *, verbose: bool) -> Answer:
 
 
 def validate(paths: tuple[str, ...]) -> Answer:
-    """Every mistake of the files, or of those that count here."""
-    files = [read_named(path) for path in paths] if paths else _files_here()
+    """Every mistake of the files; without any, of those that count here and of the CORRAL_* variables."""
     lines: list[str] = []
     report = []
-    for file in files:
-        problems = _problems(file)
-        lines += [line for problem in problems for line in problem.render().splitlines()]
-        lines += [] if problems else [f"{shorten(file.path)}: good"]
-        report.append({"file": file.path, "problems": [problem.to_json() for problem in problems]})
-    if not files:
-        lines = [f"no configuration was found; `corral policy init` writes a {FILE_NAMES[0]}"]
+    for name, problems in _judged(paths):
+        lines += [line for problem in problems for line in problem.render().split("\n")]
+        lines += [] if problems else [f"{shorten(name)}: good"]
+        report.append({"file": name, "problems": [problem.to_json() for problem in problems]})
     wrong = any(entry["problems"] for entry in report)
+    if not report:
+        lines = [f"no configuration was found; `corral policy init` writes a {CONFIG_NAMES[0]}"]
     return (2 if wrong else 0), lines, {"files": report, "valid": not wrong}
+
+
+def _judged(paths: tuple[str, ...]) -> Iterator[tuple[str, list[Problem]]]:
+    for path in paths:
+        try:
+            file = read_named(path)
+        except PolicyError as problem:
+            yield path, [Problem(path, 0, 0, problem.why, problem.fix)]
+        else:
+            yield file.path, _problems(file)
+    if paths:
+        return
+    for file in _files_here():
+        yield file.path, _problems(file)
+    if has_variables():
+        try:
+            read_variables(os.environ)
+        except DocumentProblems as wrong:
+            yield "the environment", list(wrong.problems)
+        else:
+            yield "the environment", []
 
 
 def compare(first: str, second: str) -> Answer:
@@ -168,7 +198,7 @@ def _relation(left: Policy, right: Policy) -> str:
     return words.get((left <= right, right <= left), "different")
 
 
-def _problems(file: Found) -> list[Any]:
+def _problems(file: Found) -> list[Problem]:
     try:
         read_file(file)
     except DocumentProblems as wrong:
@@ -209,10 +239,10 @@ def _project_file(path: str | None) -> tuple[Found, FileSettings]:
     raise PolicyError(
         "no-project-file",
         "there is no project file to trust",
-        why=f"neither this directory nor one above it has {', '.join((*FILE_NAMES, PYPROJECT))} for corral",
+        why=f"neither this directory nor one above it has {', '.join((*CONFIG_NAMES, PYPROJECT))} for corral",
         fix="name the file, or write one with `corral policy init`",
     )
 
 
 def _here() -> str:
-    return os.path.realpath(os.getcwd())
+    return os.path.realpath(working_directory())

@@ -169,7 +169,7 @@ def schema() -> None:
 def why(operation: str, target: str, *, as_json: bool, **options: Any) -> None:
     """Say whether a command may do something, by which rule of which file, and what would change it.
 
-    TARGET is a path, a program, or a host. The exit status is 0 for yes and 1 for no.
+    TARGET is a path, a program, or a host. The exit status is 0 for yes, 1 for no, 3 if nothing would run.
     """
     from corral.cli.policy import answer
     from corral.cli.why import explain_why

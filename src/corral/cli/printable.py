@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-#: C0 without the line feed, delete, and C1: what terminals take for commands.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x0A}
+
+def printable(line: str) -> str:
+    """One line, in which whatever is no visible character is spelled out.
+
+    That is controls, line ends of every kind, marks that turn the direction of writing or have no width, and
+    bytes that are no text: with them a name could pass for a line of corral's own, or hide what it is.
+    """
+    if line.isprintable():
+        return line
+    return "".join(character if character.isprintable() else _spelled(character) for character in line)
 
 
-def printable(text: str) -> str:
-    """The text with control characters spelled out and undecodable bytes replaced."""
-    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+def _spelled(character: str) -> str:
+    code = ord(character)
+    if character == "\n":
+        return "\\n"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.backends.registry import AUTO_NAME, UNCONFINED
+from corral.config.find import find_project_files, find_user_file, has_variables, working_directory
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 from corral.policy.compose import build_policy
@@ -43,23 +44,27 @@ class Request(Record):
     bypass: Setting | None = None  # why the command runs unconfined
 
 
-def build_request(options: Mapping[str, Any], command: str | tuple[str, ...] = ()) -> Request:
+def build_request(
+    options: Mapping[str, Any], command: str | tuple[str, ...] = (), *, for_run: bool = True
+) -> Request:
     """What to do with a command: flags on top of the configuration, if there is one."""
     _check_contradiction(options)
     if not is_configured(options):
         return Request(_build_from_flags(options), command)
     configuration = load_request(options)
-    if configuration.bypass_tools and isinstance(command, tuple):
+    asks_for_sandbox = options["sandbox"] or options["backend"] not in {None, UNCONFINED}
+    if configuration.bypass_tools and isinstance(command, tuple) and not asks_for_sandbox:
         from corral.config.bypass import find_bypass
 
         bypass = find_bypass(configuration, command, os.environ)
         if bypass is not None:
             return Request(bypass.sandbox, bypass.command, configuration, bypass.setting)
-    return Request(configuration.sandbox(), command, configuration)
+    return Request(configuration.sandbox(for_run=for_run), command, configuration)
 
 
 def load_request(options: Mapping[str, Any]) -> Configuration:
     """The configuration with the flags on top of it, whether or not there are files."""
+    _check_contradiction(options)
     from corral.cli.flags import flag_settings
     from corral.config.load import load_configuration
 
@@ -78,11 +83,9 @@ def is_configured(options: Mapping[str, Any]) -> bool:
         return True
     if options["no_config"]:
         return False
-    from corral.config.find import find_project_files, find_user_file, has_variables
-
     if has_variables() or "CORRAL_AGENT" in os.environ:
         return True
-    directory = os.path.realpath(os.path.join(_working_directory(), options["cwd"] or ""))
+    directory = os.path.realpath(os.path.join(working_directory(), options["cwd"] or ""))
     if not os.path.isdir(directory):
         return False  # which the sandbox will refuse, with its own words
     return find_user_file(os.environ.get("CORRAL_CONFIG")) is not None or bool(find_project_files(directory))
@@ -141,6 +144,14 @@ def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
 
 
 def _check_contradiction(options: Mapping[str, Any]) -> None:
+    for name in ("agent", "config"):
+        if options["no_config"] and options[name] is not None:
+            raise PolicyError(
+                "contradiction",
+                f"--no-config and --{name} contradict each other",
+                why=f"--{name} is about the configuration, and --no-config leaves it out",
+                fix="leave one of them out",
+            )
     backend, wanted = options["backend"], options["sandbox"]
     if wanted is None or backend is None or wanted is (backend != UNCONFINED):
         return
@@ -155,16 +166,4 @@ def _check_contradiction(options: Mapping[str, Any]) -> None:
 def _absolute(path: str) -> str:
     if path.startswith(("~", "${workspace}", "/")):
         return path
-    return os.path.normpath(os.path.join(_working_directory(), path))
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise PolicyError(
-            "no-directory",
-            "the working directory cannot be used",
-            why="it has been removed",
-            fix="change into an existing directory",
-        ) from None
+    return os.path.normpath(os.path.join(working_directory(), path))

@@ -62,7 +62,11 @@ def report_error(error: CorralError, *, as_json: bool, about_command: bool = Tru
             fields["problems"] = [problem.to_json() for problem in problems]
         _print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
     else:
-        _say(error.render(about_command=about_command))
+        first, *others = error.render(about_command=about_command).split(
+            "\n"
+        )  # no part of it has a line feed
+        _say(first)
+        sys.stderr.writelines(f"{printable(line)}\n" for line in others)
     return error.exit_status
 
 

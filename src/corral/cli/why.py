@@ -7,7 +7,7 @@ import os
 from corral.cli.request import load_request
 from corral.config.setting import Origin, Source, shorten
 from corral.model.capability import Capability, PolicyDraft
-from corral.model.decision import Reason
+from corral.model.decision import Decision, Reason
 from corral.model.endpoint import DEFAULT_PORTS, Endpoint, parse_endpoint
 from corral.model.errors import PolicyError
 from corral.model.record import Record
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.config.configuration import Configuration
-    from corral.model.decision import Decision
 
 OPERATIONS = ("read", "write", "exec", "connect")
 
@@ -30,9 +29,22 @@ _SENTENCES = {
     Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
     Reason.PRIVATE: "the sandbox has its own there: empty at first, gone afterwards; nothing of the host's",
     Reason.STRUCTURAL: "/proc and /dev are made anew inside, with what programs cannot do without",
+    Reason.NOT_EXECUTABLE: "it is no program: not a file that may be executed",
     Reason.NOT_GRANTED: "no rule grants it",
-    Reason.UNCONFINED: "there is no sandbox",
+    Reason.UNCONFINED: "it runs without a sandbox",
 }
+_LOOPBACK = frozenset({"localhost", "127.0.0.1"})
+
+
+class Answer(Record):
+    """All there is to say."""
+
+    operation: str
+    target: str
+    decision: Decision
+    rule: tuple[Capability, Origin] | None
+    change: Change
+    refusal: str  # why nothing would run at all
 
 
 class Change(Record):
@@ -45,19 +57,42 @@ class Change(Record):
 def explain_why(
     operation: str, target: str, options: Mapping[str, Any]
 ) -> tuple[int, Iterable[str], dict[str, Any]]:
-    """The answer: exit status (0 allowed, 1 not), lines for a person, JSON."""
+    """The answer: exit status (0 allowed, 1 not, 3 nothing would run), lines for a person, JSON."""
     configuration = load_request(options)
-    sandbox = configuration.sandbox()
-    if operation == "connect":
-        endpoint = read_target(target)
-        decision = sandbox.decide_connection(endpoint)
-    else:
-        path = _find_program(target) if operation == "exec" else _absolute(target)
-        decision = sandbox.decide_path(path, writes=operation == "write")
+    sandbox = configuration.sandbox(for_run=False)
+    decision = _decide(operation, target, configuration, sandbox)
     rule = _rule(configuration, operation, decision)
     change = Change() if decision.allowed else _change(configuration, operation, decision)
-    value = _json(operation, target, decision, rule, change)
-    return (0 if decision.allowed else 1), _render(operation, target, decision, rule, change), value
+    refusal = "" if sandbox.is_unconfined else _refusal(sandbox)
+    answer = Answer(operation, target, decision, rule, change, refusal)
+    status = 3 if refusal else 0 if decision.allowed else 1
+    return status, _render(answer), _json(answer)
+
+
+def _decide(operation: str, target: str, configuration: Configuration, sandbox: Sandbox) -> Decision:
+    if operation == "connect":
+        return sandbox.decide_connection(read_target(target))
+    if not target:
+        raise PolicyError(
+            "not-a-target", "there is nothing to ask about", why="it is empty", fix="name a path"
+        )
+    if operation != "exec":
+        return sandbox.decide_path(_absolute(target, configuration.workspace), writes=operation == "write")
+    program = _find_program(target, configuration.workspace)
+    if configuration.bypass_tools:
+        from corral.config.bypass import find_bypass
+
+        if find_bypass(configuration, (target,), os.environ) is not None:
+            return Decision(True, Reason.UNCONFINED, program)
+    decision = sandbox.decide_path(program)
+    is_program = os.path.isfile(program) and os.access(program, os.X_OK)
+    return decision if is_program else decision.replace(allowed=False, reason=Reason.NOT_EXECUTABLE)
+
+
+def _refusal(sandbox: Sandbox) -> str:
+    """Why no command would run at all; empty if one would."""
+    found = sandbox.fidelity()
+    return "" if found.chosen else found.refusal
 
 
 def read_target(text: str) -> Endpoint:
@@ -80,13 +115,14 @@ def read_target(text: str) -> Endpoint:
         ) from None
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
+def _absolute(path: str, workspace: str) -> str:
+    """A path as people and rules write it."""
+    return os.path.abspath(os.path.expanduser(path.replace("${workspace}", workspace)))
 
 
-def _find_program(name: str) -> str:
+def _find_program(name: str, workspace: str) -> str:
     if "/" in name:
-        return _absolute(name)
+        return _absolute(name, workspace)
     import shutil
 
     found = shutil.which(name)
@@ -149,19 +185,32 @@ def _change(configuration: Configuration, operation: str, decision: Decision) ->
         return Change(advice="give the protection up, on record, with --waive fs.protect; or do it yourself")
     if decision.reason is Reason.STRUCTURAL:
         return Change(advice="no capability grants what the host has there")
+    if decision.reason is Reason.NOT_EXECUTABLE:
+        return Change(advice="make it executable: chmod +x")
     wanted = _wanted(operation, decision)
     draft = PolicyDraft(configuration.policy)
     draft.add(wanted)
-    sandbox = Sandbox(draft.build(), backend=configuration.backend, workspace=configuration.workspace)
+    sandbox = Sandbox(
+        draft.build(),
+        backend=configuration.backend,
+        workspace=configuration.workspace,
+        waive=configuration.waived,
+    )
     try:
-        if (
-            operation == "connect"
-            or sandbox.decide_path(decision.subject, writes=operation == "write").allowed
-        ):
+        if operation == "connect":
+            return _change_of_network(sandbox, wanted)
+        if sandbox.decide_path(decision.subject, writes=operation == "write").allowed:
             return Change(str(wanted))
     except PolicyError as refused:
         return Change(advice=f"no capability grants it: {refused.why}")
     return Change(advice="no capability grants it")
+
+
+def _change_of_network(sandbox: Sandbox, wanted: Capability) -> Change:
+    if not _refusal(sandbox):
+        return Change(str(wanted))
+    advice = f"{wanted} would, but no backend here enforces it; network:full permits it, with all else"
+    return Change(str(wanted), advice)
 
 
 def _wanted(operation: str, decision: Decision) -> Capability:
@@ -174,36 +223,39 @@ def _wanted(operation: str, decision: Decision) -> Capability:
     return Capability("filesystem", "write" if operation == "write" else "read", path)
 
 
-def _render(
-    operation: str, target: str, decision: Decision, rule: tuple[Capability, Origin] | None, change: Change
-) -> Iterator[str]:
+def _render(answer: Answer) -> Iterator[str]:
+    operation, target, decision, change = answer.operation, answer.target, answer.decision, answer.change
     yield f"{'yes' if decision.allowed else 'no'}: {operation} {target}"
-    if operation != "connect" and decision.subject != _absolute(target):
+    if operation != "connect" and os.path.basename(decision.subject) != os.path.basename(target):
         yield f"  really   {shorten(decision.subject)}"
     yield f"  because  {_SENTENCES[decision.reason]}"
-    if rule is not None:
-        yield f"  rule     {rule[0]}"
-        yield f"  said in  {rule[1]}"
+    if answer.rule is not None:
+        yield f"  rule     {answer.rule[0]}"
+        yield f"  said in  {answer.rule[1]}"
     if decision.is_missing:
         yield "  note     there is nothing of that name now"
-    if change.capability:
-        yield f"  change   --cap {change.capability}"
-    elif change.advice:
+    if operation == "connect" and decision.subject.split(":")[1] in _LOOPBACK:
+        yield "  note     inside, loopback is the sandbox's own, and works; this is about the host's"
+    if change.advice:
         yield f"  change   {change.advice}"
+    elif change.capability:
+        yield f"  change   --cap {change.capability}"
+    if answer.refusal:
+        yield f"  but      nothing would run at all: {answer.refusal}"
 
 
-def _json(
-    operation: str, target: str, decision: Decision, rule: tuple[Capability, Origin] | None, change: Change
-) -> dict[str, Any]:
+def _json(answer: Answer) -> dict[str, Any]:
+    decision, rule = answer.decision, answer.rule
     return {
-        "operation": operation,
-        "target": target,
+        "operation": answer.operation,
+        "target": answer.target,
         "allowed": decision.allowed,
         "reason": decision.reason.value,
         "subject": decision.subject,
         "exists": not decision.is_missing,
         "rule": str(rule[0]) if rule is not None else None,
         "origin": rule[1].to_json() if rule is not None else None,
-        "capability": change.capability or None,
-        "advice": change.advice or None,
+        "capability": answer.change.capability or None,
+        "advice": answer.change.advice or None,
+        "refusal": answer.refusal or None,
     }

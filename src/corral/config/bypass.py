@@ -5,17 +5,27 @@ from __future__ import annotations
 import os
 
 from corral.backends.registry import UNCONFINED
+from corral.config.compile import capabilities_of_setting
+from corral.host import RealHost, state_directory
 from corral.model.capability import Capability, PolicyDraft
 from corral.model.policy import FsAccess
 from corral.model.record import Record
+from corral.planning.resolve import Resolver, expand, is_beneath
+from corral.policy.preset import PRESETS, load_preset
 from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from corral.config.configuration import Configuration
     from corral.config.setting import Setting
+
+#: Where the system has its programs, and nobody a project.
+_SYSTEM = (
+    *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/lib", "/usr/libexec", "/usr/share"),
+    *("/bin", "/sbin", "/nix/store", "/gnu/store", "/snap"),
+)
 
 
 class Bypass(Record):
@@ -29,54 +39,66 @@ def find_bypass(
 ) -> Bypass | None:
     """How to run a command that needs no sandbox; None for all others.
 
-    TRUST: only a bare name counts, and only the program that PATH leads to outside of all that a command can
-    write. Otherwise an earlier command could put a program of that name in the way. For the same reason the
-    program itself is run with a PATH without such directories: `#!/usr/bin/env node` would find one there.
+    TRUST: an earlier command may have put a program of that name in the way, in this workspace or in another.
+    So a bare name counts only for a program of the system, and any other has to be named by its path. None
+    may lie in, or be reached by a link in, what any command of this user's configuration can write. For the
+    same reason the program is run with a PATH without such directories: `#!/usr/bin/env node` looks there.
     """
-    if not argv:
-        return None
-    allowed = next((said for said in configuration.bypass_tools if said.value == argv[0]), None)
-    if allowed is None or "/" in argv[0]:
-        return None
-    writable = _writable(configuration)
+    host = RealHost()
+    writable = [*_writable(configuration, host)]
     path = environment.get("PATH", "")
-    program = _find(argv[0], path)
-    if not program or _is_within_any(program, writable):
+    program = _find(argv[0], path) if argv else ""
+    if not program or not _is_out_of_reach(program, writable, host):
         return None
-    safe = [
-        entry for entry in path.split(":") if entry.startswith("/") and not _is_within_any(entry, writable)
-    ]
+    allowed = next(
+        (said for said in configuration.bypass_tools if _names(said.value, argv[0], program, host)), None
+    )
+    if allowed is None:
+        return None
+    entries = (entry for entry in path.split(":") if entry.startswith("/"))
+    safe = [entry for entry in entries if _is_out_of_reach(entry, writable, host)]
     draft = PolicyDraft(configuration.policy)
     draft.add(Capability("env", "set", f"PATH={':'.join(safe)}"))
     sandbox = Sandbox(draft.build(), backend=UNCONFINED, workspace=configuration.workspace)
     return Bypass(allowed, (program, *argv[1:]), sandbox)
 
 
-def _find(name: str, path: str) -> str:
-    """The first program of that name; a relative entry of PATH ends the search, as it would find that one."""
+def _names(said: str, called: str, program: str, host: RealHost) -> bool:
+    """Whether an entry of the list is about this program."""
+    if "/" in said:
+        return os.path.normpath(expand(said, "", host.home)) == program
+    steps = (program, *_steps(program, host))
+    return said == called and all(any(is_beneath(step, top) for top in _SYSTEM) for step in steps)
+
+
+def _find(called: str, path: str) -> str:
+    """The program that a name stands for; none, if it would be found by a relative entry of PATH."""
+    if "/" in called:
+        return os.path.normpath(called) if called.startswith("/") else ""
     for directory in path.split(":"):
-        program = os.path.join(directory, name)
+        program = os.path.join(directory, called)
         if os.path.isfile(program) and os.access(program, os.X_OK):
-            return program if directory.startswith("/") else ""
+            return os.path.normpath(program) if directory.startswith("/") else ""
     return ""
 
 
-def _writable(configuration: Configuration) -> list[str]:
-    home = os.path.expanduser("~")
-    roots = [configuration.workspace]
-    for rule in configuration.policy.fs:
-        if rule.access is FsAccess.WRITE:
-            path = rule.path
-            if path.startswith("~"):
-                path = home + path[1:]
-            roots.append(path.replace("${workspace}", configuration.workspace))
-    return [*roots, *map(os.path.realpath, roots)]
+def _steps(path: str, host: RealHost) -> tuple[str, ...]:
+    real, links = Resolver(host).follow(path)
+    return (*links, real.path)
 
 
-def _is_within_any(path: str, roots: list[str]) -> bool:
-    """Whether a path, or what it leads to, lies in one of the directories."""
-    return any(
-        place == root or place.startswith(root.rstrip("/") + "/")
-        for place in (path, os.path.realpath(path))
-        for root in roots
-    )
+def _is_out_of_reach(path: str, writable: Iterable[str], host: RealHost) -> bool:
+    steps = (path, *_steps(path, host))
+    return not any(is_beneath(step, root) for step in steps for root in writable)
+
+
+def _writable(configuration: Configuration, host: RealHost) -> Iterator[str]:
+    """All that a command may be able to write, whatever the agent, the profile or what narrowed this run."""
+    rules = {rule.path for name in PRESETS for rule in load_preset(name).fs if rule.access is FsAccess.WRITE}
+    rules |= {rule.path for rule in configuration.policy.fs if rule.access is FsAccess.WRITE}
+    for setting in configuration.said:
+        rules |= {each.target for each in capabilities_of_setting(setting) if each.verb == "write"}
+    for path in (configuration.workspace, state_directory() or "/nonexistent", *rules):
+        expanded = expand(path, configuration.workspace, host.home)
+        yield expanded
+        yield Resolver(host).resolve(expanded).path

@@ -79,7 +79,13 @@ def compile_settings(settings: Sequence[Setting]) -> Compiled:
     for line in preset_lines(name):
         draft.add(line.capability, optional=True)
         origins[str(line.capability)] = Origin(Source.PRESET, line.file, line.number, 1)
-    return _apply(draft, kept, origins, kept)
+    # A limit of an earlier layer stays, as far as it is the tighter one.
+    at = kept.index(profile) if profile is not None else 0
+    for setting in kept[:at]:
+        for capability in capabilities_of_setting(setting):
+            if draft.tighten(capability):
+                origins[str(capability)] = setting.origin
+    return _apply(draft, kept[at:], origins, kept)
 
 
 def add_settings(base: Compiled, settings: Sequence[Setting]) -> Compiled:
@@ -123,6 +129,8 @@ def _apply(
     named_hosts = False
     for setting in settings:
         wanted = capabilities_of_setting(setting)
+        if any(capability.kind == "network" and not capability.target for capability in wanted):
+            named_hosts = False  # whatever was limited by name, this mode takes its place
         if setting.key.name == "network" and setting.value == "limited" and draft.names_hosts():
             wanted = ()  # it is limited already, to less
         elif setting.key.name == "mounts.workspace_writable":

@@ -39,11 +39,15 @@ class Configuration(Record):
     compiled: Compiled
     cuts: tuple[SettingCut, ...]  # what a project's file asked for in vain
     workspace: str
+    said: tuple[Setting, ...] = ()  # by trusted files, for this agent and for all others
 
     @property
     def policy(self) -> Policy:
-        """What commands may do; kept caches are added by `sandbox()`, which makes their directory."""
-        return self.compiled.policy
+        """What commands may do, kept caches included."""
+        draft = PolicyDraft(self.compiled.policy)
+        for capability in self._caches():
+            draft.add(capability, optional=True)  # the directory is made for the first run
+        return draft.build()
 
     @property
     def enabled(self) -> bool:
@@ -90,34 +94,37 @@ class Configuration(Record):
 
     def clauses(self) -> Iterator[tuple[Capability, Origin]]:
         """Every capability of the policy, and where it was said."""
+        caches = {str(capability) for capability in self._caches()}
         for capability in capabilities_of(self.policy):
-            yield capability, self.compiled.origins.get(str(capability), _DEFAULT)
+            default = self.origin_of("mounts.persist_caches") if str(capability) in caches else _DEFAULT
+            yield capability, self.compiled.origins.get(str(capability), default)
 
-    def sandbox(self) -> Sandbox:
-        """A sandbox for the workspace, as configured."""
+    def sandbox(self, *, for_run: bool = True) -> Sandbox:
+        """A sandbox for the workspace, as configured; the directory of the caches is made `for_run` only."""
         from corral.sandbox import Sandbox
 
-        policy = self.policy
-        if self.persists_caches and self.backend != UNCONFINED:
-            policy = _with_caches(policy, self.workspace)
+        for capability in self._caches() if for_run else ():
+            if capability.kind == "filesystem":
+                os.makedirs(capability.target, mode=0o700, exist_ok=True)
         # TRUST: a user file that was named may lie in the workspace; no command may change it.
         own = [file.path for file in self.files if file.source is Source.USER]
         host = RealHost(own_files=own)
-        return Sandbox(policy, backend=self.backend, workspace=self.workspace, waive=self.waived, host=host)
+        return Sandbox(
+            self.policy, backend=self.backend, workspace=self.workspace, waive=self.waived, host=host
+        )
+
+    def _caches(self) -> Iterator[Capability]:
+        """What kept caches stand for: a writable directory, and variables that lead there."""
+        if not self.persists_caches or self.backend == UNCONFINED:
+            return
+        from corral.config.caches import cache_directory, cache_variables
+
+        directory = cache_directory(self.workspace)
+        yield Capability("filesystem", "write", directory)
+        said = {name for name, _ in self.compiled.policy.env.fixed}
+        for name, value in cache_variables(directory):
+            if name not in said:
+                yield Capability("env", "set", f"{name}={value}")
 
     def _value(self, name: str) -> object:
         return self.compiled.value(name)
-
-
-def _with_caches(policy: Policy, workspace: str) -> Policy:
-    from corral.config.caches import cache_directory, cache_variables
-
-    directory = cache_directory(workspace)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    draft = PolicyDraft(policy)
-    draft.add(Capability("filesystem", "write", directory))
-    said = {name for name, _ in policy.env.fixed}
-    for name, value in cache_variables(directory):
-        if name not in said:
-            draft.add(Capability("env", "set", f"{name}={value}"))
-    return draft.build()

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import stat
 
-from corral.host import config_directory
+from corral.host import CONFIG_NAMES, config_directory
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 
-FILE_NAMES = ("corral.toml", "corral.json")
 PYPROJECT = "pyproject.toml"
 PREFIX = "CORRAL_"
 #: Variables that are no settings: the mark inside a sandbox, another launcher.
@@ -33,7 +32,7 @@ def find_user_file(named: str | None = None) -> Found | None:
     if named is not None:
         return read_named(named) if named else None
     directory = config_directory()
-    found = [_read(os.path.join(directory, name), is_project=False) for name in FILE_NAMES if directory]
+    found = [_read(os.path.join(directory, name), is_project=False) for name in CONFIG_NAMES if directory]
     files = [file for file in found if file is not None]
     if len(files) > 1:
         raise PolicyError(
@@ -50,13 +49,26 @@ def find_project_files(directory: str) -> list[Found]:
     found = []
     owners = _owners(directory)
     while True:
-        for name in (*FILE_NAMES, PYPROJECT):
+        for name in (*CONFIG_NAMES, PYPROJECT):
             file = _read(os.path.join(directory, name), is_project=True, owners=owners)
-            if file is not None and (name != PYPROJECT or "corral" in file.text):
+            if file is not None:
                 found.append(file)
         if directory == "/":
             return found
         directory = os.path.dirname(directory)
+
+
+def working_directory() -> str:
+    """Where the caller is. Raises PolicyError if that is nowhere."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise PolicyError(
+            "no-directory",
+            "the working directory cannot be used",
+            why="it has been removed",
+            fix="change into an existing directory",
+        ) from None
 
 
 def find_foreign_files(directory: str) -> list[str]:
@@ -64,7 +76,7 @@ def find_foreign_files(directory: str) -> list[str]:
     owners = _owners(directory)
     found = []
     while True:
-        for name in (*FILE_NAMES, PYPROJECT):
+        for name in (*CONFIG_NAMES, PYPROJECT):
             path = os.path.join(directory, name)
             try:
                 if os.lstat(path).st_uid not in owners:
@@ -122,13 +134,14 @@ def _read(path: str, *, is_project: bool, owners: set[int] | None = None) -> Fou
         status = os.fstat(descriptor)
         if owners is not None and status.st_uid not in owners:
             return None
-        if not stat.S_ISREG(status.st_mode):
-            raise _unusable(path, "it is not a file")
-        if status.st_size > _MOST_BYTES:
-            raise _unusable(path, "it is larger than 1 MiB")
+        is_file = stat.S_ISREG(status.st_mode)
         data = b""
-        while len(data) <= _MOST_BYTES and (piece := os.read(descriptor, _MOST_BYTES + 1)):
+        while is_file and len(data) <= _MOST_BYTES and (piece := os.read(descriptor, _MOST_BYTES + 1)):
             data += piece
+        if os.path.basename(path) == PYPROJECT and b"corral" not in data:
+            return None  # it is for others
+        if not is_file or len(data) > _MOST_BYTES:
+            raise _unusable(path, "it is larger than 1 MiB" if is_file else "it is not a file")
     except OSError as problem:
         raise _unusable(path, problem.strerror or str(problem)) from None
     finally:
@@ -150,6 +163,8 @@ def _check_absent(path: str, problem: OSError | ValueError, owners: set[int] | N
     if owners is not None and status.st_uid not in owners:
         return
     is_link = stat.S_ISLNK(status.st_mode)
+    if os.path.basename(path) == PYPROJECT and not is_link and not stat.S_ISREG(status.st_mode):
+        return
     if owners is not None and is_link and os.path.basename(path) == PYPROJECT and not _mentions_corral(path):
         return  # usual in some build trees
     why = "it is a symbolic link" if owners is not None and is_link else str(problem)

@@ -7,14 +7,14 @@ import os
 from corral.config.compile import Compiled, add_settings, compile_settings, is_lasting
 from corral.config.configuration import Configuration, FileState
 from corral.config.document import DocumentProblems
-from corral.config.find import PYPROJECT, find_project_files, find_user_file
+from corral.config.find import PYPROJECT, find_project_files, find_user_file, working_directory
 from corral.config.narrow import SettingCut, narrow
 from corral.config.read import read_settings
 from corral.config.remembered import read_remembered
 from corral.config.setting import Source
-from corral.config.trust import is_trusted
+from corral.config.trust import check_trust
 from corral.config.values import nearest
-from corral.config.variables import agent_from_environment, read_variables
+from corral.config.variables import read_variables
 from corral.model.errors import ConfigurationError, PolicyError
 
 TYPE_CHECKING = False
@@ -41,11 +41,11 @@ def load_configuration(
     `agent` chooses an agent's own settings, `user_file` another user file; with `ignore_files` neither
     files nor CORRAL_* variables are read. Raises ConfigurationError with every mistake of every file.
     """
-    workspace = os.path.realpath(directory if directory is not None else os.getcwd())
+    workspace = os.path.realpath(directory if directory is not None else working_directory())
     if ignore_files:
-        return _finish([], "", compile_settings(flags), [], workspace)
+        return Configuration((), "", compile_settings(flags), (), workspace)
     named = user_file if user_file is not None else os.environ.get("CORRAL_CONFIG")
-    chosen = agent if agent is not None else agent_from_environment()
+    chosen = agent if agent is not None else os.environ.get("CORRAL_AGENT")
     problems: list[Problem] = []
     files = [_read(found, problems) for found in _found(named, workspace)]
     try:
@@ -56,7 +56,7 @@ def load_configuration(
         raise ConfigurationError(tuple(problems))
     read = [file for file in files if file is not None and counts(*file)]
     _check_agent(chosen, [settings for _, settings in read])
-    return _merge(read, chosen, (*variables, *flags), workspace)
+    return _merge(read, chosen or "", (*variables, *flags), workspace)
 
 
 def read_file(found: Found) -> FileSettings:
@@ -97,10 +97,10 @@ def cuts_of(settings: FileSettings) -> list[SettingCut]:
     return list(cuts.values())
 
 
-def _check_agent(agent: str, files: list[FileSettings]) -> None:
+def _check_agent(agent: str | None, files: list[FileSettings]) -> None:
     """An agent that nobody described must not get what everyone may."""
     known = sorted({name for file in files for name in file.agents})
-    if agent and agent not in known:
+    if agent is not None and agent not in known:
         raise _unknown_agent(agent, known)
 
 
@@ -116,28 +116,29 @@ def _unknown_agent(agent: str, known: list[str]) -> PolicyError:
 def _merge(
     files: list[tuple[Found, FileSettings]], agent: str, later: Sequence[Setting], workspace: str
 ) -> Configuration:
+    own = [file for file in files if not file[0].is_project]
+    # From the outermost to the nearest, so that the nearest has the last word among the trusted.
+    project = [file for file in reversed(files) if file[0].is_project]
     trusted: list[Setting] = []
+    said = list(later)
     narrowing: list[tuple[Setting, ...]] = []
     states = []
-    # From the outermost to the nearest, so that the nearest has the last word among the trusted.
-    for found, settings in (*files[:1], *reversed(files[1:])) if files else ():
-        said = settings.for_agent(agent)
-        believed = not found.is_project or is_trusted(found)
+    for found, settings in (*own, *project):
+        believed = not found.is_project or check_trust(found)
         if believed:
-            trusted += said
-        elif said:
-            narrowing.append(said)
+            trusted += settings.for_agent(agent)
+            said += (setting for section in settings.sections for setting in section.settings)
+        else:
+            narrowing.append(settings.for_agent(agent))
         states.append(FileState(found.path, Source.PROJECT if found.is_project else Source.USER, believed))
-    allowed = compile_settings(trusted)
-    compiled, cuts = _narrow_all(allowed, narrowing)
-    if any(setting.key.name == "profile" for setting in later):
+    compiled, cuts = _narrow_all(compile_settings(trusted), narrowing)
+    anew = max((at for at, setting in enumerate(later, 1) if setting.key.name == "profile"), default=0)
+    if anew:
         # A new beginning, chosen by the caller: of the project's files, their limits and denials stay.
-        lasting = [setting for said in narrowing for setting in said if is_lasting(setting)]
-        tighter = [setting for setting in lasting if _is_tighter(setting, allowed)]
-        compiled = compile_settings((*compiled.settings, *tighter, *later))
-    else:
-        compiled = add_settings(compiled, later)
-    return _finish(states, agent, compiled, cuts, workspace)
+        lasting = [tuple(setting for setting in said if is_lasting(setting)) for said in narrowing]
+        compiled, cuts = _narrow_all(compile_settings((*trusted, *later[:anew])), lasting)
+    compiled = add_settings(compiled, later[anew:])
+    return Configuration(tuple(states), agent, compiled, tuple(cuts), workspace, tuple(said))
 
 
 def _narrow_all(allowed: Compiled, narrowing: list[tuple[Setting, ...]]) -> tuple[Compiled, list[SettingCut]]:
@@ -148,16 +149,3 @@ def _narrow_all(allowed: Compiled, narrowing: list[tuple[Setting, ...]]) -> tupl
         compiled = narrowed.compiled
         cuts += narrowed.cuts
     return compiled, cuts
-
-
-def _is_tighter(setting: Setting, allowed: Compiled) -> bool:
-    from corral.config.compile import capabilities_of_setting
-
-    wanted = capabilities_of_setting(setting)
-    return bool(wanted) and not allowed.policy.grant(wanted).cuts
-
-
-def _finish(
-    states: list[FileState], agent: str, compiled: Compiled, cuts: list[SettingCut], workspace: str
-) -> Configuration:
-    return Configuration(tuple(states), agent, compiled, tuple(cuts), workspace)

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from corral.backends.registry import AUTO_NAME, UNCONFINED
 from corral.config.compile import Compiled, capabilities_of_setting, compile_settings, with_backends
+from corral.config.keys import BY_NAME
+from corral.config.setting import Setting
+from corral.model.capability import is_narrowing
+from corral.model.policy import FsAccess
 from corral.model.record import Record
-from corral.policy.preset import load_preset
+from corral.policy.preset import load_preset, preset_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from corral.config.setting import Setting
+    from corral.model.policy import Policy
 
 
 class SettingCut(Record):
@@ -50,26 +54,70 @@ class Narrowed(Record):
 
 
 _NOT_ALLOWED = "your own configuration does not allow it"
+_NO_SANDBOX = "your own configuration runs this without a sandbox"
 
 
 def narrow(base: Compiled, requested: Iterable[Setting], against: Compiled) -> Narrowed:
     """Narrow `base` by what a file requests; `against` is what the user allows, before any file's say."""
+    wanted = list(_with_sandbox(with_backends(requested), base))
+    missed = _cuts_of_lists(wanted, against)
     followed: list[Setting] = []
     cuts: list[SettingCut] = []
-    for setting in with_backends(requested):
+    for setting in wanted:
         # A policy is met with what the user allows; the rest is compared with what holds by now, so that
         # one file cannot undo what another one narrowed.
         rule = _RULES.get(setting.key.name)
-        kept, follow = rule(setting, base) if rule is not None else _policy(setting, against)
+        if rule is not None:
+            kept, follow = rule(setting, base)
+        else:
+            kept, follow = _policy(setting, against, missed)
         if kept is not None:
             cuts.append(SettingCut(setting, kept, _NOT_ALLOWED))
         if follow:
             followed.append(setting)
     candidate = compile_settings((*against.settings, *followed))
-    policy = (base.policy & candidate.policy).replace(name=_name(base, followed))
+    policy = base.policy & _made_optional(candidate.policy, against.policy)
     settings = (*base.settings, *(setting for setting in followed if not _is_policy(setting)))
     origins = {**candidate.origins, **base.origins}
-    return Narrowed(Compiled(policy, settings, origins), tuple(cuts))
+    narrowed = Compiled(policy.replace(name=_name(base, followed)), settings, origins)
+    if not narrowed.is_confined:
+        cuts += [SettingCut(setting, "", _NO_SANDBOX) for setting in followed if _is_policy(setting)]
+    return Narrowed(narrowed, tuple(cuts))
+
+
+def _with_sandbox(requested: Iterable[Setting], base: Compiled) -> Iterator[Setting]:
+    """A profile can only hold in a sandbox: a file that names one asks for that as well."""
+    for setting in requested:
+        yield setting
+        if (
+            setting.key.name == "profile"
+            and preset_backend(setting.value) != UNCONFINED
+            and not base.is_confined
+        ):
+            yield Setting(BY_NAME["enabled"], True, setting.origin)
+
+
+def _made_optional(policy: Policy, known: Policy) -> Policy:
+    """The rules that the file brought in are passed over where the host has no such path."""
+    own = {(rule.path, rule.access) for rule in known.fs}
+    rules = []
+    for rule in policy.fs:
+        is_new = rule.access is not FsAccess.DENY and (rule.path, rule.access) not in own
+        rules.append(rule.replace(optional=True) if is_new else rule)
+    return policy.replace(fs=tuple(rules))
+
+
+def _cuts_of_lists(wanted: list[Setting], against: Compiled) -> dict[str, str]:
+    """Capabilities of lists that the user does not allow -> what is left of them; asked once for all."""
+    asked = [
+        capability
+        for setting in wanted
+        if setting.key.is_list and setting.key.name not in _RULES
+        for capability in capabilities_of_setting(setting)
+        if not is_narrowing(capability)
+    ]
+    cuts = against.policy.grant(asked).cuts if asked else ()
+    return {str(cut.capability): ", ".join(map(str, cut.kept)) for cut in cuts}
 
 
 def show(setting: Setting) -> str:
@@ -96,11 +144,14 @@ def _is_policy(setting: Setting) -> bool:
 Answer = tuple[str | None, bool]
 
 
-def _policy(setting: Setting, against: Compiled) -> Answer:
+def _policy(setting: Setting, against: Compiled, missed: dict[str, str]) -> Answer:
     """The meet decides; here it is only asked what it will cut."""
     wanted = capabilities_of_setting(setting)
     if any(capability.kind == "env" and capability.verb == "set" for capability in wanted):
         return "", False  # a variable can change what an unconfined program does
+    if setting.key.is_list:
+        cut = [missed[str(capability)] for capability in wanted if str(capability) in missed]
+        return (", ".join(filter(None, cut)) if cut else None), True
     cuts = against.policy.grant(wanted).cuts
     if not cuts:
         return None, True
@@ -120,7 +171,12 @@ def _enabled(setting: Setting, against: Compiled) -> Answer:
 
 
 def _backend(setting: Setting, against: Compiled) -> Answer:
-    """Every backend but `none` enforces the whole policy; a project may choose where the user did not."""
+    """Every backend but `none` enforces the whole policy; a project may choose where the user did not.
+
+    Not where something is waived: then one backend may hold less of the rest than another.
+    """
+    if against.all("waive") and setting.value != against.backend:
+        return against.backend, False
     is_free = against.backend in {AUTO_NAME, UNCONFINED}
     if setting.value == against.backend or (is_free and setting.value != UNCONFINED):
         return None, True

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _GROUPS = tuple(dict.fromkeys(key.name.partition(".")[0] for key in KEYS if "." in key.name))
 #: How many agents a file may describe: more is a mistake, or an attack on whoever reads it.
 _MOST_AGENTS = 1000
+_MOST_ELEMENTS = 500
+_MOST_PROBLEMS = 50
 _AGENT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
@@ -53,7 +55,7 @@ class _Reader:
             from corral.config.document import DocumentProblems
 
             ordered = sorted(self._problems, key=lambda problem: (problem.line, problem.column))
-            raise DocumentProblems(tuple(ordered))
+            raise DocumentProblems(tuple(ordered[:_MOST_PROBLEMS]))
 
     def read(self, table: Any, at: Path) -> Iterator[Section]:
         """Every section: `sandbox`, `security.sandbox` and `agent.NAME.sandbox`."""
@@ -123,6 +125,11 @@ class _Reader:
             return
         if key.kind.element is None:
             yield Setting(key, found, self._origin(at, agent))
+            return
+        if len(found) > _MOST_ELEMENTS:
+            self._wrong(
+                at, f"{key.name} has more than {_MOST_ELEMENTS} elements", "name directories, not files"
+            )
             return
         entries = found.items() if key.kind.is_table else enumerate(found)
         for place, element in entries:

@@ -6,6 +6,7 @@ since is a project file like any other.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from corral.config.document import DocumentProblems, read_document
@@ -37,8 +38,24 @@ def is_trusted(found: Found) -> bool:
     return found.path in known and known[found.path] == fingerprint(found)
 
 
+def check_trust(found: Found) -> bool:
+    """Whether a file is trusted; one that was and has changed is forgotten.
+
+    TRUST: otherwise a command could put back what the user once accepted and then took out.
+    """
+    known = _load()
+    if found.path not in known:
+        return False
+    if known[found.path] == fingerprint(found):
+        return True
+    del known[found.path]
+    with contextlib.suppress(PolicyError):  # it is not believed now, whether or not that can be kept
+        _store(known)
+    return False
+
+
 def was_trusted(found: Found) -> bool:
-    """Whether the path was accepted at some time, with this or with another content."""
+    """Whether the path is on the list, with this or with another content."""
     return found.path in _load()
 
 

@@ -38,7 +38,9 @@ class Kind(Record):
         if self.element is not None and not self.is_table:
             return [part.strip() for part in text.split(self.separator) if part.strip()]
         if self.is_table:
-            pairs = (part.partition("=") for part in text.split(self.separator) if part.strip())
+            pairs = [part.partition("=") for part in text.split(self.separator) if part.strip()]
+            if not all(equals for _, equals, _ in pairs):
+                raise WrongValue(f"{describe(text)} has a part without =", "write NAME=VALUE,NAME=VALUE")
             return {name.strip(): value for name, _, value in pairs}
         if self.schema.get("type") == "boolean":
             return _BOOLEAN_WORDS.get(text.strip().lower(), text)
@@ -129,10 +131,12 @@ def _any_text(value: object) -> str:
     return value
 
 
-def _word(value: object) -> str:
+def _tool(value: object) -> str:
+    if isinstance(value, str) and value.startswith(("/", "~/")):
+        return _path(value)
     if not isinstance(value, str) or not value or "/" in value or not value.isprintable():
         raise WrongValue(
-            f"{describe(value)} is not a bare name", "write the name of a program, without a path"
+            f"{describe(value)} is not a program", "write the name of a program, or its whole path"
         )
     return value
 
@@ -238,7 +242,7 @@ _PATH_SCHEMA = {"type": "string", "pattern": r"^(/|~(/|$)|\$\{workspace\}(/|$))"
 BOOLEAN = Kind("true or false", {"type": "boolean"}, _boolean)
 TEXT = Kind("a text", {"type": "string", "minLength": 1}, _text)
 ANY_TEXT = Kind("a text", {"type": "string"}, _any_text)
-WORD = Kind("a bare name", {"type": "string", "pattern": "^[^/]+$"}, _word)
+TOOL = Kind("a program", {"type": "string", "pattern": "^([^/]+$|/|~/)"}, _tool)
 MEMORY = Kind("a size", _QUANTITY, _limit("memory:limit", '"2G" or "512MiB"'))
 SIZE = Kind("a size", _QUANTITY, _limit("output:limit", '"100MB" or "1GiB"'))
 SHARE = Kind("a share", _QUANTITY, _limit("cpu:limit", '2.0 or "50%"'))

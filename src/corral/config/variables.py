@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from corral.config.document import DocumentProblems
 from corral.config.find import OTHER_VARIABLES, PREFIX
 from corral.config.keys import BY_NAME, KEYS
@@ -16,11 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from corral.config.keys import Key
-
-
-def agent_from_environment() -> str:
-    """The agent that the caller's environment names."""
-    return os.environ.get("CORRAL_AGENT", "")
 
 
 def read_variables(environment: Mapping[str, str]) -> tuple[Setting, ...]:

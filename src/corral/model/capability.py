@@ -122,6 +122,16 @@ class PolicyDraft:
         elif net.mode is not NetMode.FULL:
             self._net = NetPolicy(NetMode.LIMITED, net.allow | {f"{verb}:{target}"}, net.deny)
 
+    def tighten(self, capability: Capability) -> bool:
+        """Take a capability that narrows; a limit only if it is tighter than what is there. Says whether."""
+        if (capability.kind, capability.verb) in _LIMITS:
+            field, parse = _LIMITS[capability.kind, capability.verb]
+            known = self._limits[field]
+            if known is not None and known <= parse(capability.target):
+                return False
+        self.add(capability)
+        return True
+
     def set_access(self, path: str, access: FsAccess) -> None:
         """Grant a path in this way and in no other."""
         for other in (FsAccess.READ, FsAccess.WRITE):

@@ -16,6 +16,7 @@ class Reason(Enum):
     PROTECTED = "protected"  # a name that the host may run or trust later
     PRIVATE = "private"  # the sandbox has its own there, empty at first
     STRUCTURAL = "structural"  # /proc and /dev are made anew
+    NOT_EXECUTABLE = "not executable"  # whatever is granted, it is no program
     NOT_GRANTED = "not granted"  # no rule is about it
     UNCONFINED = "unconfined"  # there is no sandbox
 

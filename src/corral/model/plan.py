@@ -44,6 +44,7 @@ class ResolvedPath(Record):
 class Grant(Record):
     target: ResolvedPath
     access: FsAccess  # READ or WRITE
+    within: tuple[str, ...] = ()  # real paths of wider grants that it was narrowed from
 
 
 class Link(Record):

@@ -44,4 +44,5 @@ class Stat(Record):
     is_socket: bool = False
     names: int = 1  # how many hard links lead to it
     is_unknown: bool = False  # the caller may not look there, so nothing is known about it
+    is_executable: bool = False  # a file with a right to be executed, by whomever
     is_closed: bool = False  # its owner is the caller, who took the right to look into it away

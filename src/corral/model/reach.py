@@ -42,6 +42,7 @@ class Reach:
             path = plain(rule.path)
             kind[path] = _united(kind.get(path), rule.replace(path=path))
         self.private = frozenset(plain(path) for path in policy.private)
+        self.protect = policy.protect
         self.read_only = frozenset(plain(path) for path in policy.read_only)
 
     def access(self, path: str) -> int:
@@ -51,12 +52,19 @@ class Reach:
         most = WRITE
         for above in upwards(path):
             if above in self.granted:
+                if above != path and self._is_protected(path[len(above) :]):
+                    most = READ
                 return min(most, LEVELS[self.granted[above].access])
             if above in self.private:
                 return NONE
             if above in self.read_only:
                 most = READ
         return NONE
+
+    def _is_protected(self, below: str) -> bool:
+        """Whether a path below a grant is at or beneath a protected name of it, or of a repository in it."""
+        steps = f"{below}/"
+        return any(f"/{name}/" in steps for name in self.protect)
 
     def nearest(self, path: str) -> FsRule | None:
         """The grant that decides about a path, or None where nothing of the host is reached."""

@@ -41,6 +41,8 @@ def hold_within(policy: Policy, workspace: str, host: Host, resolver: Resolver) 
             for text in rule.within:
                 top = resolver.resolve(expand(text, workspace, host.home)).path
                 why = why or _why_outside(rule, target.path, text, top, marks)
+                if rule.access is FsAccess.WRITE and _is_protected(target.path, top, policy.protect):
+                    rule = rule.replace(access=FsAccess.READ)  # noqa: PLW2901 - the rule as it can hold
         if why and not rule.optional:
             raise PolicyError(
                 "grant-through-link",
@@ -69,6 +71,32 @@ def _why_outside(rule: FsRule, real: str, text: str, top: str, marks: list[_Mark
         if between and narrows and not is_said_beneath(rule.path, mark.text):
             return f"it leads to {real}, of which a wider policy grants less, by the name {mark.text}"
     return ""
+
+
+def _is_protected(real: str, top: str, names: Collection[str]) -> bool:
+    """Whether a path in a wider grant is one that this grant protects, by whatever name it was asked for."""
+    below = f"{real.removeprefix(top)}/"
+    return any(f"/{name}/" in below for name in names)
+
+
+def find_ceilings(
+    rules: Collection[FsRule], workspace: str, host: Host, resolver: Resolver
+) -> dict[str, tuple[str, ...]]:
+    """Real path of each writable grant that was narrowed -> real paths of the wider grants around it.
+
+    A path that some rule grants by itself was written down by somebody, and has none.
+    """
+    found: dict[str, set[str]] = {}
+    plain = set()
+    for rule in rules:
+        if rule.access is not FsAccess.WRITE:
+            continue
+        path = resolver.resolve(expand(rule.path, workspace, host.home)).path
+        if not rule.within:
+            plain.add(path)
+        tops = (resolver.resolve(expand(text, workspace, host.home)).path for text in rule.within)
+        found.setdefault(path, set()).update(tops)
+    return {path: tuple(sorted(tops)) for path, tops in found.items() if tops and path not in plain}
 
 
 def _marks(policy: Policy, workspace: str, host: Host) -> Iterator[_Mark]:

@@ -8,7 +8,14 @@ from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
-from corral.planning.protect import find_repositories, protect
+from corral.planning.protect import (
+    check_narrowed,
+    find_repositories,
+    hold_denied_links,
+    narrowed_roots,
+    protect,
+    writable_roots,
+)
 from corral.planning.resolve import Resolver, is_beneath, resolved
 
 TYPE_CHECKING = False
@@ -34,25 +41,38 @@ def build(
     """Return the plan of one run. Raises PolicyError for a command that cannot be meant."""
     check_command(command)
     resolver = Resolver(host)
-    roots = [
-        grant.target.path
-        for grant in ground.grants
-        if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
-    ]
+    roots = writable_roots(ground)
     guarded = Feature.FS_PROTECT in ground.requires - waived
-    protection = protect(host, resolver, roots, policy.protect, nested) if guarded else None
+    narrowed = narrowed_roots(ground)
+    protection = (
+        protect(host, resolver, roots, policy.protect, nested, narrowed=narrowed) if guarded else None
+    )
+    if protection is not None:
+        check_narrowed(narrowed, protection)
     watches = protection.watches.values() if protection is not None else ()
+    links = hold_denied_links(ground, resolver, roots)
     return Plan(
         run_id=run_id,
         command=command,
         ground=ground,
         shields=tuple(protection.shields.values()) if protection is not None else (),
-        pins=tuple({**_pins(ground, resolver, roots), **(protection.pins if protection else {})}.values()),
-        watches=(*watches, *_denied_watches(ground, resolver, roots)),
+        pins=tuple(
+            {
+                **_pins(ground, resolver, roots),
+                **links.pins,
+                **(protection.pins if protection else {}),
+            }.values()
+        ),
+        watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
         env=build_environment(policy, command, ground, host),
         waived=waived,
         policy=policy,
     )
+
+
+def _once(watches: tuple[Watch, ...]) -> tuple[Watch, ...]:
+    """One watch for each name, whatever it is watched for."""
+    return tuple({(watch.directory, watch.name): watch for watch in reversed(watches)}.values())[::-1]
 
 
 def _pins(ground: Ground, resolver: Resolver, roots: list[str]) -> dict[str, ResolvedPath]:
@@ -79,9 +99,8 @@ def nested_repositories(ground: Ground, host: Host) -> tuple[str, ...]:
     resolver = Resolver(host)
     return tuple(
         repository
-        for grant in ground.grants
-        if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
-        for repository in find_repositories(host, resolver, grant.target.path)
+        for root in dict.fromkeys((*writable_roots(ground), *sum(narrowed_roots(ground).values(), ())))
+        for repository in find_repositories(host, resolver, root)
     )
 
 

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from corral.model.policy import NetPolicy
 
 _STRUCTURAL = ("/proc", "/dev")
+_DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 
 
 def decide_path(plan: Plan, host: Host, path: str, *, writes: bool) -> Decision:
     """Whether a command may read a path, or write it. The path is absolute."""
+    if any(is_beneath(path, top) for top in _STRUCTURAL) and not _private_at(plan, path):
+        # The host's own is not asked about: inside there is another one.
+        allowed = path in _DEVICES or (is_beneath(path, "/proc") and not writes)
+        return Decision(allowed, Reason.STRUCTURAL, path)
     found = Resolver(host).resolve(path)
     allowed, reason, rule = _decide(plan, found.path, writes=writes)
     if reason is Reason.PRIVATE and found.kind is PathKind.FILE:
@@ -44,7 +49,7 @@ def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:
 
 
 def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
-    private = max((area for area in plan.ground.private if is_beneath(real, area)), key=len, default="")
+    private = _private_at(plan, real)
     if not private and any(is_beneath(real, top) for top in _STRUCTURAL):
         return False, Reason.STRUCTURAL, ""
     for denial in plan.ground.denied:
@@ -61,6 +66,11 @@ def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
     if protected:
         return False, Reason.PROTECTED, protected
     return True, Reason.GRANTED, grant.target.requested
+
+
+def _private_at(plan: Plan, path: str) -> str:
+    """The deepest private area at or above a path; empty for none."""
+    return max((area for area in plan.ground.private if is_beneath(path, area)), key=len, default="")
 
 
 def _grant_at(plan: Plan, path: str) -> Grant | None:

@@ -7,7 +7,7 @@ import posixpath
 from corral.model.errors import PolicyError
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule
-from corral.planning.bounds import hold_within, most_read
+from corral.planning.bounds import find_ceilings, hold_within, most_read
 from corral.planning.git import identity, linked_repository
 from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
@@ -41,11 +41,12 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         for path in sorted(expand(text, workspace, host.home) for text in policy.private)
         if path != "/" and path not in {target.path for target in (*granted, *denied)}
     )
+    ceilings = find_ceilings(kept, workspace, host, resolver)
     narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
     granted |= dict.fromkeys(narrowed, FsAccess.READ)
     grants = _without_repetition(
         sorted(
-            (Grant(target, access) for target, access in granted.items()),
+            (Grant(target, access, ceilings.get(target.path, ())) for target, access in granted.items()),
             key=lambda grant: (depth(grant.target.path), grant.target.path),
         ),
         private,
@@ -112,6 +113,8 @@ def _resolve_rules(
                 fix="create it first, or leave the rule out",
             )
         if is_beneath(rule.path, workspace) and not is_beneath(target.path, workspace):
+            if rule.optional:
+                continue
             raise _leads_out(rule.path, target.path)
         known = granted.get(target.path, (target, rule))[1]
         # Said twice: the wider access counts, and it is optional only if both are.

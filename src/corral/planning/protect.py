@@ -6,15 +6,16 @@ import posixpath
 
 from corral.model.errors import PolicyError
 from corral.model.plan import PathKind, Shield, Watch
+from corral.model.policy import FsAccess
 from corral.planning.git import hook_paths, named_paths
 from corral.planning.resolve import is_beneath, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from corral.model.backend import Host
-    from corral.model.plan import ResolvedPath
+    from corral.model.plan import Ground, ResolvedPath
     from corral.planning.resolve import Resolver
 
 _MAX_DEPTH = 6
@@ -35,15 +36,18 @@ class Protection:
         self.shields: dict[str, Shield] = {}
         self.watches: dict[tuple[str, str], Watch] = {}
         self.pins: dict[str, ResolvedPath] = {}
+        self.protected: set[str] = set()  # all that was asked for, and what it leads to
 
     def add(self, path: str, label: str) -> None:
         """Protect a path, every link that leads to it, and what it leads to, where they are writable."""
+        self.protected.add(path)
         root = self._root_of(path)
         if root and root != path and self._cover(root, path, label):
             return
         target, links = self._resolver.follow(path)
+        self.protected.add(target.path)
         for link in links:
-            self._hold_link(link, label)
+            self.hold_link(link, label)
         root = self._root_of(target.path)
         if root and root != target.path:
             self._cover(root, target.path, label)
@@ -51,7 +55,8 @@ class Protection:
     def _root_of(self, path: str) -> str:
         return max((root for root in self._roots if is_beneath(path, root)), key=len, default="")
 
-    def _hold_link(self, link: str, label: str) -> None:
+    def hold_link(self, link: str, label: str) -> None:
+        """Keep a link as it is, if it lies in a writable path."""
         root = self._root_of(link)
         if root:
             parent, name = posixpath.split(link)
@@ -118,30 +123,77 @@ def _second_name(path: str) -> PolicyError:
     )
 
 
+def writable_roots(ground: Ground) -> list[str]:
+    """The directories that are granted for writing."""
+    return [
+        grant.target.path
+        for grant in ground.grants
+        if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
+    ]
+
+
+def narrowed_roots(ground: Ground) -> dict[str, tuple[str, ...]]:
+    """Writable grants that were narrowed -> what they were narrowed from."""
+    return {
+        grant.target.path: grant.within
+        for grant in ground.grants
+        if grant.access is FsAccess.WRITE and grant.within
+    }
+
+
 def protect(
     host: Host,
     resolver: Resolver,
     roots: Iterable[str],
     names: Iterable[str],
     nested: Iterable[str],
+    *,
+    narrowed: Mapping[str, tuple[str, ...]] = {},
 ) -> Protection:
-    """Find every protected path of the writable roots. `nested` are repositories inside them."""
+    """Find every protected path of the writable roots. `nested` are repositories inside them.
+
+    What was protected in a wider grant stays protected in what a narrower policy leaves of it.
+    """
     writable = tuple(roots)
     protection = Protection(resolver, writable)
     ordered = sorted(names)
     within_git = [name.removeprefix(_GIT) for name in ordered if name.startswith(_GIT)]
-    for root in writable:
+    tops = dict.fromkeys((*writable, *(top for tops in narrowed.values() for top in tops)))
+    for root in tops:
         for name in ordered:
-            if f"{root}/{name}" not in writable:  # somebody wrote down that this very path is
-                protection.add(f"{root}/{name}", name)
+            path = f"{root}/{name}"
+            if path not in writable or path in narrowed:  # else somebody wrote down that this very path is
+                protection.add(path, name)
         if within_git:
             _protect_bare(host, resolver, protection, root, within_git)
     for path in host.corral_files():
         protection.add(path, "corral's own files")
     if within_git:
-        for worktree in (*writable, *nested):
+        for worktree in (*tops, *nested):
             _protect_repository(host, protection, worktree, posixpath.join(worktree, ".git"), within_git)
     return protection
+
+
+def check_narrowed(narrowed: Iterable[str], protection: Protection) -> None:
+    """Raise PolicyError for a grant that a narrowed policy makes of a path which the wider one protects."""
+    for root in narrowed:
+        for path in protection.protected:
+            if is_beneath(root, path):
+                raise PolicyError(
+                    "grant-protected",
+                    f"{root} cannot be granted for writing",
+                    why=f"a wider policy protects {path}, and a narrower one cannot undo that",
+                    fix="leave the rule out, or grant it in every policy that is combined",
+                )
+
+
+def hold_denied_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Protection:
+    """Hold the links in writable paths that lead to a denied one: else the next run would deny another."""
+    held = Protection(resolver, tuple(roots))
+    for target in ground.denied:
+        for link in resolver.follow(target.requested)[1]:
+            held.hold_link(link, target.requested)
+    return held
 
 
 def _protect_bare(

@@ -30,6 +30,11 @@ _MORE_PARTS = {
     ".local": ("pipx", "share/pipx", "share/uv", "share/fnm", "share/mise"),
     ".cargo": ("registry", "git", "config.toml", "env"),
 }
+#: Programs that the system, or its administrator, has installed.
+_SYSTEM_TOPS = (
+    *("/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew"),
+)
 #: What a program directory needs besides itself, relative to the home.
 _COMPANIONS = {".cargo/bin": (".rustup",)}
 
@@ -41,10 +46,13 @@ _MAX_ENTRIES = 512
 def find_tools(host: Host, resolver: Resolver, workspace: str, writable: tuple[str, ...]) -> tuple[str, ...]:
     """Paths that must be readable for the caller's programs to work, in no order.
 
-    TRUST: what lies in a writable path may have been put there by an earlier command. No link in it is
-    followed, except a project's interpreter, and that only to a tree that is a Python installation.
+    TRUST: what lies in a writable path, or in the workspace, may be the work of an earlier command. No
+    link in it is followed, except a project's interpreter, and that only to a tree that is a Python
+    installation. Elsewhere an earlier command may have had its workspace too. So a link outside of where
+    programs are installed is followed only into such a place, or into the tree it lies in; and always only to
+    a program: a file with the right to be executed.
     """
-    finder = _Finder(host, resolver, writable)
+    finder = _Finder(host, resolver, (*writable, workspace))
     for entry in host.environment().get("PATH", "").split(":"):
         if entry.startswith("/"):
             finder.add_directory(posixpath.normpath(entry))
@@ -67,7 +75,7 @@ class _Finder:
 
     def add_directory(self, directory: str) -> None:
         """Take one entry of PATH, and the installations that its links lead to."""
-        real = self._trusted(directory)
+        real = self._trusted(directory, directory)
         if real is None or real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
             return
         if is_beneath(self._home, real.path):
@@ -75,18 +83,33 @@ class _Finder:
         self.found.add(directory)  # with its own links, so that PATH works as it is written
         self.found.update(self._installation(real.path))
         for name in self._host.links(real.path)[:_MAX_ENTRIES]:
-            self._add_program(posixpath.join(real.path, name))
+            self._add_program(posixpath.join(real.path, name), posixpath.dirname(real.path))
 
-    def _trusted(self, path: str) -> ResolvedPath | None:
-        """Where a path leads, if neither it nor a link on the way can have been made by a command."""
+    def _trusted(self, path: str, tree: str) -> ResolvedPath | None:
+        """Where a path leads, if no command can have had a say in it."""
         real, links = self._resolver.follow(path)
         steps = (path, real.path, *links)
-        return None if any(_is_in_any(step, self._writable) for step in steps) else real
+        if any(_is_in_any(step, self._writable) for step in steps):
+            return None
+        is_known = all(self._is_installed(link) for link in links)
+        return real if is_known or self._is_installed(real.path) or is_beneath(real.path, tree) else None
 
-    def _add_program(self, path: str) -> None:
+    def _is_installed(self, path: str) -> bool:
+        """Whether a path lies where programs are installed, and projects are not."""
+        if _is_in_any(path, _SYSTEM_TOPS):
+            return not is_beneath(path, "/usr/src")
+        if not is_beneath(path, self._home) or path == self._home:
+            return False
+        first, _, rest = posixpath.relpath(path, self._home).partition("/")
+        parts = (*_PROGRAM_PARTS, *_MORE_PARTS.get(first, ()))
+        is_part = first.startswith(".") and any(is_beneath(f"/{rest}", f"/{part}") for part in parts)
+        return first in _TOOL_HOMES or first == "bin" or is_part
+
+    def _add_program(self, path: str, tree: str) -> None:
         """Follow a link to where the program is installed."""
-        real = self._trusted(path)
-        if real is not None and real.kind is PathKind.FILE:
+        real = self._trusted(path, tree)
+        stat = self._resolver.look(real.path) if real is not None else None
+        if real is not None and stat is not None and stat.is_executable:
             self.found.add(real.path)
             self.found.update(self._prefix(posixpath.dirname(real.path)))
 
@@ -129,4 +152,7 @@ class _Finder:
             return True
         if is_beneath(prefix, self._home):
             return posixpath.relpath(prefix, self._home).startswith(".")
-        return any(self._resolver.look(f"{prefix}/{mark}") for mark in ("lib", "lib64", "libexec"))
+        is_installed = _is_in_any(prefix, _SYSTEM_TOPS)
+        return is_installed and any(
+            self._resolver.look(f"{prefix}/{mark}") for mark in ("lib", "lib64", "libexec")
+        )

@@ -239,15 +239,80 @@ def test_whoever_asks_for_a_sandbox_later_gets_one(user: Path, project: Path, of
 
     user.write_text(f"[sandbox]\n{off}\n")
     (project / "corral.toml").write_text(f"[sandbox]\n{on}\n")
-    assert load(project).enabled == (
-        on != 'profile = "strict"'
-    )  # a project's profile narrows the policy only
+    assert load(project).enabled and load(project).backend != "none"
+
+
+def test_what_a_project_asks_for_without_a_sandbox_is_told_as_not_followed(user: Path, project: Path) -> None:
+    user.write_text("[sandbox]\nenabled = false\n")
+    (project / "corral.toml").write_text('[sandbox]\ndenied_paths = ["${workspace}/x"]\n')
+
+    assert not load(project).enabled
+    assert [cut.setting.key.name for cut in load(project).cuts] == ["denied_paths"]
 
 
 def test_a_backend_beside_enabled_does_not_switch_it_on(user: Path, project: Path) -> None:
     user.write_text('[sandbox]\nenabled = false\nruntime = "native"\nprofile = "permissive"\n')
 
     assert not load(project).enabled
+
+
+def test_a_profile_keeps_the_tighter_of_two_limits(user: Path, project: Path) -> None:
+    user.write_text('[sandbox.resources]\ntime = "1h"\npids = 9\n[agent.a.sandbox]\nprofile = "aicode"\n')
+
+    limits = load(project, "a").policy.limits
+
+    assert (limits.wall_seconds, limits.pids) == (30.0, 9)
+
+
+def test_a_project_cannot_raise_the_limits_of_a_profile_that_comes_later(
+    user: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "corral.toml").write_text('[sandbox.resources]\ntime = "12h"\npids = 9\nmemory = "500G"\n')
+    below = project / "sub"
+    below.mkdir()
+    (below / "corral.toml").write_text("[sandbox.resources]\npids = 30\n")
+    monkeypatch.setenv("CORRAL_PROFILE", "aicode")
+
+    limits = load(below).policy.limits
+
+    assert (limits.wall_seconds, limits.pids, limits.memory_bytes) == (30.0, 9, 512 * 1024**2)
+
+
+def test_the_nearest_trusted_file_has_the_last_word_with_and_without_a_user_file(
+    user: Path, project: Path
+) -> None:
+    below = project / "sub"
+    below.mkdir()
+    for directory, mode in ((project, "full"), (below, "none")):
+        (directory / "corral.toml").write_text(f'[sandbox]\nnetwork = "{mode}"\n')
+        trust(read_named(str(directory / "corral.toml"), is_project=True))
+
+    assert load(below).policy.net.mode is NetMode.NONE
+    user.write_text("[sandbox]\n")
+    assert load(below).policy.net.mode is NetMode.NONE
+
+
+def test_an_agents_own_domains_take_the_place_of_the_network_it_names(user: Path, project: Path) -> None:
+    user.write_text(
+        '[sandbox]\nallow_domains = ["a.org"]\n[agent.x.sandbox]\nnetwork = "full"\n'
+        'allow_domains = ["b.org"]\n'
+    )
+
+    assert load(project, "x").policy.net.allow == {"http:b.org", "https:b.org"}
+
+
+def test_a_project_chooses_no_backend_where_something_is_waived(user: Path, project: Path) -> None:
+    user.write_text('[sandbox]\nwaive = ["fs.metadata"]\n')
+    (project / "corral.toml").write_text('[sandbox]\nbackend = "landlock"\n')
+
+    assert load(project).backend == "auto"
+
+
+def test_a_configuration_that_cannot_be_reached_is_not_taken_for_none(user: Path, project: Path) -> None:
+    user.symlink_to(project / "nowhere")
+    with pytest.raises(PolicyError) as refused:
+        load(project)
+    assert refused.value.code == "configuration-file"
 
 
 def test_two_user_files_are_not_clear(user: Path, project: Path) -> None:
