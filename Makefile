@@ -3,10 +3,14 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Of `make fuzz`: how long for each target, which targets, and RECORD=--record to keep the inputs.
+SECONDS ?= 60
+TARGETS ?= capability toml json
+RECORD  ?=
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast check lint types format bench selftest clean packages
+.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +29,10 @@ $(VENV)/.dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@touch $@
 
+$(VENV)/.fuzz: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
+	@touch $@
+
 demo: install ## Watch hostile commands being contained.
 	@$(BIN)/corral demo
 
@@ -35,7 +43,7 @@ test: packages $(VENV)/.dev lint types ## Install what the tests need and run ev
 	$(BIN)/python -m pytest -n 2 --require native,landlock
 
 fast: $(VENV)/.dev ## Run the tests that need no kernel feature.
-	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture
+	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture tests/fuzz
 
 check: test ## Everything that must pass before a change lands.
 
@@ -49,6 +57,10 @@ types: $(VENV)/.dev ## Check types.
 format: $(VENV)/.dev ## Bring the code into shape.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: $(VENV)/.fuzz ## Fuzz what reads texts; SECONDS=60 is for each, RECORD=--record keeps the inputs.
+	@set -e; for target in $(TARGETS); do \
+		$(BIN)/python tests/fuzz/fuzz.py $$target --seconds $(SECONDS) $(RECORD); done
 
 selftest: install ## Attack the sandbox on this host.
 	@$(BIN)/corral selftest
