@@ -10,7 +10,11 @@ import datetime
 import json as json_format
 from pathlib import Path
 
+from corral.config.compile import compile_settings
 from corral.config.document import Document, DocumentProblems, read_document
+from corral.config.narrow import narrow
+from corral.config.read import read_settings
+from corral.config.setting import Source
 from corral.model.capability import Capability, PolicyDraft, capabilities_of, parse_capability
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.policy import Policy
@@ -105,7 +109,27 @@ def _document(text: str, file: str) -> None:
             assert len(problem.render().split("\n")) == 2
         return
     _check_places(document, text.removeprefix("\ufeff"), document.table, ())
-    # The place for what makes a policy of a document.
+    _configuration(text, file)
+
+
+def _configuration(text: str, file: str) -> None:
+    """What a document says is read or refused; as a project's file it never widens what the user allows."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    try:
+        settings = read_settings(text, file, Source.PROJECT)
+    except DocumentProblems as refused:
+        for problem in refused.problems:
+            assert 1 <= problem.column <= len(lines[problem.line - 1]) + 1
+            assert problem.fix and len(problem.render().split("\n")) == 2
+        return
+    allowed = compile_settings(())
+    for agent in ("", *settings.agents):
+        said = settings.for_agent(agent)
+        assert compile_settings(said).policy.digest()
+        narrowed = narrow(allowed, said, allowed)
+        assert narrowed.compiled.policy <= allowed.policy
+        assert narrowed.compiled.is_confined
+        assert all(cut.render() for cut in narrowed.cuts)
 
 
 def _check_places(document: Document, text: str, value: object, keys: tuple[str | int, ...]) -> None:
