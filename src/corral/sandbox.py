@@ -145,9 +145,13 @@ class Sandbox:
         absolute = os.path.join(self._workspace, path)
         return decide_path(self._plan(self.prepare(("true",))), self._host, absolute, writes=writes)
 
-    def decide_connection(self, endpoint: Endpoint) -> Decision:
-        """Whether a command may connect to an endpoint, as far as the policy says."""
+    def decide_connection(self, endpoint: Endpoint | str) -> Decision:
+        """Whether a command may connect to an endpoint (`https:pypi.org`), as far as the policy says."""
+        from corral.model.endpoint import read_endpoint
         from corral.planning.decide import decide_connection
+
+        if isinstance(endpoint, str):
+            endpoint = read_endpoint(endpoint)
 
         if self._backend == UNCONFINED:
             return Decision(True, Reason.UNCONFINED, str(endpoint))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _BY_CAPABILITY = {key.capability: key for key in KEYS if key.capability}
-_LONGEST = {option.name: max(option.flags, key=len) for option in reversed(OPTIONS)}
+_SHOWN = {option.name: next((flag for flag in option.flags if flag[:2] == "--"), "") for option in OPTIONS}
 
 
 def flag_settings(options: Mapping[str, Any]) -> tuple[Setting, ...]:
@@ -57,4 +57,4 @@ def _setting(flag: str, text: str) -> Setting:
 
 
 def _origin(option: str) -> Origin:
-    return Origin(Source.FLAG, _LONGEST[option])
+    return Origin(Source.FLAG, _SHOWN[option])

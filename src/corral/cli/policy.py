@@ -17,6 +17,7 @@ from corral.config.find import (
     find_project_files,
     find_user_file,
     has_variables,
+    named_by_environment,
     read_named,
     working_directory,
 )
@@ -207,7 +208,7 @@ def _problems(file: Found) -> list[Problem]:
 
 
 def _files_here() -> list[Found]:
-    user = find_user_file(os.environ.get("CORRAL_CONFIG"))
+    user = find_user_file(named_by_environment())
     project = [
         file for file in find_project_files(_here()) if _problems(file) or counts(file, read_file(file))
     ]

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 
 from corral.backends.registry import AUTO_NAME, UNCONFINED
-from corral.config.find import find_project_files, find_user_file, has_variables, working_directory
-from corral.model.errors import PolicyError
+from corral.config.find import (
+    find_project_files,
+    find_user_file,
+    has_variables,
+    named_by_environment,
+    working_directory,
+)
+from corral.model.errors import CapabilitySyntaxError, PolicyError
 from corral.model.record import Record
 from corral.policy.compose import build_policy
 from corral.policy.preset import DEFAULT_PRESET, preset_backend
@@ -88,7 +94,7 @@ def is_configured(options: Mapping[str, Any]) -> bool:
     directory = os.path.realpath(os.path.join(working_directory(), options["cwd"] or ""))
     if not os.path.isdir(directory):
         return False  # which the sandbox will refuse, with its own words
-    return find_user_file(os.environ.get("CORRAL_CONFIG")) is not None or bool(find_project_files(directory))
+    return find_user_file(named_by_environment()) is not None or bool(find_project_files(directory))
 
 
 def build_command(options: Mapping[str, Any], words: Iterable[str]) -> str | tuple[str, ...]:
@@ -114,6 +120,9 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for value in given if isinstance(given, tuple) else () if given is None else (given,):
             if flag in {"read", "write", "deny"}:
                 yield flag, f"{capability}:{_absolute(value)}"
+            elif flag == "net" and ":" in value:
+                why = "--net takes a mode; a host is a capability"
+                raise CapabilitySyntaxError(value, 1, why=why, fix=f"write --cap network:{value}")
             elif flag == "env":
                 yield flag, f"env:set:{value}" if "=" in value else f"env:pass:{value}"
             else:

@@ -50,7 +50,8 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
 def run_shell(options: Mapping[str, Any]) -> int:
     """An interactive shell in a sandbox."""
     shell = os.environ.get("SHELL") or "/bin/sh"
-    return run_request({**options, "terminal": True, "line": None, "json": False}, (shell,))
+    # Without a terminal it reads a script, and must come to the end of it.
+    return run_request({**options, "terminal": sys.stdin.isatty(), "line": None, "json": False}, (shell,))
 
 
 def report_error(error: CorralError, *, as_json: bool, about_command: bool = True) -> int:

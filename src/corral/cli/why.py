@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from corral.cli.request import load_request
+from corral.config.find import working_directory
 from corral.config.setting import Origin, Source, shorten
 from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Decision, Reason
-from corral.model.endpoint import DEFAULT_PORTS, Endpoint, parse_endpoint
+from corral.model.endpoint import DEFAULT_PORTS, Endpoint, has_port, parse_endpoint
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 from corral.sandbox import Sandbox
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.config.configuration import Configuration
-
-OPERATIONS = ("read", "write", "exec", "connect")
 
 _SENTENCES = {
     Reason.GRANTED: "it is granted",
@@ -104,8 +103,7 @@ def read_target(text: str) -> Endpoint:
         head, _, tail = text.partition(":")
         if head in {*DEFAULT_PORTS, "tcp"} and tail:
             return parse_endpoint(head, tail)
-        has_port = text.rpartition(":")[2].isdigit() and (not text.startswith("[") or "]:" in text)
-        return parse_endpoint("tcp" if has_port else "https", text)
+        return parse_endpoint("tcp" if has_port(text) else "https", text)
     except ValueError as problem:
         raise PolicyError(
             "not-a-target",
@@ -117,7 +115,10 @@ def read_target(text: str) -> Endpoint:
 
 def _absolute(path: str, workspace: str) -> str:
     """A path as people and rules write it."""
-    return os.path.abspath(os.path.expanduser(path.replace("${workspace}", workspace)))
+    expanded = os.path.expanduser(path)
+    if expanded == "${workspace}" or expanded.startswith("${workspace}/"):
+        expanded = workspace + expanded[len("${workspace}") :]
+    return os.path.join(working_directory(), expanded)  # what `..` means, after a link, the planner says
 
 
 def _find_program(name: str, workspace: str) -> str:
@@ -163,7 +164,7 @@ def _is_about(capability: Capability, operation: str, decision: Decision, worksp
             *(("http:*", "https:*") if capability.verb == "limited" else ()),
         }
     verbs = {
-        Reason.GRANTED: ("read", "write"),
+        Reason.GRANTED: ("write",) if operation == "write" else ("write", "read"),
         Reason.READ_ONLY: ("read",),
         Reason.DENIED: ("deny",),
         Reason.PRIVATE: ("private",),

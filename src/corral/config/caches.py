@@ -43,8 +43,21 @@ def cache_directory(workspace: str) -> str:
             fix="set XDG_STATE_HOME, or mounts.persist_caches = false",
         )
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
-    name = os.path.basename(workspace) or "root"
+    name = "".join(c for c in os.path.basename(workspace)[:40] if c.isascii() and (c.isalnum() or c in "-_."))
     return os.path.join(os.path.realpath(state), "caches", f"{name}-{digest}")
+
+
+def make_cache_directory(directory: str) -> None:
+    """Make it, for the first run in a workspace."""
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except OSError as problem:
+        raise PolicyError(
+            "not-writable",
+            f"{directory} could not be made",
+            why=problem.strerror or str(problem),
+            fix="make the state directory writable, or set mounts.persist_caches = false",
+        ) from problem
 
 
 def cache_variables(directory: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,8 @@ from corral.backends.registry import AUTO_NAME, UNCONFINED
 from corral.config.keys import BY_NAME
 from corral.config.setting import Origin, Setting, Source
 from corral.model.capability import Capability, PolicyDraft, is_narrowing, parse_capability
-from corral.model.policy import FsAccess, Policy
+from corral.model.endpoint import has_port
+from corral.model.policy import FsAccess, NetMode, Policy
 from corral.model.record import Record
 from corral.policy.preset import DEFAULT_PRESET, preset_backend, preset_lines
 
@@ -72,6 +73,7 @@ class Compiled(Record):
 def compile_settings(settings: Sequence[Setting]) -> Compiled:
     """The policy that the settings make, the later ones on top of the earlier ones."""
     kept = tuple(with_backends(_since_last_profile(settings)))
+    gone = [setting for setting in settings if setting not in kept]
     profile = next((setting for setting in reversed(kept) if setting.key.name == "profile"), None)
     name = profile.value if profile is not None else DEFAULT_PRESET
     origins: dict[str, Origin] = {}
@@ -79,12 +81,18 @@ def compile_settings(settings: Sequence[Setting]) -> Compiled:
     for line in preset_lines(name):
         draft.add(line.capability, optional=True)
         origins[str(line.capability)] = Origin(Source.PRESET, line.file, line.number, 1)
-    # A limit of an earlier layer stays, as far as it is the tighter one.
+    # What earlier layers took away stays: a limit as far as it is the tighter one, a path that may be read as
+    # one that may only be read.
     at = kept.index(profile) if profile is not None else 0
     for setting in kept[:at]:
+        if setting.key.name == "mounts.workspace_writable":
+            draft.set_access(_WORKSPACE, FsAccess.READ)
         for capability in capabilities_of_setting(setting):
             if draft.tighten(capability):
                 origins[str(capability)] = setting.origin
+    for capability in (each for setting in gone for each in capabilities_of_setting(setting)):
+        if (capability.kind, capability.verb) == ("filesystem", "read"):
+            draft.hold_read_only(capability.target)
     return _apply(draft, kept[at:], origins, kept)
 
 
@@ -117,7 +125,8 @@ def is_lasting(setting: Setting) -> bool:
         return is_narrowing(parse_capability(value))
     if name in {"profile", "enabled", "backend"}:
         return value is True or (name == "backend" and value != UNCONFINED)
-    return not setting.key.grants
+    takes_away = value is False or (name == "network" and value == NetMode.NONE.value)
+    return takes_away or not setting.key.grants
 
 
 def _apply(
@@ -167,7 +176,6 @@ def with_backends(settings: Iterable[Setting]) -> Iterable[Setting]:
 
 
 def _endpoints(domain: str) -> tuple[Capability, ...]:
-    has_port = domain.rpartition(":")[2].isdigit() and (not domain.startswith("[") or "]:" in domain)
-    if has_port:
+    if has_port(domain):
         return (Capability("network", "tcp", domain),)
     return (Capability("network", "http", domain), Capability("network", "https", domain))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from corral.backends.registry import UNCONFINED
 from corral.config.setting import Origin, Source
 from corral.host import RealHost
@@ -105,7 +103,9 @@ class Configuration(Record):
 
         for capability in self._caches() if for_run else ():
             if capability.kind == "filesystem":
-                os.makedirs(capability.target, mode=0o700, exist_ok=True)
+                from corral.config.caches import make_cache_directory
+
+                make_cache_directory(capability.target)
         # TRUST: a user file that was named may lie in the workspace; no command may change it.
         own = [file.path for file in self.files if file.source is Source.USER]
         host = RealHost(own_files=own)

@@ -71,6 +71,17 @@ def working_directory() -> str:
         ) from None
 
 
+def named_by_environment() -> str | None:
+    """The user file that $CORRAL_CONFIG names: empty for none at all.
+
+    TRUST: a relative one would be another in each directory, such as one that a command has written to.
+    """
+    named = os.environ.get("CORRAL_CONFIG")
+    if named and not named.startswith("/"):
+        raise _unusable(named, "CORRAL_CONFIG must be an absolute path")
+    return named
+
+
 def find_foreign_files(directory: str) -> list[str]:
     """Files of strangers on the way up, which do not count."""
     owners = _owners(directory)

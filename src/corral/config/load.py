@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import os
 
-from corral.config.compile import Compiled, add_settings, compile_settings, is_lasting
+from corral.config.compile import (
+    Compiled,
+    add_settings,
+    capabilities_of_setting,
+    compile_settings,
+    is_lasting,
+)
 from corral.config.configuration import Configuration, FileState
 from corral.config.document import DocumentProblems
-from corral.config.find import PYPROJECT, find_project_files, find_user_file, working_directory
+from corral.config.find import (
+    PYPROJECT,
+    find_project_files,
+    find_user_file,
+    named_by_environment,
+    working_directory,
+)
 from corral.config.narrow import SettingCut, narrow
 from corral.config.read import read_settings
 from corral.config.remembered import read_remembered
@@ -15,6 +27,7 @@ from corral.config.setting import Source
 from corral.config.trust import check_trust
 from corral.config.values import nearest
 from corral.config.variables import read_variables
+from corral.model.capability import is_narrowing
 from corral.model.errors import ConfigurationError, PolicyError
 
 TYPE_CHECKING = False
@@ -42,9 +55,16 @@ def load_configuration(
     files nor CORRAL_* variables are read. Raises ConfigurationError with every mistake of every file.
     """
     workspace = os.path.realpath(directory if directory is not None else working_directory())
+    if not os.path.isdir(workspace):
+        raise PolicyError(
+            "no-directory",
+            f"{workspace} cannot be used",
+            why="there is no such directory",
+            fix="name an existing directory",
+        )
     if ignore_files:
         return Configuration((), "", compile_settings(flags), (), workspace)
-    named = user_file if user_file is not None else os.environ.get("CORRAL_CONFIG")
+    named = user_file if user_file is not None else named_by_environment()
     chosen = agent if agent is not None else os.environ.get("CORRAL_AGENT")
     problems: list[Problem] = []
     files = [_read(found, problems) for found in _found(named, workspace)]
@@ -87,7 +107,7 @@ def _read(found: Found, problems: list[Problem]) -> tuple[Found, FileSettings] |
 
 def cuts_of(settings: FileSettings) -> list[SettingCut]:
     """What an untrusted project file asks for in vain, for everyone and for each agent it describes."""
-    own = find_user_file(os.environ.get("CORRAL_CONFIG"))
+    own = find_user_file(named_by_environment())
     said_by_user = read_file(own) if own is not None else None
     cuts: dict[str, SettingCut] = {}
     for agent in ("", *sorted(settings.agents)):
@@ -138,7 +158,15 @@ def _merge(
         lasting = [tuple(setting for setting in said if is_lasting(setting)) for said in narrowing]
         compiled, cuts = _narrow_all(compile_settings((*trusted, *later[:anew])), lasting)
     compiled = add_settings(compiled, later[anew:])
+    cuts = [cut for cut in cuts if not _is_allowed_after_all(cut, compiled)]
     return Configuration(tuple(states), agent, compiled, tuple(cuts), workspace, tuple(said))
+
+
+def _is_allowed_after_all(cut: SettingCut, compiled: Compiled) -> bool:
+    """Whether a flag or a variable permits what a project's file asked for in vain."""
+    wanted = [each for each in capabilities_of_setting(cut.setting) if not is_narrowing(each)]
+    asks = wanted and not any((each.kind, each.verb) == ("env", "set") for each in wanted)
+    return bool(asks) and compiled.is_confined and not compiled.policy.grant(wanted).cuts
 
 
 def _narrow_all(allowed: Compiled, narrowing: list[tuple[Setting, ...]]) -> tuple[Compiled, list[SettingCut]]:

@@ -68,14 +68,14 @@ def narrow(base: Compiled, requested: Iterable[Setting], against: Compiled) -> N
         # one file cannot undo what another one narrowed.
         rule = _RULES.get(setting.key.name)
         if rule is not None:
-            kept, follow = rule(setting, base)
+            kept, follow = rule(setting, against if rule is _profile else base)
         else:
             kept, follow = _policy(setting, against, missed)
         if kept is not None:
             cuts.append(SettingCut(setting, kept, _NOT_ALLOWED))
         if follow:
             followed.append(setting)
-    candidate = compile_settings((*against.settings, *followed))
+    candidate = compile_settings((*_without_own_hosts(against.settings, followed), *followed))
     policy = base.policy & _made_optional(candidate.policy, against.policy)
     settings = (*base.settings, *(setting for setting in followed if not _is_policy(setting)))
     origins = {**candidate.origins, **base.origins}
@@ -95,6 +95,12 @@ def _with_sandbox(requested: Iterable[Setting], base: Compiled) -> Iterator[Sett
             and not base.is_confined
         ):
             yield Setting(BY_NAME["enabled"], True, setting.origin)
+
+
+def _without_own_hosts(own: Iterable[Setting], followed: list[Setting]) -> Iterable[Setting]:
+    """Lists add up; but hosts that a file names are meant as all there are, and not as more of them."""
+    names_hosts = any(setting.key.name == "allow_domains" for setting in followed)
+    return [setting for setting in own if not (names_hosts and setting.key.name == "allow_domains")]
 
 
 def _made_optional(policy: Policy, known: Policy) -> Policy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.capability import parse_capability
-from corral.model.endpoint import parse_endpoint, parse_host
+from corral.model.endpoint import has_port, parse_endpoint, parse_host
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.feature import Feature
 from corral.model.record import Record
@@ -201,7 +201,7 @@ def _domain(value: object) -> str:
     if not isinstance(value, str) or not value or "/" in value:
         raise WrongValue(f"{describe(value)} is not the name of a host", fix)
     try:
-        if value.rpartition(":")[2].isdigit() and (not value.startswith("[") or "]:" in value):
+        if has_port(value):
             return str(parse_endpoint("tcp", value)).removeprefix("tcp:")
         return str(parse_endpoint("https", value)).removeprefix("https:")
     except ValueError as problem:

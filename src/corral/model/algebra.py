@@ -162,4 +162,4 @@ def _is_covered(item: T, patterns: Iterable[T], covers: Callable[[T, T], bool]) 
 def _widest(items: Iterable[T], covers: Callable[[T, T], bool]) -> frozenset[T]:
     """Without those that another one covers."""
     found = frozenset(items)
-    return frozenset(item for item in found if not _is_covered(item, found - {item}, covers))
+    return frozenset(item for item in found if not any(covers(by, item) for by in found if by != item))

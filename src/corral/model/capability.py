@@ -79,6 +79,7 @@ class PolicyDraft:
         self._deny_syscalls = set(base.deny_syscalls)
         self._spawn = base.spawn
         self._modules = set(base.modules)
+        self._read_only = set(base.read_only)
 
     def add(self, capability: Capability, *, optional: bool = False) -> None:
         """Take one capability. An optional path need not exist on the host."""
@@ -138,6 +139,10 @@ class PolicyDraft:
             self._fs.pop((path, other), None)
         self._fs[path, access] = FsRule(path, access)
 
+    def hold_read_only(self, path: str) -> None:
+        """Whatever else is granted: what lies inside a writable path there is read at most."""
+        self._read_only.add(path)
+
     def names_hosts(self) -> bool:
         """Whether the network is limited to hosts by name."""
         return self._net.mode is NetMode.LIMITED and not self._net.allow <= WEB
@@ -155,13 +160,14 @@ class PolicyDraft:
             deny_syscalls=frozenset(self._deny_syscalls),
             spawn=self._spawn,
             modules=frozenset(self._modules),
+            read_only=frozenset(self._read_only),
         )
 
 
 def is_narrowing(capability: Capability) -> bool:
-    """Whether it only ever takes away: a limit, a denial, a protected name."""
+    """Whether it only ever takes away: a limit, a denial, a protected name, a private area."""
     kind, verb = capability.kind, capability.verb
-    return (kind, verb) in _LIMITS or verb in {"deny", "protect", "none"}
+    return (kind, verb) in _LIMITS or verb in {"deny", "protect", "private", "none"}
 
 
 def capabilities_of(policy: Policy) -> tuple[Capability, ...]:

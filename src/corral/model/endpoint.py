@@ -56,6 +56,11 @@ def read_endpoint(text: str) -> Endpoint:
     return parse_endpoint(scheme, target)
 
 
+def has_port(text: str) -> bool:
+    """Whether a host was written with a port: `name:80`, `[::1]:80`."""
+    return text.rpartition(":")[2].isdigit() and (not text.startswith("[") or "]:" in text)
+
+
 def host_covers(pattern: str, host: str) -> bool:
     """Whether a host pattern stands for everything that another one stands for."""
     if pattern in {host, _ANY}:

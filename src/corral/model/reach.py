@@ -171,11 +171,10 @@ def _met_read_only(
 ) -> frozenset[str]:
     """Read rules of either side whose effect the grants of the result do not show.
 
-    INVARIANT: a read rule inside a writable tree is a restriction. Where the other side does not reach its
-    path, it cannot be a grant any more; but the path may be another name for something that both may write.
+    INVARIANT: a read rule inside a writable tree is a restriction, and stays one when more is granted on top
+    of the result. Where the other side does not reach its path, it cannot be a grant any more; but the path
+    may be another name for something that both may write.
     """
-    if all(rule.access is not FsAccess.WRITE for rule in granted.values()):
-        return frozenset()
     return frozenset(
         path
         for path in sides[0].narrowing() | sides[1].narrowing()

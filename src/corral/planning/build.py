@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.errors import PolicyError
-from corral.model.feature import Feature
+from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.planning.protect import (
@@ -64,7 +64,7 @@ def build(
             }.values()
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
-        env=build_environment(policy, command, ground, host),
+        env=build_environment(policy, command, ground, host, waived),
         waived=waived,
         policy=policy,
     )
@@ -146,7 +146,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def build_environment(
-    policy: Policy, command: Command, ground: Ground, host: Host
+    policy: Policy, command: Command, ground: Ground, host: Host, waived: frozenset[Feature]
 ) -> tuple[tuple[str, str], ...]:
     """The complete environment of the command."""
     env = policy.env.choose(host.environment())
@@ -155,7 +155,8 @@ def build_environment(
     env["PWD"] = command.cwd
     if "/tmp" in ground.private:
         env["TMPDIR"] = "/tmp"
-    env["CORRAL_SANDBOX"] = "1"
+    if not ground.requires - RUNNER_FEATURES <= waived:  # then nothing confines it
+        env["CORRAL_SANDBOX"] = "1"
     env.update(policy.env.fixed)
     return tuple(sorted(env.items()))
 

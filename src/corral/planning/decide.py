@@ -27,11 +27,18 @@ def decide_path(plan: Plan, host: Host, path: str, *, writes: bool) -> Decision:
         # The host's own is not asked about: inside there is another one.
         allowed = path in _DEVICES or (is_beneath(path, "/proc") and not writes)
         return Decision(allowed, Reason.STRUCTURAL, path)
-    found = Resolver(host).resolve(path)
+    found, links = Resolver(host).follow(path)
+    is_missing = found.kind is PathKind.MISSING
+    for link in links:
+        area = _private_at(plan, link)
+        if area and link not in {made.path for made in plan.ground.links} and _grant_at(plan, link) is None:
+            return Decision(
+                False, Reason.PRIVATE, found.path, area, is_missing
+            )  # the link is not there inside
     allowed, reason, rule = _decide(plan, found.path, writes=writes)
-    if reason is Reason.PRIVATE and found.kind is PathKind.FILE:
-        allowed = False  # the sandbox has something else there, not this file
-    return Decision(allowed, reason, found.path, rule, found.kind is PathKind.MISSING)
+    if reason is Reason.PRIVATE and not is_missing and found.path != rule:
+        allowed = False  # the sandbox has nothing of this there
+    return Decision(allowed, reason, found.path, rule, is_missing)
 
 
 def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:

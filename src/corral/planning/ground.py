@@ -32,7 +32,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     resolver = Resolver(host)
     kept = hold_within(policy, workspace, host, resolver)
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
-    granted, denied = _resolve_rules(rules, resolver, workspace)
+    granted, denied = _resolve_rules(rules, resolver, workspace, host)
     for target, access in granted.items():
         _check_grant(target, access, host)
     _check_denials(granted, denied)
@@ -93,7 +93,7 @@ def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> 
 
 
 def _resolve_rules(
-    rules: Iterable[FsRule], resolver: Resolver, workspace: str
+    rules: Iterable[FsRule], resolver: Resolver, workspace: str, host: Host
 ) -> tuple[dict[ResolvedPath, FsAccess], list[ResolvedPath]]:
     """What is granted and what is denied. A denial beats what only a preset or a tool would grant."""
     granted: dict[str, tuple[ResolvedPath, FsRule]] = {}
@@ -116,6 +116,10 @@ def _resolve_rules(
             if rule.optional:
                 continue
             raise _leads_out(rule.path, target.path)
+        if rule.access is FsAccess.WRITE and _is_own(target.path, host):
+            if not rule.optional:
+                raise _too_wide(target, "corral itself runs from there, or keeps its rules there")
+            rule = rule.replace(access=FsAccess.READ)  # noqa: PLW2901 - the rule as it can hold
         known = granted.get(target.path, (target, rule))[1]
         # Said twice: the wider access counts, and it is optional only if both are.
         stronger = rule if rule.access is FsAccess.WRITE else known
@@ -128,6 +132,14 @@ def _resolve_rules(
         or not any(is_beneath(target.path, denial) for denial in denied)
     }
     return kept, list(denied.values())
+
+
+def _is_own(path: str, host: Host) -> bool:
+    """Whether a path is, or lies in, what corral runs from. Kept caches alone are for commands."""
+    own = [file for file in host.corral_files() if is_beneath(path, file)]
+    return bool(own) and not any(
+        is_beneath(path, f"{file}/caches") and path != f"{file}/caches" for file in own
+    )
 
 
 def _leads_out(requested: str, real: str) -> PolicyError:

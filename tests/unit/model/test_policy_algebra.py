@@ -127,10 +127,11 @@ def test_a_read_rule_that_is_no_grant_any_more_still_takes_writing_away() -> Non
     assert met.read_only == {"/x/link"}
 
 
-def test_where_nothing_is_written_there_is_nothing_to_take_away() -> None:
-    met = policy("filesystem:write:/w", "filesystem:read:/x") & policy("filesystem:read:/w")
+def test_what_was_only_readable_stays_so_when_more_is_granted_on_top() -> None:
+    met = policy("filesystem:write:/w", "filesystem:read:/w/golden") & policy("filesystem:read:/x")
 
-    assert met.read_only == frozenset()
+    assert met.fs == ()
+    assert "/w/golden" in met.read_only
 
 
 def test_limited_to_nothing_is_none() -> None:
