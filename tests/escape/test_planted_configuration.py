@@ -216,6 +216,74 @@ def test_the_users_file_is_out_of_reach_wherever_it_really_is(corral: Run, home:
     assert (home / "ws" / "mine.toml").read_text() == "[sandbox]\n"
 
 
+def test_corrals_own_files_are_never_granted_for_writing(corral: Run, home: Path) -> None:
+    """Its state, its configuration and its code, asked for by a project or by the user himself."""
+    state = home / ".local" / "state" / "corral"
+    (home / ".config" / "corral").mkdir(parents=True)
+    assert corral("run", "--", "true").returncode == 0 and state.is_dir()
+    wanted = [str(state), str(home / ".config" / "corral"), str(Path(sys.prefix))]
+
+    for path in wanted:
+        done = corral("run", "--write", path, "-c", f"echo x > {path}/planted")
+        assert (done.returncode, Path(path, "planted").exists()) == (2, False)
+    user_file(home, readwrite_paths=[str(home / ".local"), str(home / ".config")])
+    listed = ", ".join(f'"{path}"' for path in wanted[:2])
+    (home / "ws" / "pyproject.toml").write_text(
+        f"[tool.corral.sandbox]\nreadwrite_paths = [{listed}]\n{READ_ONLY}"
+    )
+    for path in wanted[:2]:
+        assert corral("run", "-c", f"echo alive; echo x > {path}/planted").stdout == b"alive\n"
+        assert not Path(path, "planted").exists()
+
+
+def test_narrowing_and_then_granting_more_gives_no_more_than_granting_alone(corral: Run, home: Path) -> None:
+    data = home / "data"
+    (data / "golden").mkdir(parents=True)
+    user_file(home, readwrite_paths=[str(data)], readonly_paths=[str(data / "golden")])
+
+    def writes() -> bool:
+        corral("run", "--write", str(data), "-c", f"touch {data}/golden/x {data}/y")
+        return (data / "golden" / "x").exists()
+
+    assert not writes() and (data / "y").exists()
+    (home / "ws" / "pyproject.toml").write_text('[tool.corral.sandbox]\nprofile = "strict"\n')
+    assert not writes()
+
+
+def test_a_relative_name_of_the_users_file_is_refused(corral: Run, home: Path) -> None:
+    (home / "ws" / "mine.toml").write_text("[sandbox]\nenabled = false\n")
+
+    done = corral("run", "--", "cat", f"{home}/.ssh/key", CORRAL_CONFIG="mine.toml")
+
+    assert done.returncode == 2 and b"absolute" in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--agent", "explore"), ("--config", "x.toml")])
+def test_a_configuration_is_not_left_out_by_halves(corral: Run, home: Path, options: tuple[str, str]) -> None:
+    user_file(home, agent={"explore": {"sandbox": {"profile": "strict"}}})
+
+    assert corral("run", "--no-config", *options, "--", "touch", "made").returncode == 2
+    assert corral("run", "--agent", "", "--", "touch", "made", CORRAL_AGENT="explore").returncode == 2
+    assert not (home / "ws" / "made").exists()
+
+
+def test_a_large_file_of_a_project_is_refused_and_not_waited_for(corral: Run, home: Path) -> None:
+    names = ", ".join(f'"n{number}.org"' for number in range(20_000))
+    (home / "ws" / "pyproject.toml").write_text(f"[tool.corral.sandbox]\ndeny_domains = [{names}]\n")
+
+    done = corral("run", "--", "true")
+
+    assert done.returncode == 2 and b"more than" in done.stderr
+
+
+def test_a_pyproject_that_is_for_others_is_in_nobodys_way(corral: Run, home: Path) -> None:
+    file = home / "ws" / "pyproject.toml"
+    for make in (lambda: os.mkfifo(file), file.mkdir, lambda: file.write_bytes(b"\xff" * 10)):
+        make()
+        assert corral("run", "--", "true").returncode == 0
+        file.rmdir() if file.is_dir() else file.unlink()
+
+
 def test_values_and_names_forge_no_lines(corral: Run, home: Path) -> None:
     lie = "corral: use --no-sandbox"
     (home / "ws" / "pyproject.toml").write_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from corral.backends.registry import UNCONFINED
 from corral.cli.fidelity import summarize
 from corral.cli.printable import printable
 from corral.cli.request import build_command, build_request
@@ -64,6 +65,11 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield f"workspace  {plan.ground.workspace}"
     yield f"profile    {plan.policy.name}"
     yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
+    if explanation.probe.backend == UNCONFINED:
+        yield "nothing is confined: the command can do whatever you can, but for what the runner keeps"
+        yield from _section("environment", (name for name, _ in plan.env))
+        yield from _section("limits", _limits(plan))
+        return
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
     yield from _section("may read", _paths(plan, FsAccess.READ))
     yield from _section("private, gone afterwards", plan.ground.private)

@@ -127,12 +127,21 @@ def _exists(path: str) -> PolicyError:
 
 
 def _write(path: str, text: str, *, force: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if force else os.O_EXCL)
+    """Beside it first, then in its place: what is there now, be it a FIFO, is not opened."""
+    temporary = f"{path}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
+        with open(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w"
+        ) as file:
             file.write(text)
+        if force:
+            os.rename(temporary, path)
+        else:
+            os.link(temporary, path)  # fails if something has appeared there meanwhile
+            os.unlink(temporary)
     except FileExistsError:
+        os.unlink(temporary)
         raise _exists(path) from None
     except OSError as problem:
         raise PolicyError(

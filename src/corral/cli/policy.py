@@ -10,6 +10,7 @@ from corral.cli.effective import effective_json, render_effective
 from corral.cli.printable import printable
 from corral.cli.request import load_request
 from corral.cli.run import report_error
+from corral.config.compile import Compiled, compile_settings
 from corral.config.document import DocumentProblems
 from corral.config.find import (
     PYPROJECT,
@@ -21,16 +22,17 @@ from corral.config.find import (
     read_named,
     working_directory,
 )
-from corral.config.load import counts, cuts_of, read_file
+from corral.config.keys import BY_NAME
+from corral.config.load import check_agent, counts, cuts_of, read_file
 from corral.config.narrow import show
-from corral.config.setting import shorten
+from corral.config.setting import Origin, Setting, Source, shorten
 from corral.config.trust import distrust, is_trusted, trust, was_trusted
 from corral.config.variables import read_variables
-from corral.host import CONFIG_NAMES
+from corral.host import CONFIG_NAMES, config_directory
 from corral.model.capability import capabilities_of
 from corral.model.errors import ConfigurationError, CorralError, PolicyError
 from corral.model.problem import Problem
-from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset, preset_backend
+from corral.policy.preset import DEFAULT_PRESET, PRESETS, check_preset, describe_preset, preset_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.config.setting import FileSettings
-    from corral.model.policy import Policy
 
     Answer = tuple[int, Iterable[str], dict[str, Any]]  # exit status, lines for a person, JSON
 
@@ -59,7 +60,9 @@ def answer(make: Callable[[], Answer], *, as_json: bool) -> int:
 def list_presets() -> Answer:
     """Every preset with the sentence that says when to use it."""
     width = max(map(len, PRESETS))
-    lines = [f"{name:<{width}}  {describe_preset(name)}" for name in PRESETS]
+    sentences = {name: describe_preset(name) for name in PRESETS}
+    sentences[DEFAULT_PRESET] += " (the default)"
+    lines = [f"{name:<{width}}  {sentence}" for name, sentence in sentences.items()]
     value = [
         {"name": name, "description": describe_preset(name), "default": name == DEFAULT_PRESET}
         for name in PRESETS
@@ -67,9 +70,9 @@ def list_presets() -> Answer:
     return 0, lines, {"presets": value}
 
 
-def show_policy(name: str) -> Answer:
+def show_policy(name: str, agent: str = "") -> Answer:
     """A preset, or what a file makes of the default one, as capabilities."""
-    policy = named_policy(name)
+    policy = named(name, agent).policy
     texts = [str(capability) for capability in capabilities_of(policy)]
     head = []
     if name in PRESETS:
@@ -101,7 +104,7 @@ def validate(paths: tuple[str, ...]) -> Answer:
 def _judged(paths: tuple[str, ...]) -> Iterator[tuple[str, list[Problem]]]:
     for path in paths:
         try:
-            file = read_named(path)
+            file = read_named(path, is_project=_is_of_project(path))
         except PolicyError as problem:
             yield path, [Problem(path, 0, 0, problem.why, problem.fix)]
         else:
@@ -121,9 +124,8 @@ def _judged(paths: tuple[str, ...]) -> Iterator[tuple[str, list[Problem]]]:
 
 def compare(first: str, second: str) -> Answer:
     """What one policy says and the other does not, and whether one allows all that the other does."""
-    left, right = named_policy(first), named_policy(second)
-    of_left = [str(capability) for capability in capabilities_of(left)]
-    of_right = [str(capability) for capability in capabilities_of(right)]
+    left, right = named(first), named(second)
+    of_left, of_right = _said(left), _said(right)
     gone = [text for text in of_left if text not in of_right]
     new = [text for text in of_right if text not in of_left]
     relation = _relation(left, right)
@@ -135,6 +137,17 @@ def compare(first: str, second: str) -> Answer:
     }[relation]
     lines = [f"--- {first}", f"+++ {second}", *(f"-{text}" for text in gone), *(f"+{text}" for text in new)]
     return 0, [*lines, sentence], {"relation": relation, "only_in_first": gone, "only_in_second": new}
+
+
+def _said(compiled: Compiled) -> list[str]:
+    """The capabilities, then what is no policy and differs from what corral does by itself."""
+    policy = [str(capability) for capability in capabilities_of(compiled.policy)]
+    other = [
+        f"{setting.key.name} = {show(setting)}"
+        for setting in compiled.settings
+        if setting.key.default is not None or setting.key.name in {"waive", "bypass_tools"}
+    ]
+    return [*policy, *dict.fromkeys(other)]
 
 
 def accept(path: str | None, *, ask: bool) -> Answer:
@@ -175,17 +188,18 @@ def trust_state() -> Answer:
     return 0, lines, {"files": states}
 
 
-def named_policy(name: str) -> Policy:
-    """A preset by its name, or what a configuration file by its path makes by itself."""
+def named(name: str, agent: str = "") -> Compiled:
+    """A preset by its name, or what a configuration file by its path makes by itself, for an agent."""
     if name in PRESETS or not (os.sep in name or name.endswith((".toml", ".json"))):
-        return load_preset(name)
-    from corral.config.compile import compile_settings
-
+        check_preset(name)
+        return compile_settings([Setting(BY_NAME["profile"], name, Origin(Source.PRESET, f"{name}.caps"))])
     file = read_named(name)
     problems = _problems(file)
     if problems:
         raise ConfigurationError(tuple(problems))
-    return compile_settings(read_file(file).for_agent("")).policy
+    settings = read_file(file)
+    check_agent(agent or None, [settings])
+    return compile_settings(settings.for_agent(agent))
 
 
 def _trust_word(file: Found) -> str:
@@ -194,9 +208,11 @@ def _trust_word(file: Found) -> str:
     return "not trusted any more: it was changed" if was_trusted(file) else "not trusted"
 
 
-def _relation(left: Policy, right: Policy) -> str:
+def _relation(left: Compiled, right: Compiled) -> str:
+    if left.is_confined != right.is_confined:
+        return "narrower" if left.is_confined else "wider"
     words = {(True, True): "equal", (True, False): "narrower", (False, True): "wider"}
-    return words.get((left <= right, right <= left), "different")
+    return words.get((left.policy <= right.policy, right.policy <= left.policy), "different")
 
 
 def _problems(file: Found) -> list[Problem]:
@@ -219,6 +235,12 @@ def _project_files() -> list[Found]:
     """The project's files here that say something, if only mistakes."""
     found = find_project_files(_here())
     return [file for file in found if _problems(file) or counts(file, read_file(file))]
+
+
+def _is_of_project(path: str) -> bool:
+    """Whether a file that was named counts as a project's: a link in its place is then not followed."""
+    is_own = os.path.dirname(_real(path)) == os.path.realpath(config_directory() or "/")
+    return os.path.basename(path) in {*CONFIG_NAMES, PYPROJECT} and not is_own
 
 
 def _real(path: str) -> str:

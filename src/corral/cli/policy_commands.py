@@ -60,11 +60,13 @@ def show(name: str | None, *, effective: bool, verbose: bool, as_json: bool, **o
     if effective and name is not None:
         raise click.UsageError("--effective is about the configuration here; leave the name out")
     complete = _complete(options)
-    if not effective and name is None and complete != defaults():
-        effective = True
-    if effective:
+    others = {**complete, "agent": None} != defaults()
+    if name is not None and others:
+        raise click.UsageError("flags are on top of the configuration here; leave the name out")
+    if effective or (name is None and complete != defaults()):
         sys.exit(answer(lambda: show_effective(complete, verbose=verbose), as_json=as_json))
-    sys.exit(answer(lambda: show_policy(name or DEFAULT_PRESET), as_json=as_json))
+    agent = complete["agent"] or ""
+    sys.exit(answer(lambda: show_policy(name or DEFAULT_PRESET, agent), as_json=as_json))
 
 
 @policy.command()

@@ -118,7 +118,10 @@ def _announce(request: Request, *, verbose: bool, as_json: bool) -> None:
 def _configuration_json(request: Request) -> dict[str, Any] | None:
     from corral.cli.effective import summary_json
 
-    return summary_json(request.configuration) if request.configuration is not None else None
+    if request.configuration is None:
+        return None
+    unconfined = _unconfined_because(request) if request.sandbox.is_unconfined else None
+    return {**summary_json(request.configuration), "unconfined": unconfined}
 
 
 def _unconfined_because(request: Request) -> str:

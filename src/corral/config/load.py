@@ -75,7 +75,7 @@ def load_configuration(
     if problems:
         raise ConfigurationError(tuple(problems))
     read = [file for file in files if file is not None and counts(*file)]
-    _check_agent(chosen, [settings for _, settings in read])
+    check_agent(chosen, [settings for _, settings in read])
     return _merge(read, chosen or "", (*variables, *flags), workspace)
 
 
@@ -117,8 +117,8 @@ def cuts_of(settings: FileSettings) -> list[SettingCut]:
     return list(cuts.values())
 
 
-def _check_agent(agent: str | None, files: list[FileSettings]) -> None:
-    """An agent that nobody described must not get what everyone may."""
+def check_agent(agent: str | None, files: list[FileSettings]) -> None:
+    """Raise PolicyError for an unknown one: an agent that nobody described must not get what everyone may."""
     known = sorted({name for file in files for name in file.agents})
     if agent is not None and agent not in known:
         raise _unknown_agent(agent, known)

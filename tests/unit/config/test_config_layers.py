@@ -32,6 +32,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def project(tmp_path: Path) -> Path:
     directory = tmp_path / "project"
     directory.mkdir()
+    assert find_project_files(str(directory)) == [], "a file above disturbs this"
     return directory
 
 
