@@ -152,7 +152,4 @@ class _Finder:
             return True
         if is_beneath(prefix, self._home):
             return posixpath.relpath(prefix, self._home).startswith(".")
-        is_installed = _is_in_any(prefix, _SYSTEM_TOPS)
-        return is_installed and any(
-            self._resolver.look(f"{prefix}/{mark}") for mark in ("lib", "lib64", "libexec")
-        )
+        return any(self._resolver.look(f"{prefix}/{mark}") for mark in ("lib", "lib64", "libexec"))
