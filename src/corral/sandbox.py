@@ -280,7 +280,9 @@ def _feature(name: Feature | str) -> Feature:
 
 def _directory(path: str | os.PathLike[str] | None, host: Host) -> str:
     try:
-        found = os.path.realpath(os.path.join(host.cwd(), os.fspath(path) if path is not None else ""))
+        named = os.path.join(host.cwd(), os.fspath(path) if path is not None else "")
+        _check_links(named, host.cwd())
+        found = os.path.realpath(named)
     except FileNotFoundError:
         raise _no_directory("the working directory", "it has been removed") from None
     except ValueError as problem:
@@ -289,6 +291,15 @@ def _directory(path: str | os.PathLike[str] | None, host: Host) -> str:
     if stat is None or not stat.is_directory:
         raise _no_directory(found, "there is no such directory")
     return found
+
+
+def _check_links(named: str, here: str) -> None:
+    # TRUST: below the directory that the caller is in, an earlier command may have made the link.
+    path = os.path.normpath(named)
+    while path.startswith(here.rstrip("/") + "/"):
+        if os.path.islink(path):
+            raise _no_directory(path, f"it is a link to {os.path.realpath(path)}: name that, if it is meant")
+        path = os.path.dirname(path)
 
 
 def _no_directory(what: str, why: str) -> PolicyError:

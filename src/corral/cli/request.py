@@ -8,6 +8,7 @@ from corral.backends.registry import AUTO_NAME, UNCONFINED
 from corral.config.find import (
     find_project_files,
     find_user_file,
+    has_trusted_files,
     has_variables,
     named_by_environment,
     working_directory,
@@ -89,7 +90,7 @@ def is_configured(options: Mapping[str, Any]) -> bool:
         return True
     if options["no_config"]:
         return False
-    if has_variables() or "CORRAL_AGENT" in os.environ:
+    if has_variables() or "CORRAL_AGENT" in os.environ or has_trusted_files():
         return True
     directory = os.path.realpath(os.path.join(working_directory(), options["cwd"] or ""))
     if not os.path.isdir(directory):

@@ -42,7 +42,7 @@ def find_bypass(
     TRUST: an earlier command may have put a program of that name in the way, in this workspace or in another.
     So a bare name counts only for a program of the system, and any other has to be named by its path. None
     may lie in, or be reached by a link in, what any command of this user's configuration can write. For the
-    same reason the program is run with a PATH without such directories: `#!/usr/bin/env node` looks there.
+    same reason the program is run with a PATH of system directories alone: `#!/usr/bin/env node` looks there.
     """
     host = RealHost()
     writable = [*_writable(configuration, host)]
@@ -56,9 +56,11 @@ def find_bypass(
     if allowed is None:
         return None
     entries = (entry for entry in path.split(":") if entry.startswith("/"))
-    safe = [entry for entry in entries if _is_out_of_reach(entry, writable, host)]
+    safe = [
+        entry for entry in entries if _is_of_system(entry, host) and _is_out_of_reach(entry, writable, host)
+    ]
     draft = PolicyDraft(configuration.policy)
-    draft.add(Capability("env", "set", f"PATH={':'.join(safe)}"))
+    draft.add(Capability("env", "set", f"PATH={':'.join(safe) or '/usr/bin:/bin'}"))
     sandbox = Sandbox(draft.build(), backend=UNCONFINED, workspace=configuration.workspace)
     return Bypass(allowed, (program, *argv[1:]), sandbox)
 
@@ -67,8 +69,11 @@ def _names(said: str, called: str, program: str, host: RealHost) -> bool:
     """Whether an entry of the list is about this program."""
     if "/" in said:
         return os.path.normpath(expand(said, "", host.home)) == program
-    steps = (program, *_steps(program, host))
-    return said == called and all(any(is_beneath(step, top) for top in _SYSTEM) for step in steps)
+    return said == called and _is_of_system(program, host)
+
+
+def _is_of_system(path: str, host: RealHost) -> bool:
+    return all(any(is_beneath(step, top) for top in _SYSTEM) for step in (path, *_steps(path, host)))
 
 
 def _find(called: str, path: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import stat
 
-from corral.host import CONFIG_NAMES, config_directory
+from corral.host import CONFIG_NAMES, config_directory, state_directory
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 
 PYPROJECT = "pyproject.toml"
+TRUST_FILE = "trusted"  # in the state directory
 PREFIX = "CORRAL_"
 #: Variables that are no settings: the mark inside a sandbox, another launcher.
 OTHER_VARIABLES = frozenset({"CORRAL_SANDBOX", "CORRAL_LAUNCHER", "CORRAL_CONFIG", "CORRAL_AGENT"})
@@ -110,6 +111,12 @@ def _owners(directory: str) -> set[int]:
             why=problem.strerror or str(problem),
             fix="name an existing directory that you can enter",
         ) from None
+
+
+def has_trusted_files() -> bool:
+    """Whether any project file was ever trusted: then it has to be seen whether it is still the same."""
+    state = state_directory()
+    return bool(state) and os.path.lexists(os.path.join(state, TRUST_FILE))
 
 
 def has_variables() -> bool:

@@ -24,7 +24,7 @@ from corral.config.narrow import SettingCut, narrow
 from corral.config.read import read_settings
 from corral.config.remembered import read_remembered
 from corral.config.setting import Source
-from corral.config.trust import check_trust
+from corral.config.trust import check_trust, forget_missing
 from corral.config.values import nearest
 from corral.config.variables import read_variables
 from corral.model.capability import is_narrowing
@@ -75,6 +75,7 @@ def load_configuration(
     if problems:
         raise ConfigurationError(tuple(problems))
     read = [file for file in files if file is not None and counts(*file)]
+    forget_missing(workspace, [found.path for found, _ in read])
     check_agent(chosen, [settings for _, settings in read])
     return _merge(read, chosen or "", (*variables, *flags), workspace)
 
@@ -110,7 +111,8 @@ def cuts_of(settings: FileSettings) -> list[SettingCut]:
     own = find_user_file(named_by_environment())
     said_by_user = read_file(own) if own is not None else None
     cuts: dict[str, SettingCut] = {}
-    for agent in ("", *sorted(settings.agents)):
+    of_user = said_by_user.agents if said_by_user is not None else frozenset()
+    for agent in ("", *sorted(settings.agents | of_user)):
         allowed = compile_settings(said_by_user.for_agent(agent) if said_by_user is not None else ())
         for cut in narrow(allowed, settings.for_agent(agent), allowed).cuts:
             cuts.setdefault(cut.render(), cut)

@@ -10,15 +10,19 @@ import contextlib
 import os
 
 from corral.config.document import DocumentProblems, read_document
-from corral.config.find import PYPROJECT
+from corral.config.find import PYPROJECT, TRUST_FILE
+from corral.host import CONFIG_NAMES
 from corral.model.errors import PolicyError
 from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from corral.config.find import Found
 
-_FILE = "trusted"
+_FILE = TRUST_FILE
+_NAMES = (*CONFIG_NAMES, PYPROJECT)
 _MOST_BYTES = 1024 * 1024
 
 
@@ -36,6 +40,24 @@ def is_trusted(found: Found) -> bool:
     """Whether exactly this was accepted, for this path."""
     known = _load()
     return found.path in known and known[found.path] == fingerprint(found)
+
+
+def forget_missing(workspace: str, there: Iterable[str]) -> None:
+    """Forget trusted files of a workspace, and above it, that are gone or say nothing any more."""
+    known = _load()
+    above = {os.path.join(directory, name) for directory in _upwards(workspace) for name in _NAMES}
+    gone = [path for path in known if path in above and path not in set(there)]
+    if gone:
+        with contextlib.suppress(PolicyError):
+            _store({path: digest for path, digest in known.items() if path not in gone})
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    while True:
+        yield directory
+        if directory == "/":
+            return
+        directory = os.path.dirname(directory)
 
 
 def check_trust(found: Found) -> bool:

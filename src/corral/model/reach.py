@@ -52,7 +52,7 @@ class Reach:
         most = WRITE
         for above in upwards(path):
             if above in self.granted:
-                if above != path and self._is_protected(path[len(above) :]):
+                if above != path and self._is_protected_above(path):
                     most = READ
                 return min(most, LEVELS[self.granted[above].access])
             if above in self.private:
@@ -61,10 +61,15 @@ class Reach:
                 most = READ
         return NONE
 
-    def _is_protected(self, below: str) -> bool:
-        """Whether a path below a grant is at or beneath a protected name of it, or of a repository in it."""
-        steps = f"{below}/"
-        return any(f"/{name}/" in steps for name in self.protect)
+    def _is_protected_above(self, path: str) -> bool:
+        """Whether a path is at or beneath a protected name of a writable grant, or of a repository in one."""
+        for above in upwards(path):
+            rule = self.granted.get(above)
+            if rule is not None and rule.access is FsAccess.WRITE and above != path:
+                steps = f"{path[len(above) :]}/"
+                if any(f"/{name}/" in steps for name in self.protect):
+                    return True
+        return False
 
     def nearest(self, path: str) -> FsRule | None:
         """The grant that decides about a path, or None where nothing of the host is reached."""

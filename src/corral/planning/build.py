@@ -11,7 +11,7 @@ from corral.model.policy import FsAccess
 from corral.planning.protect import (
     check_narrowed,
     find_repositories,
-    hold_denied_links,
+    hold_links,
     narrowed_roots,
     protect,
     writable_roots,
@@ -50,7 +50,7 @@ def build(
     if protection is not None:
         check_narrowed(narrowed, protection)
     watches = protection.watches.values() if protection is not None else ()
-    links = hold_denied_links(ground, resolver, roots)
+    links = hold_links(ground, resolver, roots)
     return Plan(
         run_id=run_id,
         command=command,

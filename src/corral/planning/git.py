@@ -84,6 +84,29 @@ def _possible_programs(host: Host, worktree: str, value: str) -> Iterator[str]:
             yield posixpath.normpath(posixpath.join(worktree, _expand(host, plain)))
 
 
+def git_directories(host: Host, worktree: str) -> tuple[str, ...]:
+    """Where git looks for the configuration of a worktree: its own directory, and where a `.git` file leads.
+
+    Nothing is granted by this, so a pointer need not be believed: what it names is protected, no more.
+    """
+    own = posixpath.join(worktree, ".git")
+    first, _, named = host.read_text(own, 4096).strip().partition(":")
+    if first != "gitdir" or not named.strip():
+        return (own,)
+    private = posixpath.normpath(posixpath.join(worktree, named.strip()))
+    common = host.read_text(posixpath.join(private, "commondir"), 4096).strip()
+    return (own, private, *([posixpath.normpath(posixpath.join(private, common))] if common else []))
+
+
+def enclosing_worktree(resolver: Resolver, directory: str) -> str:
+    """The worktree that a directory lies in, if its top is further up; empty if there is none."""
+    while directory != "/":
+        directory = posixpath.dirname(directory)
+        if resolver.look(posixpath.join(directory, ".git")) is not None:
+            return directory
+    return ""
+
+
 def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
     """Hook directories that the caller's own configuration names, relative to a worktree."""
     return tuple(
@@ -94,8 +117,13 @@ def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
 
 
 def _caller_config(host: Host) -> Iterator[tuple[str, str]]:
-    for path in (".config/git/config", ".gitconfig"):
-        yield from parse_config(host.read_text(posixpath.join(host.home, path), _LIMIT))
+    env = host.environment()
+    xdg = env.get("XDG_CONFIG_HOME", "")
+    config = xdg if xdg.startswith("/") else posixpath.join(host.home, ".config")
+    usual = (posixpath.join(config, "git", "config"), posixpath.join(host.home, ".gitconfig"))
+    named = env.get("GIT_CONFIG_GLOBAL", "")
+    for path in (*usual, *([named] if named.startswith("/") else [])):
+        yield from parse_config(host.read_text(path, _LIMIT))
 
 
 def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:

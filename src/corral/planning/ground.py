@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.errors import PolicyError
+from corral.model.feature import Feature
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule
 from corral.planning.bounds import find_ceilings, hold_within, most_read
@@ -27,6 +28,13 @@ _STRUCTURAL = ("/proc", "/dev")
 _SOCKET_DIRECTORIES = ("/run", "/var/run")
 
 
+#: Places in the home that hold keys and logins, and never a project.
+_SECRET_PLACES = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".pki"),
+    *(".config/gcloud", ".config/gh", ".config/op", ".local/share/keyrings"),
+)
+
+
 def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     """Resolve every path of a policy. Raises PolicyError for rules that cannot hold."""
     resolver = Resolver(host)
@@ -35,6 +43,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     granted, denied = _resolve_rules(rules, resolver, workspace, host)
     for target, access in granted.items():
         _check_grant(target, access, host)
+    _check_workspace(workspace, host)
     _check_denials(granted, denied)
     private = tuple(
         path
@@ -67,7 +76,8 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         uid=host.uid,
         gid=host.gid,
         scratch=host.temporary_directory(),
-        requires=required_features(policy, grants, private=bool(private), denied=bool(within)),
+        requires=required_features(policy, grants, private=bool(private), denied=bool(within))
+        | _for_own_files(grants, host),
     )
 
 
@@ -99,7 +109,7 @@ def _resolve_rules(
     granted: dict[str, tuple[ResolvedPath, FsRule]] = {}
     denied: dict[str, ResolvedPath] = {}
     for rule in rules:
-        target = resolver.resolve(rule.path)
+        target, links = resolver.follow(rule.path)
         if rule.access is FsAccess.DENY:
             denied[target.path] = target
             continue
@@ -112,7 +122,9 @@ def _resolve_rules(
                 why="there is no such file or directory",
                 fix="create it first, or leave the rule out",
             )
-        if is_beneath(rule.path, workspace) and not is_beneath(target.path, workspace):
+        leads_out = is_beneath(rule.path, workspace) and not is_beneath(target.path, workspace)
+        by_link = rule.access is FsAccess.WRITE and any(is_beneath(link, workspace) for link in links)
+        if leads_out or by_link:
             if rule.optional:
                 continue
             raise _leads_out(rule.path, target.path)
@@ -134,6 +146,13 @@ def _resolve_rules(
     return kept, list(denied.values())
 
 
+def _for_own_files(grants: Iterable[Grant], host: Host) -> frozenset[Feature]:
+    """Corral's own files inside a writable path are protected, whatever the policy says of other names."""
+    writable = [grant.target.path for grant in grants if grant.access is FsAccess.WRITE]
+    holds = any(is_beneath(file, root) for file in host.corral_files() for root in writable)
+    return frozenset({Feature.FS_PROTECT}) if holds else frozenset()
+
+
 def _is_own(path: str, host: Host) -> bool:
     """Whether a path is, or lies in, what corral runs from. Kept caches alone are for commands."""
     own = [file for file in host.corral_files() if is_beneath(path, file)]
@@ -147,7 +166,7 @@ def _leads_out(requested: str, real: str) -> PolicyError:
     return PolicyError(
         "grant-through-link",
         f"{requested} cannot be granted",
-        why=f"it lies in the workspace, where a command can make links, and leads out of it to {real}",
+        why=f"it leads to {real} by a link in the workspace, where a command can make links",
         fix=f"grant {real} itself, if that is what is meant",
     )
 
@@ -164,6 +183,18 @@ def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
     stat = host.lstat(path)
     if stat is not None and stat.is_socket:
         raise _too_wide(target, "it is a socket: whoever answers there acts outside the sandbox")
+
+
+def _check_workspace(workspace: str, host: Host) -> None:
+    # TRUST: a link that an earlier command made may have led the caller here.
+    for name in _SECRET_PLACES:
+        if is_beneath(workspace, posixpath.join(host.home, name)):
+            raise PolicyError(
+                "grant-too-wide",
+                f"{workspace} cannot be the workspace",
+                why="keys and logins are kept there",
+                fix="change into a project directory; --read grants single files, if they are meant",
+            )
 
 
 def _too_wide(target: ResolvedPath, why: str) -> PolicyError:

@@ -7,7 +7,7 @@ import posixpath
 from corral.model.errors import PolicyError
 from corral.model.plan import PathKind, Shield, Watch
 from corral.model.policy import FsAccess
-from corral.planning.git import hook_paths, named_paths
+from corral.planning.git import enclosing_worktree, git_directories, hook_paths, named_paths
 from corral.planning.resolve import is_beneath, resolved
 
 TYPE_CHECKING = False
@@ -171,6 +171,7 @@ def protect(
     if within_git:
         for worktree in (*tops, *nested):
             _protect_repository(host, protection, worktree, posixpath.join(worktree, ".git"), within_git)
+        _protect_worktrees(host, resolver, protection, (*tops, *nested))
     return protection
 
 
@@ -187,10 +188,11 @@ def check_narrowed(narrowed: Iterable[str], protection: Protection) -> None:
                 )
 
 
-def hold_denied_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Protection:
-    """Hold the links in writable paths that lead to a denied one: else the next run would deny another."""
+def hold_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Protection:
+    """Hold the links in writable paths that lead to a stricter one: else the next run would hold another."""
     held = Protection(resolver, tuple(roots))
-    for target in ground.denied:
+    read = (grant.target for grant in ground.grants if grant.access is FsAccess.READ)
+    for target in (*ground.denied, *read):
         for link in resolver.follow(target.requested)[1]:
             held.hold_link(link, target.requested)
     return held
@@ -217,11 +219,35 @@ def _protect_repository(
     for entry in host.subdirectories(registered):
         for name in _WORKTREE_FILES:
             protection.add(posixpath.join(registered, entry, name), f"{_GIT}worktrees/{entry}/{name}")
+    _protect_named(host, protection, worktree, git_directory)
+
+
+def _protect_named(host: Host, protection: Protection, worktree: str, git_directory: str) -> None:
+    """What the configuration of a git directory has git read or run in a worktree."""
+    label = "(named in a git configuration)"
     named = named_paths(host, worktree, git_directory)
+    hooks = posixpath.join(git_directory, "hooks")
     for path in (*named.trees, *hook_paths(host, worktree)):
-        protection.add(path, f"{posixpath.basename(path)} (named in a git configuration)")
+        protection.add(path, f"{posixpath.basename(path)} {label}")
     for path in named.programs:
-        protection.add_file(path, f"{posixpath.basename(path)} (named in a git configuration)")
+        protection.add_file(path, f"{posixpath.basename(path)} {label}")
+    for directory in (hooks, *named.trees):
+        for name in host.links(directory):  # a hook may be a link to a file of the worktree
+            protection.add(posixpath.join(directory, name), f"{name} (a hook)")
+
+
+def _protect_worktrees(
+    host: Host, resolver: Resolver, protection: Protection, worktrees: Iterable[str]
+) -> None:
+    """Worktrees whose configuration lies elsewhere, and those that a writable path lies in."""
+    for worktree in worktrees:
+        for directory in git_directories(host, worktree)[1:]:
+            _protect_named(host, protection, worktree, directory)
+        if worktree.endswith("/.git"):  # the repository of a linked worktree, which has a worktree of its own
+            _protect_named(host, protection, posixpath.dirname(worktree), worktree)
+        around = enclosing_worktree(resolver, worktree)
+        for directory in git_directories(host, around) if around else ():
+            _protect_named(host, protection, around, directory)
 
 
 def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, ...]:

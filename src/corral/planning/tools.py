@@ -38,6 +38,25 @@ _SYSTEM_TOPS = (
 #: What a program directory needs besides itself, relative to the home.
 _COMPANIONS = {".cargo/bin": (".rustup",)}
 
+#: What an installation consists of.
+_PREFIX_PARTS = (
+    *(
+        "bin",
+        "sbin",
+        "lib",
+        "lib32",
+        "lib64",
+        "libexec",
+        "include",
+        "share",
+        "etc",
+        "ssl",
+        "shims",
+        "versions",
+    ),
+    *("plugins", "pyenv.d", "version", "toolchains", "installs", "conda-meta", "condabin", "pyvenv.cfg"),
+)
+
 #: Interpreters that a project brings along; their links lead to the installation they belong to.
 _PROJECT_INTERPRETERS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
 _MAX_ENTRIES = 512
@@ -58,7 +77,8 @@ def find_tools(host: Host, resolver: Resolver, workspace: str, writable: tuple[s
             finder.add_directory(posixpath.normpath(entry))
     for name in _PROJECT_INTERPRETERS:
         finder.add_interpreter(posixpath.join(workspace, name))
-    return tuple(sorted(path for path in finder.found if not _is_in_any(path, writable)))
+    found = (path for path in finder.found if not _is_in_any(path, writable) and finder.stays(path))
+    return tuple(sorted(found))
 
 
 def _is_in_any(path: str, directories: tuple[str, ...]) -> bool:
@@ -76,7 +96,11 @@ class _Finder:
     def add_directory(self, directory: str) -> None:
         """Take one entry of PATH, and the installations that its links lead to."""
         real = self._trusted(directory, directory)
-        if real is None or real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
+        if (
+            real is None
+            or not self.stays(directory)
+            or real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}
+        ):
             return
         if is_beneath(self._home, real.path):
             return  # the home or something above it: nothing that programs are installed in
@@ -93,6 +117,11 @@ class _Finder:
             return None
         is_known = all(self._is_installed(link) for link in links)
         return real if is_known or self._is_installed(real.path) or is_beneath(real.path, tree) else None
+
+    def stays(self, path: str) -> bool:
+        """Whether a path that is to be shown as a whole is what it says, and not a link to something else."""
+        real, links = self._resolver.follow(path)
+        return not links or self._is_installed(real.path) or is_beneath(real.path, posixpath.dirname(path))
 
     def _is_installed(self, path: str) -> bool:
         """Whether a path lies where programs are installed, and projects are not."""
@@ -124,7 +153,7 @@ class _Finder:
         libraries = self._host.subdirectories(posixpath.join(prefix, "lib"))
         marks = (f"{prefix}/lib/{name}/os.py" for name in libraries if name.startswith("python3"))
         if any(self._resolver.look(mark) for mark in marks):
-            self.found.add(prefix)
+            self.found.update(self._shown(prefix))
 
     def _installation(self, directory: str) -> Iterator[str]:
         """The tree that programs in a directory belong to, as far as it is safe to show."""
@@ -142,7 +171,18 @@ class _Finder:
             for part in (*_PROGRAM_PARTS, *_MORE_PARTS.get(first, ())):
                 yield posixpath.join(prefix, part)
         elif posixpath.basename(directory) in _PROGRAM_DIRECTORIES and self._is_shown(prefix):
+            yield from self._shown(prefix)
+
+    def _shown(self, prefix: str) -> Iterator[str]:
+        """A prefix as a whole where programs are installed; elsewhere, where it may be a project, its parts.
+
+        TRUST: a mark such as pyvenv.cfg can be made by a command, to have all that lies beside it shown.
+        """
+        if self._is_installed(prefix):
             yield prefix
+        else:
+            for part in _PREFIX_PARTS:
+                yield posixpath.join(prefix, part)
 
     def _is_shown(self, prefix: str) -> bool:
         """Whether a whole prefix may be read: not the home, nor a directory of somebody's projects."""
