@@ -86,8 +86,11 @@ class RealHost:
         return _names(path, _is_directory)
 
     def read_text(self, path: str, limit_bytes: int) -> str:
-        # O_NONBLOCK: a FIFO that somebody left in the workspace must not hold us up.
+        # Only a file is opened: to open a FIFO or a device that a link leads to is to act on it.
+        # O_NONBLOCK: a FIFO that takes its place meanwhile must not hold us up.
         try:
+            if not stat_bits.S_ISREG(os.stat(path).st_mode):
+                return ""
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as problem:
             _check_absent(path, problem)

@@ -192,6 +192,8 @@ def _check_absent(path: str, problem: OSError | ValueError, owners: set[int] | N
 def _mentions_corral(path: str) -> bool:
     """Whether what a link leads to speaks of corral; nothing else is told of it."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
     from corral.config.document import Keys
 
-# A string that never ends counts up to where it should have: no search looks at a text twice.
+# A string that never ends counts up to where it should have: no search looks at a text twice. No possessive
+# quantifiers: Python before 3.11.5 matches groups with them wrongly.
 _STRING = r"""
-    "{3} (?: [^"\\] | \\. | "(?!"") )*+ (?: "{3,5} | \\?\Z )
-  | '{3} (?: [^'] | '(?!'') )*+ (?: '{3,5} | \Z )
-  | " (?: [^"\\\n] | \\[^\n] )*+ (?: " | \\?(?=\n|\Z) )
-  | ' [^'\n]*+ (?: ' | (?=\n|\Z) )
+    "{3} [^"\\]* (?: (?: \\. | "(?!"") ) [^"\\]* )* (?: "{3,5} | \\?\Z )
+  | '{3} [^']* (?: '(?!'') [^']* )* (?: '{3,5} | \Z )
+  | " [^"\\\n]* (?: \\[^\n] [^"\\\n]* )* (?: " | \\?(?=\n|\Z) )
+  | ' [^'\n]* (?: ' | (?=\n|\Z) )
 """
 _COMMENT = r"\#[^\n]*"
 
@@ -31,10 +32,10 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.VERBOSE | re.DOTALL)
 
 
-_BLANKS = _compile(rf"(?: [ \t\r\n]++ | {_COMMENT} )*+")
-_KEY = _compile(rf"(?P<quoted>{_STRING}) | [A-Za-z0-9_-]++")
-_AFTER_KEY = _compile(r"[ \t\r\n]*+ (?P<mark>[.=:\]]) [ \t\r\n]*+")
-_SCALAR = _compile(rf"{_STRING} | [^,\]\}}\r\n\#]*+")
+_BLANKS = _compile(rf"[ \t\r\n]* (?: {_COMMENT} [ \t\r\n]* )*")
+_KEY = _compile(rf"(?P<quoted>{_STRING}) | [A-Za-z0-9_-]+")
+_AFTER_KEY = _compile(r"[ \t\r\n]* (?P<mark>[.=:\]]) [ \t\r\n]*")
+_SCALAR = _compile(rf"{_STRING} | [^,\]\}}\r\n\#]*")
 _STRUCTURE = _compile(rf"{_STRING} | {_COMMENT} | (?P<mark>[\[\]{{}}.=,\n])")
 
 
