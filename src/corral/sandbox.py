@@ -296,7 +296,7 @@ def _directory(path: str | os.PathLike[str] | None, host: Host) -> str:
 def _check_links(named: str, here: str) -> None:
     # TRUST: below the directory that the caller is in, an earlier command may have made the link.
     path = os.path.normpath(named)
-    while path.startswith(here.rstrip("/") + "/"):
+    while path not in {here, "/"} and path.startswith(here.rstrip("/") + "/"):
         if os.path.islink(path):
             raise _no_directory(path, f"it is a link to {os.path.realpath(path)}: name that, if it is meant")
         path = os.path.dirname(path)
