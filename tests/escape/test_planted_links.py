@@ -131,6 +131,20 @@ def test_hooks_in_a_worktree_are_held_wherever_the_configuration_is(
     assert not (hook.parent / "post-commit").exists()
 
 
+def test_a_repository_beside_its_worktree_is_held_too(corral: Run, home: Path) -> None:
+    """`.git` is a file that leads to it, in the same workspace."""
+    ws = home / "apart"
+    git("init", "-q", f"--separate-git-dir={ws}/.repo", str(ws), cwd=home)
+    before = (ws / ".repo" / "config").read_bytes()
+
+    corral("run", "-c", "echo evil > .repo/hooks/pre-commit; echo evil >> .repo/config", cwd="apart")
+
+    assert not (ws / ".repo" / "hooks" / "pre-commit").exists()
+    assert (ws / ".repo" / "config").read_bytes() == before
+    done = corral("run", "-c", "touch x && git add x && git status --short", cwd="apart")
+    assert done.stdout.startswith(b"A  x\n"), done.stderr
+
+
 def test_a_hook_that_is_a_link_holds_what_it_leads_to(corral: Run, home: Path) -> None:
     ws = home / "ws"
     (ws / "check.sh").write_text("#!/bin/sh\n")

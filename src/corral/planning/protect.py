@@ -171,7 +171,7 @@ def protect(
     if within_git:
         for worktree in (*tops, *nested):
             _protect_repository(host, protection, worktree, posixpath.join(worktree, ".git"), within_git)
-        _protect_worktrees(host, resolver, protection, (*tops, *nested))
+        _protect_worktrees(host, resolver, protection, (*tops, *nested), within_git)
     return protection
 
 
@@ -237,12 +237,17 @@ def _protect_named(host: Host, protection: Protection, worktree: str, git_direct
 
 
 def _protect_worktrees(
-    host: Host, resolver: Resolver, protection: Protection, worktrees: Iterable[str]
+    host: Host, resolver: Resolver, protection: Protection, worktrees: Iterable[str], names: list[str]
 ) -> None:
     """Worktrees whose configuration lies elsewhere, and those that a writable path lies in."""
     for worktree in worktrees:
-        for directory in git_directories(host, worktree)[1:]:
+        elsewhere = git_directories(host, worktree)[1:]
+        for directory in elsewhere[
+            :-1
+        ]:  # what a linked worktree has for itself: hooks are not looked for there
             _protect_named(host, protection, worktree, directory)
+        for directory in elsewhere[-1:]:
+            _protect_repository(host, protection, worktree, directory, names)
         if worktree.endswith("/.git"):  # the repository of a linked worktree, which has a worktree of its own
             _protect_named(host, protection, posixpath.dirname(worktree), worktree)
         around = enclosing_worktree(resolver, worktree)
