@@ -113,6 +113,14 @@ def test_the_trusted_agent_is_unconfined_because_the_users_file_says_so(
     assert b"corral.json:23:9 (agent trusted)" in done.stderr
 
 
+def test_a_preset_without_a_sandbox_says_who_said_so(corral: Corral, user_file: Path, project: Path) -> None:
+    (project / "corral.toml").write_text('[sandbox.resources]\ntime = "1m"\n')
+
+    done = corral("run", "-p", "unrestricted", "--", "true")
+
+    assert done.stderr == b"corral: the command runs without a sandbox: backend = none, unrestricted.caps\n"
+
+
 def test_the_same_words_in_the_project_let_nobody_out(
     corral: Corral, user_file: Path, project: Path, home: Path
 ) -> None:

@@ -128,11 +128,12 @@ def _unconfined_because(request: Request) -> str:
     configuration = request.configuration
     if request.bypass is not None:
         return f"{request.bypass.value} is among bypass_tools, {request.bypass.origin}"
-    if configuration is not None and not configuration.enabled:
-        return f"enabled = false, {configuration.origin_of('enabled')}"
-    if configuration is not None:
-        return f"backend = none, {configuration.origin_of('backend')}"
-    return "as asked"
+    if configuration is None:
+        return "as asked"
+    enabled, _ = configuration.compiled.confinement()
+    if enabled is not None and not enabled.value:
+        return f"enabled = false, {enabled.origin}"
+    return f"backend = none, {configuration.origin_of('backend')}"
 
 
 def _report(result: Result, *, verbose: bool, as_json: bool) -> None:

@@ -54,6 +54,8 @@ class Narrowed(Record):
 
 
 _NOT_ALLOWED = "your own configuration does not allow it"
+#: Kept by the runner, with and without a sandbox.
+_RUNNERS = frozenset({"resources.time", "resources.output", "environment.pass"})
 _NO_SANDBOX = "your own configuration runs this without a sandbox"
 
 
@@ -81,7 +83,8 @@ def narrow(base: Compiled, requested: Iterable[Setting], against: Compiled) -> N
     origins = {**candidate.origins, **base.origins}
     narrowed = Compiled(policy.replace(name=_name(base, followed)), settings, origins)
     if not narrowed.is_confined:
-        cuts += [SettingCut(setting, "", _NO_SANDBOX) for setting in followed if _is_policy(setting)]
+        unheld = (setting for setting in followed if _is_policy(setting) and setting.key.name not in _RUNNERS)
+        cuts += [SettingCut(setting, "", _NO_SANDBOX) for setting in unheld]
     return Narrowed(narrowed, tuple(cuts))
 
 
