@@ -6,6 +6,7 @@ ordinary command of the user. It must not reach what it would reach unconfined.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -218,12 +219,14 @@ def test_a_configuration_is_not_left_out_by_halves(corral: Run, home: Path, opti
 
 
 def test_a_large_file_of_a_project_is_refused_and_not_waited_for(corral: Run, home: Path) -> None:
-    names = ", ".join(f'"n{number}.org"' for number in range(20_000))
-    (home / "ws" / "pyproject.toml").write_text(f"[tool.corral.sandbox]\ndeny_domains = [{names}]\n")
+    for count, keys in ((20_000, ["denied_paths"]), (300, ["denied_paths", "readonly_paths"])):
+        paths = json.dumps([f"/usr/{number}" for number in range(count)])
+        lists = "".join(f"{key} = {paths}\n" for key in keys)
+        (home / "ws" / "pyproject.toml").write_text(f"[tool.corral.sandbox]\n{lists}")
 
-    done = corral("run", "--", "true")
+        done = corral("run", "--", "true")
 
-    assert done.returncode == 2 and b"more than" in done.stderr
+        assert done.returncode == 2 and b"more than" in done.stderr
 
 
 def test_a_pyproject_that_is_for_others_is_in_nobodys_way(corral: Run, home: Path) -> None:

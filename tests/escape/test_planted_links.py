@@ -47,7 +47,8 @@ def test_the_marks_of_an_installation_show_no_project(corral: Run, home: Path) -
     (home / "ws" / "bin").mkdir()
     (home / "other").mkdir()
     path = {"PATH": f"{home}/ws/bin:{os.environ['PATH']}"}
-    plant(corral, "touch pyvenv.cfg; mkdir -p lib/python3.11; touch bin/python lib/python3.11/os.py", **path)
+    forge = "touch pyvenv.cfg; ln -s . share; mkdir -p lib/python3.11; touch bin/python lib/python3.11/os.py"
+    plant(corral, forge, **path)
     (home / "other" / ".venv" / "bin").mkdir(parents=True)
     (home / "other" / ".env").write_text("x")
     plant(corral, f"ln -s {home}/ws/bin/python .venv/bin/python", cwd="other", **path)
@@ -89,6 +90,17 @@ def test_a_writable_path_that_became_a_link_is_not_followed(
     corral("run", *options, "-c", f"echo alive; echo evil > {target}/planted; echo evil > build/planted")
 
     assert not (ws / target / "planted").exists()
+
+
+def test_a_path_in_a_writable_one_that_became_a_link_is_not_followed(corral: Run, home: Path) -> None:
+    """Outside the workspace as well: what is granted twice over is no mount, and can be replaced."""
+    (home / "data" / "out").mkdir(parents=True)
+    user_file(home, readwrite_paths=["~/data", "~/data/out"])
+    plant(corral, f"rmdir {home}/data/out; ln -s {home}/.ssh {home}/data/out")
+
+    done = corral("run", "-c", f"cat {home}/.ssh/key; echo evil > {home}/.ssh/planted")
+
+    assert b"SECRET KEY" not in done.stdout and not (home / ".ssh" / "planted").exists()
 
 
 def test_a_readable_path_by_the_name_of_a_link_outlives_the_link(corral: Run, home: Path) -> None:

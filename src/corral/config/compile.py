@@ -72,8 +72,8 @@ class Compiled(Record):
 
 def compile_settings(settings: Sequence[Setting]) -> Compiled:
     """The policy that the settings make, the later ones on top of the earlier ones."""
-    kept = tuple(with_backends(_since_last_profile(settings)))
-    gone = [setting for setting in settings if setting not in kept]
+    lasting, gone = _split_by_profile(settings)
+    kept = tuple(with_backends(lasting))
     profile = next((setting for setting in reversed(kept) if setting.key.name == "profile"), None)
     name = profile.value if profile is not None else DEFAULT_PRESET
     origins: dict[str, Origin] = {}
@@ -160,10 +160,14 @@ def _same_layer(first: Setting, second: Setting) -> bool:
     return one.source is other.source and (not in_file or (one.name, one.agent) == (other.name, other.agent))
 
 
-def _since_last_profile(settings: Sequence[Setting]) -> list[Setting]:
+def _split_by_profile(settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:
     """A profile is a new beginning: what earlier layers granted is gone, what they forbade stays."""
     last = max((at for at, setting in enumerate(settings) if setting.key.name == "profile"), default=0)
-    return [setting for at, setting in enumerate(settings) if at >= last or is_lasting(setting)]
+    kept: list[Setting] = []
+    gone: list[Setting] = []
+    for at, setting in enumerate(settings):
+        (kept if at >= last or is_lasting(setting) else gone).append(setting)
+    return kept, gone
 
 
 def with_backends(settings: Iterable[Setting]) -> Iterable[Setting]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from corral.config.find import Found
     from corral.config.setting import FileSettings, Setting
+    from corral.model.capability import Capability
     from corral.model.problem import Problem
 
 _IN_PYPROJECT = ("tool", "corral")
@@ -157,18 +158,24 @@ def _merge(
     anew = max((at for at, setting in enumerate(later, 1) if setting.key.name == "profile"), default=0)
     if anew:
         # A new beginning, chosen by the caller: of the project's files, their limits and denials stay.
-        lasting = [tuple(setting for setting in said if is_lasting(setting)) for said in narrowing]
+        lasting = [tuple(setting for setting in asked if is_lasting(setting)) for asked in narrowing]
         compiled, cuts = _narrow_all(compile_settings((*trusted, *later[:anew])), lasting)
     compiled = add_settings(compiled, later[anew:])
-    cuts = [cut for cut in cuts if not _is_allowed_after_all(cut, compiled)]
+    if later:
+        cuts = _still_cut(cuts, compiled)
     return Configuration(tuple(states), agent, compiled, tuple(cuts), workspace, tuple(said))
 
 
-def _is_allowed_after_all(cut: SettingCut, compiled: Compiled) -> bool:
-    """Whether a flag or a variable permits what a project's file asked for in vain."""
-    wanted = [each for each in capabilities_of_setting(cut.setting) if not is_narrowing(each)]
-    asks = wanted and not any((each.kind, each.verb) == ("env", "set") for each in wanted)
-    return bool(asks) and compiled.is_confined and not compiled.policy.grant(wanted).cuts
+def _still_cut(cuts: list[SettingCut], compiled: Compiled) -> list[SettingCut]:
+    """Without what a project's file asked for in vain and a flag or a variable permits after all."""
+    asked = [{each for each in capabilities_of_setting(cut.setting) if _asks(each)} for cut in cuts]
+    refused = {cut.capability for cut in compiled.policy.grant(set().union(*asked)).cuts}
+    pairs = zip(cuts, asked, strict=True)
+    return [cut for cut, wanted in pairs if not compiled.is_confined or not wanted or refused & wanted]
+
+
+def _asks(capability: Capability) -> bool:
+    return not is_narrowing(capability) and (capability.kind, capability.verb) != ("env", "set")
 
 
 def _narrow_all(allowed: Compiled, narrowing: list[tuple[Setting, ...]]) -> tuple[Compiled, list[SettingCut]]:

@@ -150,6 +150,10 @@ class _Reader:
 
     def _check_repetition(self, settings: list[Setting]) -> None:
         """The same key under two names (`runtime` and `backend`, `sandbox` and `security.sandbox`)."""
+        if len(settings) > _MOST_ELEMENTS:
+            origin = settings[-1].origin
+            what = f"there are more than {_MOST_ELEMENTS} settings in one section"
+            self._problems.append(Problem(origin.name, origin.line, origin.column, what, "say less, of more"))
         seen: dict[str, Setting] = {}
         for setting in settings:
             before = seen.setdefault(setting.key.name, setting)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from corral.config.find import Found
 
 #: What the remembered form depends on besides the text.
-_MARK = (1, __version__, tuple(key.name for key in KEYS))
+_MARK = (2, __version__, tuple(key.name for key in KEYS))
 _MOST_BYTES = 4 * 1024 * 1024
 
 

@@ -16,7 +16,7 @@ from corral.planning.tools import find_tools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
     from corral.model.plan import ResolvedPath
@@ -108,7 +108,10 @@ def _resolve_rules(
     """What is granted and what is denied. A denial beats what only a preset or a tool would grant."""
     granted: dict[str, tuple[ResolvedPath, FsRule]] = {}
     denied: dict[str, ResolvedPath] = {}
-    for rule in rules:
+    listed = list(rules)
+    writable = [rule.path for rule in listed if rule.access is FsAccess.WRITE]
+    tops = {workspace, *writable, *(resolver.resolve(path).path for path in writable)}
+    for rule in listed:
         target, links = resolver.follow(rule.path)
         if rule.access is FsAccess.DENY:
             denied[target.path] = target
@@ -122,9 +125,7 @@ def _resolve_rules(
                 why="there is no such file or directory",
                 fix="create it first, or leave the rule out",
             )
-        leads_out = is_beneath(rule.path, workspace) and not is_beneath(target.path, workspace)
-        by_link = rule.access is FsAccess.WRITE and any(is_beneath(link, workspace) for link in links)
-        if leads_out or by_link:
+        if _is_led(rule, target, links, tops):
             if rule.optional:
                 continue
             raise _leads_out(rule.path, target.path)
@@ -161,12 +162,24 @@ def _is_own(path: str, host: Host) -> bool:
     )
 
 
+def _is_led(rule: FsRule, target: ResolvedPath, links: list[str], tops: Collection[str]) -> bool:
+    """Whether a link in the workspace, or in another writable path, has a say in what a rule grants.
+
+    TRUST: an earlier command may have made it. For reading it may lead to where it lies; for writing a path
+    has to be what it says, since what is protected, or only readable, lies there too.
+    """
+    if not links:
+        return False
+    holding = [top for top in tops if any(link.startswith(f"{top}/") for link in links)]
+    return any(rule.access is FsAccess.WRITE or not is_beneath(target.path, top) for top in holding)
+
+
 def _leads_out(requested: str, real: str) -> PolicyError:
     # TRUST: an earlier command may have put the link there, for a later grant to follow it.
     return PolicyError(
         "grant-through-link",
         f"{requested} cannot be granted",
-        why=f"it leads to {real} by a link in the workspace, where a command can make links",
+        why=f"it leads to {real} by a link in the workspace or another writable path",
         fix=f"grant {real} itself, if that is what is meant",
     )
 

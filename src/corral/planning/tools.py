@@ -40,21 +40,9 @@ _COMPANIONS = {".cargo/bin": (".rustup",)}
 
 #: What an installation consists of.
 _PREFIX_PARTS = (
-    *(
-        "bin",
-        "sbin",
-        "lib",
-        "lib32",
-        "lib64",
-        "libexec",
-        "include",
-        "share",
-        "etc",
-        "ssl",
-        "shims",
-        "versions",
-    ),
-    *("plugins", "pyenv.d", "version", "toolchains", "installs", "conda-meta", "condabin", "pyvenv.cfg"),
+    *("bin", "sbin", "shims", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "ssl"),
+    *("versions", "version", "toolchains", "installs", "plugins", "pyenv.d", "conda-meta", "condabin"),
+    "pyvenv.cfg",
 )
 
 #: Interpreters that a project brings along; their links lead to the installation they belong to.
@@ -77,8 +65,7 @@ def find_tools(host: Host, resolver: Resolver, workspace: str, writable: tuple[s
             finder.add_directory(posixpath.normpath(entry))
     for name in _PROJECT_INTERPRETERS:
         finder.add_interpreter(posixpath.join(workspace, name))
-    found = (path for path in finder.found if not _is_in_any(path, writable) and finder.stays(path))
-    return tuple(sorted(found))
+    return tuple(sorted(path for path in finder.shown() if not _is_in_any(path, writable)))
 
 
 def _is_in_any(path: str, directories: tuple[str, ...]) -> bool:
@@ -96,12 +83,10 @@ class _Finder:
     def add_directory(self, directory: str) -> None:
         """Take one entry of PATH, and the installations that its links lead to."""
         real = self._trusted(directory, directory)
-        if (
-            real is None
-            or not self.stays(directory)
-            or real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}
-        ):
+        if real is None or real.path in {"/usr/bin", "/usr/sbin", "/bin", "/sbin"}:
             return
+        if self._resolver.follow(directory)[1] and not self._is_installed(real.path):
+            return  # a directory is shown whole: a link to it has to lead to where programs are
         if is_beneath(self._home, real.path):
             return  # the home or something above it: nothing that programs are installed in
         self.found.add(directory)  # with its own links, so that PATH works as it is written
@@ -118,10 +103,16 @@ class _Finder:
         is_known = all(self._is_installed(link) for link in links)
         return real if is_known or self._is_installed(real.path) or is_beneath(real.path, tree) else None
 
-    def stays(self, path: str) -> bool:
-        """Whether a path that is to be shown as a whole is what it says, and not a link to something else."""
-        real, links = self._resolver.follow(path)
-        return not links or self._is_installed(real.path) or is_beneath(real.path, posixpath.dirname(path))
+    def shown(self) -> Iterator[str]:
+        """What was found, without what is a link: unless it leads to where programs are, or to what is shown.
+
+        TRUST: `ln -s . lib` beside a `bin` on the PATH would show all that lies around it.
+        """
+        plain = tuple(path for path in self.found if not self._resolver.follow(path)[1])
+        for path in self.found:
+            real = self._resolver.resolve(path).path
+            if path in plain or self._is_installed(real) or _is_in_any(real, plain):
+                yield path
 
     def _is_installed(self, path: str) -> bool:
         """Whether a path lies where programs are installed, and projects are not."""
