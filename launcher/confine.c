@@ -1,9 +1,11 @@
 /* The phases in which the command's process binds itself: limits, no_new_privs, landlock, seccomp. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernel.h"
@@ -19,11 +21,30 @@ static int lower_limit(unsigned resource, rlim_t soft, rlim_t hard) {
     return setrlimit(resource, &wanted) < 0 ? -errno : 0;
 }
 
+/* So many of the processors that the launcher itself may use; by chance which ones, so that launches that run at
+ * the same time are spread. */
+static int use_processors(uint32_t wanted) {
+    cpu_set_t allowed, chosen;
+    CPU_ZERO(&chosen);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) < 0) return -errno;
+    int count = CPU_COUNT(&allowed);
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) < 0) return -errno;
+    if (count <= 0 || wanted >= (uint32_t)count) return 0;
+    int skip = (int)(now.tv_nsec / 1000 % count);
+    for (int cpu = 0; CPU_COUNT(&chosen) < (int)wanted; cpu = (cpu + 1) % CPU_SETSIZE)
+        if (CPU_ISSET(cpu, &allowed) && skip-- <= 0) CPU_SET(cpu, &chosen);
+    return sched_setaffinity(0, sizeof chosen, &chosen) < 0 ? -errno : 0;
+}
+
 /* limits: after it, no process of the command gets more of a resource than was granted, nor can raise it again
  * (hard limits). In the command's process only: supervisor and init must not run out. */
 int phase_limits(struct launch *launch) {
     const struct spec *spec = &launch->spec;
     bool core_is_set = false;
+    set_detail(launch, "processors");
+    int bound = spec->watch.processors ? use_processors(spec->watch.processors) : 0;
+    if (bound) return bound;
     for (size_t i = 0; i < spec->count[RECORD_RLIMIT]; i++) {
         const struct rlimit_record *r = &spec->rlimits[i];
         set_detail(launch, "resource %u", (unsigned)r->resource);

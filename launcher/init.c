@@ -1,15 +1,20 @@
 /* Init: PID 1 of the new namespaces. It prepares them, starts the command, reaps, and forwards signals. When
  * the command has ended it tells the supervisor and exits; the kernel then kills whatever else lives inside. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/socket.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernel.h"
 #include "launch.h"
 #include "report.h"
+#include "watch.h"
 
 /* True when the command itself was among the dead. */
 static bool reap(pid_t command, int *wait_status) {
@@ -24,20 +29,54 @@ static bool reap(pid_t command, int *wait_status) {
     }
 }
 
-static int serve(struct launch *launch, pid_t command, int signals) {
+/* The last number that was given to a process of this namespace is how many there have been, until they begin
+ * anew from the bottom. Ours is the first. */
+static uint32_t count_processes(void) {
+    char text[128] = "";
+    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    const char *last = got > 0 ? strrchr(text, ' ') : NULL;
+    long count = last ? strtol(last, NULL, 10) : 0;
+    return count > 1 ? (uint32_t)(count - 1) : 0;
+}
+
+static bool areas_are_full(const struct launch *launch) {
+    struct statfs status;
+    return launch->areas_fd >= 0 && fstatfs(launch->areas_fd, &status) == 0 &&
+           (status.f_bfree == 0 || status.f_ffree == 0);
+}
+
+static void tell_end(const struct launch *launch, int wait_status) {
+    notice_send(launch, &(struct notice){.kind = NOTICE_ENDED, .wait_status = wait_status,
+                                         .processes = count_processes(), .is_full = areas_are_full(launch)});
+}
+
+/* Until there is a signal. Init only tells of a limit that is broken: the supervisor ends everyone, and init. */
+static bool wait_and_watch(const struct launch *launch, struct watcher *watcher, int signals) {
     struct pollfd poller = {.fd = signals, .events = POLLIN};
+    int64_t left = watcher_wait(watcher);
+    const struct timespec wait = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    if (ppoll(&poller, 1, left < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) return false;
+    uint32_t found = watcher_act(watcher);
+    if (found) notice_send(launch, &(struct notice){.kind = found});
+    return true;
+}
+
+static int serve(struct launch *launch, pid_t command, int signals) {
+    struct watcher watcher;
     int wait_status = 0;
+    watcher_start(&watcher, launch, true);
     for (;;) {
         int signal = signals_next(signals);
         if (signal < 0) return EXIT_SETUP_FAILED;
         if (signal == 0) {
-            if (poll(&poller, 1, -1) < 0 && errno != EINTR) return EXIT_SETUP_FAILED;
+            if (!wait_and_watch(launch, &watcher, signals)) return EXIT_SETUP_FAILED;
         } else if (signal != SIGCHLD) {
             signals_forward(launch, command, signal);
         } else if (reap(command, &wait_status)) {
-            /* The supervisor takes silence for the loss of init, so a failing send needs no other answer. */
-            ssize_t sent = send(launch->channel_fd, &wait_status, sizeof wait_status, MSG_NOSIGNAL);
-            return sent == (ssize_t)sizeof wait_status ? 0 : EXIT_SETUP_FAILED;
+            tell_end(launch, wait_status);
+            return 0;
         }
     }
 }

@@ -20,6 +20,7 @@ enum {
     NR_FSOPEN = 430,
     NR_FSCONFIG = 431,
     NR_FSMOUNT = 432,
+    NR_CLONE3 = 435,
     NR_CLOSE_RANGE = 436,
     NR_OPENAT2 = 437,
     NR_MOUNT_SETATTR = 442,
@@ -35,6 +36,7 @@ enum {
 #define K_CLONE_NEWUSER 0x10000000u
 #define K_CLONE_NEWPID 0x20000000u
 #define K_CLONE_NEWNET 0x40000000u
+#define K_CLONE_INTO_CGROUP 0x200000000ull
 
 #define K_RESOLVE_NO_SYMLINKS 0x04u
 #define K_RESOLVE_BENEATH 0x08u
@@ -94,6 +96,11 @@ struct k_cap_header {
 
 struct k_cap_data {
     uint32_t effective, permitted, inheritable;
+};
+
+/* Since Linux 5.7 with its last field. */
+struct k_clone_args {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
 };
 
 struct k_open_how {
@@ -186,5 +193,7 @@ static inline int k_clone(unsigned long flags) {
     return k_result(syscall(SYS_clone, flags, NULL, NULL, NULL, NULL));
 #endif
 }
+
+static inline int k_clone3(const struct k_clone_args *args) { return k_result(syscall(NR_CLONE3, args, sizeof *args)); }
 
 #endif

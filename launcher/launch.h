@@ -9,6 +9,7 @@
 #define CORRAL_LAUNCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "spec.h"
@@ -29,6 +30,10 @@ struct launch {
     pid_t child;              /* supervisor: init, or the command when there is no init */
     int setup_fd;             /* pipe: init and command write reports, the supervisor reads; -1 when done */
     int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
+    int *group_fds;           /* one for each cgroup of the spec */
+    int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
+    int areas_fd;             /* init: the file system of the private areas */
+    bool must_move;           /* the child was not born in its cgroup */
 };
 
 /* A phase returns 0 or -errno, and says in launch->detail which object it was about. */
@@ -38,7 +43,7 @@ struct phase {
 };
 
 /* main.c. Each ends with a phase without a name. */
-extern const struct phase SUPERVISOR_PHASES[], INIT_PHASES[], COMMAND_PHASES[];
+extern const struct phase SUPERVISOR_PHASES[], CHILD_PHASES[], INIT_PHASES[], COMMAND_PHASES[];
 
 int run_phases(struct launch *launch, const struct phase *phases);
 bool has_namespaces(const struct launch *launch);
@@ -47,7 +52,9 @@ bool has_namespaces(const struct launch *launch);
 __attribute__((format(printf, 2, 3))) void set_detail(struct launch *launch, const char *format, ...);
 
 int phase_cgroup(struct launch *launch);         /* cgroup.c */
+int phase_join(struct launch *launch);           /* cgroup.c */
 int phase_start(struct launch *launch);          /* start.c */
+int phase_own_cgroup(struct launch *launch);     /* start.c */
 int phase_hostname(struct launch *launch);       /* net.c */
 int phase_mounts(struct launch *launch);         /* mounts.c */
 int phase_net(struct launch *launch);            /* net.c */
@@ -71,8 +78,14 @@ int signals_open(void);                          /* a signalfd for SIGCHLD and w
 int signals_next(int fd);                        /* the next signal, 0 when there is none, or -errno */
 void signals_forward(const struct launch *launch, pid_t command, int signal);
 
+/* The control groups of the launch, if there are any. cgroup.c */
+int cgroup_clone(struct launch *launch, unsigned long flags);
+void cgroup_kill(const struct launch *launch);   /* all members at once */
+int64_t cgroup_cpu_us(const struct launch *launch);
+
 /* Descendants, where no PID namespace holds them. tree.c */
 int tree_signal(int signal);                     /* every one that is found; returns how many */
-int tree_end(void);                              /* kills and reaps all */
+void tree_visit(void (*visit)(int pid, void *), void *context);
+int tree_end(const struct launch *launch);       /* kills and reaps all */
 
 #endif

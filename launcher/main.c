@@ -14,7 +14,7 @@
 
 /* ORDER: each phase takes away something the next must not need.
  *   fds           first: nothing inherited may leak past this point
- *   cgroup        before anything is spawned, so that everything is counted; a cgroup namespace begins here
+ *   cgroup        opened before anything is spawned, entered first of all by what is, so that everything is counted
  *   namespaces    before the mounts, which only a private mount namespace may change
  *   mounts        before caps: the last phase that needs authority over the mount namespace
  *   net           before caps, for the same reason; loopback comes up
@@ -31,7 +31,13 @@ const struct phase SUPERVISOR_PHASES[] = {
     {NULL, NULL},
 };
 
+const struct phase CHILD_PHASES[] = {
+    {"cgroup", phase_join},
+    {NULL, NULL},
+};
+
 const struct phase INIT_PHASES[] = {
+    {"namespaces", phase_own_cgroup},
     {"namespaces", phase_hostname},
     {"mounts", phase_mounts},
     {"net", phase_net},
@@ -94,7 +100,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open, and stdio no directory\n");
         return EXIT_SETUP_FAILED;
     }
-    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1};
+    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1, .areas_fd = -1};
     const char *why = NULL;
     if ((err = spec_read(SPEC_FD, &launch.spec, &why))) return fail("spec", err, why ? why : "out of memory");
     if (close(SPEC_FD) < 0) return fail("spec", -errno, "close");

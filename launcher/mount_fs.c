@@ -1,6 +1,8 @@
 /* New file systems: tmpfs, proc, devpts. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,6 +58,47 @@ int mount_tmpfs(struct view *view, const struct mount_record *m) {
     int err = attach(view, fd, m->target);
     if (!err) err = view_add_own(view, fd, m->flags & MOUNT_READ_ONLY);
     if (err) close(fd);
+    return err;
+}
+
+/* All private areas lie in one file system, whose size is what they may have together. Its root is seen nowhere:
+ * it is mounted for as long as the areas are cut out of it. */
+static const char AREAS[] = ".corral-areas";
+
+static int areas_make(struct view *view) {
+    const struct spec *spec = &view->launch->spec;
+    char size[24], inodes[24];
+    snprintf(size, sizeof size, "%llu", (unsigned long long)spec->areas_size);
+    snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)spec->areas_inodes);
+    const char *const options[][2] = {{"mode", "0700"}, {"size", size}, {"nr_inodes", inodes}, {NULL, NULL}};
+    int fd = filesystem_new("tmpfs", options, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
+    if (fd < 0) return fd;
+    int err = mkdirat(view->new_root, AREAS, 0700) < 0 ? -errno : 0;
+    int target = err ? err : k_result(openat(view->new_root, AREAS, O_PATH | O_CLOEXEC | O_NOFOLLOW));
+    err = target < 0 ? target : k_move_mount(fd, target);
+    if (target >= 0) close(target);
+    if (!err) err = view_add_own(view, fd, false);
+    if (err) close(fd);
+    else view->launch->areas_fd = k_result(openat(fd, ".", O_PATH | O_CLOEXEC));
+    return err ? err : view->launch->areas_fd < 0 ? view->launch->areas_fd : 0;
+}
+
+int areas_detach(struct view *view) {
+    if (view->launch->areas_fd < 0) return 0;
+    if (fchdir(view->new_root) < 0 || umount2(AREAS, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) return -errno;
+    return unlinkat(view->new_root, AREAS, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+int mount_area(struct view *view, const struct mount_record *m) {
+    char name[16];
+    int err = view->launch->areas_fd < 0 ? areas_make(view) : 0;
+    if (err) return err;
+    snprintf(name, sizeof name, "%u", view->areas++);
+    if (mkdirat(view->launch->areas_fd, name, m->mode & 07777) < 0) return -errno;
+    int tree = k_open_tree(view->launch->areas_fd, name, K_OPEN_TREE_CLONE | O_CLOEXEC);
+    if (tree < 0) return tree;
+    err = attach(view, tree, m->target);
+    close(tree);
     return err;
 }
 

@@ -20,6 +20,7 @@ static const struct {
     [MOUNT_PROC] = {"proc", mount_proc},          [MOUNT_DEVPTS] = {"devpts", mount_devpts},
     [MOUNT_SYMLINK] = {"symlink", mount_symlink}, [MOUNT_FILE] = {"file", mount_file},
     [MOUNT_DIRECTORY] = {"directory", mount_directory}, [MOUNT_MASK] = {"mask", mount_mask},
+    [MOUNT_AREA] = {"area", mount_area},
 };
 
 /* Any directory does as the place to put the new root for a moment; it is uncovered again by pivot_root. */
@@ -100,6 +101,7 @@ static int leave_old_root(struct view *view) {
 static int seal(struct view *view) {
     set_detail(view->launch, "seal");
     int err = masks_remove(view);
+    if (!err) err = areas_detach(view);
     for (size_t i = 0; !err && i < view->owned; i++) {
         if (view->own[i].read_only) err = k_mount_setattr(view->own[i].fd, 0, K_MOUNT_ATTR_RDONLY);
         close(view->own[i].fd);

@@ -19,6 +19,7 @@ struct view {
     struct own_mount *own;
     size_t owned;
     bool has_masks;
+    unsigned areas; /* that were made so far */
 };
 
 /* target.c: finding and making places to mount on, inside the new root.
@@ -34,6 +35,8 @@ int beneath_open(int root, const char *path);
 int filesystem_new(const char *type, const char *const options[][2], unsigned attributes);
 int view_add_own(struct view *view, int fd, bool read_only);
 int mount_tmpfs(struct view *view, const struct mount_record *m);
+int mount_area(struct view *view, const struct mount_record *m);
+int areas_detach(struct view *view);
 int mount_proc(struct view *view, const struct mount_record *m);
 int mount_devpts(struct view *view, const struct mount_record *m);
 

@@ -37,9 +37,45 @@ static const char *parse_id_map(struct spec *spec, struct cursor *c) {
 }
 
 static const char *parse_cgroup(struct spec *spec, struct cursor *c) {
-    const char *path = cursor_string(c);
-    spec->cgroups[spec->count[RECORD_CGROUP]] = path;
-    return is_plain_path(path) ? NULL : "cgroup is not a plain absolute path";
+    struct cgroup_record *group = &spec->cgroups[spec->count[RECORD_CGROUP]];
+    group->kind = cursor_u32(c);
+    group->path = cursor_string(c);
+    if (group->kind < CGROUP_TASKS || group->kind > CGROUP_BIRTH) return "unknown kind of cgroup";
+    return is_plain_path(group->path) ? NULL : "cgroup is not a plain absolute path";
+}
+
+static const char *parse_cgroup_kill(struct spec *spec, struct cursor *c) {
+    struct cgroup_record *group = &spec->cgroup_kill;
+    group->kind = cursor_u32(c);
+    group->path = cursor_string(c);
+    if (group->kind < CGROUP_KILL_FILE || group->kind > CGROUP_KILL_FREEZER) return "unknown way to end a cgroup";
+    return is_plain_path(group->path) ? NULL : "cgroup is not a plain absolute path";
+}
+
+static const char *parse_cpu_time(struct spec *spec, struct cursor *c) {
+    struct cpu_time_record *time = &spec->cpu_time;
+    time->limit_us = cursor_u64(c);
+    time->grace_ms = cursor_u64(c);
+    time->divisor = cursor_u32(c);
+    time->path = cursor_string(c);
+    if (!time->limit_us || time->limit_us > INT64_MAX / 2 || !time->divisor) return "a processor time of nothing";
+    return is_plain_path(time->path) ? NULL : "processor time is not at a plain absolute path";
+}
+
+static const char *parse_watch(struct spec *spec, struct cursor *c) {
+    struct watch_record *watch = &spec->watch;
+    watch->memory = cursor_u64(c);
+    watch->processes = cursor_u64(c);
+    watch->share_permille = cursor_u32(c);
+    watch->processors = cursor_u32(c);
+    if (watch->share_permille > 1000 || !watch->share_permille != !watch->processors) return "a share of nothing";
+    return NULL;
+}
+
+static const char *parse_areas(struct spec *spec, struct cursor *c) {
+    spec->areas_size = cursor_u64(c);
+    spec->areas_inodes = cursor_u64(c);
+    return spec->areas_size && spec->areas_inodes ? NULL : "private areas without room";
 }
 
 static const char *parse_mount(struct spec *spec, struct cursor *c) {
@@ -164,6 +200,10 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_WALL] = parse_wall,
     [RECORD_TERMINAL] = parse_empty,
     [RECORD_FAULT] = parse_fault,
+    [RECORD_AREAS] = parse_areas,
+    [RECORD_CGROUP_KILL] = parse_cgroup_kill,
+    [RECORD_CPU_TIME] = parse_cpu_time,
+    [RECORD_WATCH] = parse_watch,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

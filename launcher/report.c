@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,11 @@ void report_failed(const struct launch *launch, int error) {
     tell(launch->setup_fd, &report, sizeof report);
 }
 
+/* The supervisor takes silence for the loss of init, so a failing send needs no other answer. */
+void notice_send(const struct launch *launch, const struct notice *notice) {
+    while (send(launch->channel_fd, notice, sizeof *notice, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
+}
+
 void status_line(const char *line) { tell(STATUS_FD, line, strlen(line)); }
 
 /* TRUST: detail may hold a path that the command chose; it must not be able to add a line of its own. */
@@ -50,13 +56,15 @@ void status_failed(const char *phase, int error, const char *detail) {
     status_line(line);
 }
 
-void status_usage(void) {
+void status_usage(const struct notice *account) {
     struct rusage spent;
-    char line[96];
+    char line[160];
     if (getrusage(RUSAGE_CHILDREN, &spent) < 0) return;
     long long user = spent.ru_utime.tv_sec * 1000000ll + spent.ru_utime.tv_usec;
     long long system = spent.ru_stime.tv_sec * 1000000ll + spent.ru_stime.tv_usec;
-    snprintf(line, sizeof line, "usage %lld %lld %ld\n", user, system, spent.ru_maxrss);
+    snprintf(line, sizeof line, "usage %lld %lld %ld %ld %ld %u\n", user, system, spent.ru_maxrss, spent.ru_inblock,
+             spent.ru_oublock, (unsigned)account->processes);
+    if (account->is_full) status_line("full areas\n");
     status_line(line);
 }
 

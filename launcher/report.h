@@ -19,6 +19,22 @@ struct report {
     char detail[DETAIL_SIZE];
 };
 
+enum notice_kind {
+    NOTICE_ENDED = 1, /* the command has; the other fields say how it was */
+    NOTICE_MEMORY,    /* the tree has more memory than it may */
+    NOTICE_PROCESSES, /* or more processes */
+};
+
+/* What init tells while the command runs and when it has ended, over launch->channel_fd. */
+struct notice {
+    uint32_t kind;
+    int32_t wait_status;
+    uint32_t processes; /* that were started in all, threads included; 0: not known */
+    uint32_t is_full;   /* the private areas had no room left when the command ended */
+};
+
+void notice_send(const struct launch *launch, const struct notice *notice);
+
 /* To the supervisor, over launch->setup_fd. */
 void report_executing(const struct launch *launch);
 void report_failed(const struct launch *launch, int error);
@@ -26,7 +42,7 @@ void report_failed(const struct launch *launch, int error);
 /* To corral, over STATUS_FD. That nobody listens any more is no error: the lifeline will say so too. */
 void status_failed(const char *phase, int error, const char *detail);
 void status_line(const char *line);
-void status_usage(void); /* what all that was waited for has cost */
+void status_usage(const struct notice *account); /* what all that was waited for has cost, and what init told */
 void status_ended(int wait_status);
 
 #endif

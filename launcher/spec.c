@@ -58,7 +58,8 @@ static int allocate(struct spec *spec) {
 static const char *check_counts(const struct spec *spec) {
     static const enum record_type ONCE[] = {
         RECORD_NAMESPACES, RECORD_HOSTNAME, RECORD_LOOPBACK, RECORD_LANDLOCK, RECORD_SECCOMP,
-        RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,
+        RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
+        RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
@@ -77,6 +78,13 @@ static const char *check_dependencies(const struct spec *spec) {
     if (count[RECORD_HOSTNAME] && !(spec->namespaces & K_CLONE_NEWUTS)) return "host name without a UTS namespace";
     if ((count[RECORD_LANDLOCK_PATH] || count[RECORD_LANDLOCK_PORT]) && !count[RECORD_LANDLOCK])
         return "Landlock rules without a ruleset";
+    if (count[RECORD_AREAS] && !count[RECORD_MOUNT]) return "private areas without mounts";
+    for (size_t i = 0; i < count[RECORD_MOUNT]; i++)
+        if (spec->mounts[i].kind == MOUNT_AREA && !count[RECORD_AREAS]) return "a private area without their size";
+    size_t births = 0;
+    for (size_t i = 0; i < count[RECORD_CGROUP]; i++) births += spec->cgroups[i].kind == CGROUP_BIRTH;
+    if (births > 1) return "a process is born in one cgroup";
+    if (spec->watch.share_permille && !(spec->namespaces & K_CLONE_NEWPID)) return "a share without a PID namespace";
     return NULL;
 }
 

@@ -33,6 +33,10 @@ enum record_type {
     RECORD_WALL,
     RECORD_TERMINAL,
     RECORD_FAULT,
+    RECORD_AREAS,
+    RECORD_CGROUP_KILL,
+    RECORD_CPU_TIME,
+    RECORD_WATCH,
     RECORD_TYPES,
 };
 
@@ -45,6 +49,7 @@ enum mount_kind {
     MOUNT_FILE,
     MOUNT_DIRECTORY,
     MOUNT_MASK,
+    MOUNT_AREA,
     MOUNT_KINDS,
 };
 
@@ -63,6 +68,34 @@ struct mount_record {
     const char *source, *target;
     const uint8_t *content;
     uint32_t content_size;
+};
+
+enum cgroup_kind {
+    CGROUP_TASKS = 1, /* a file of version 1 to which the child writes itself */
+    CGROUP_BIRTH,     /* a directory of version 2 that the child is born in */
+};
+
+enum cgroup_kill_kind {
+    CGROUP_KILL_FILE = 1, /* cgroup.kill of version 2 */
+    CGROUP_KILL_FREEZER,  /* a directory of version 1's freezer */
+};
+
+struct cgroup_record {
+    uint32_t kind;
+    const char *path;
+};
+
+/* How much processor time the whole tree may use, and the file that tells how much it has. */
+struct cpu_time_record {
+    uint64_t limit_us, grace_ms;
+    uint32_t divisor; /* of the number in the file, to get microseconds */
+    const char *path;
+};
+
+/* Limits that no control group holds: the launcher looks itself, and ends or stops the tree. 0: none. */
+struct watch_record {
+    uint64_t memory, processes;
+    uint32_t share_permille, processors; /* runs so much of the time, on so many processors at most */
 };
 
 struct rlimit_record {
@@ -85,7 +118,11 @@ struct spec {
 
     uint32_t namespaces;
     const char *id_map[2]; /* uid, gid */
-    const char **cgroups;
+    struct cgroup_record *cgroups;
+    struct cgroup_record cgroup_kill;
+    struct cpu_time_record cpu_time;
+    struct watch_record watch;
+    uint64_t areas_size, areas_inodes; /* of the file system that all private areas lie in */
     struct mount_record *mounts;
     const char *hostname;
     struct rlimit_record *rlimits;

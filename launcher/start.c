@@ -61,14 +61,26 @@ static int child_main(struct launch *launch) {
     if (read(launch->channel_fd, &go, 1) != 1) return EXIT_SETUP_FAILED;
     /* Only now: the supervisor, an ordinary user, could not open the maps of a process that is not dumpable. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;
+    int err = run_phases(launch, CHILD_PHASES);
+    if (err) {
+        report_failed(launch, -err);
+        return EXIT_SETUP_FAILED;
+    }
     return has_namespaces(launch) ? init_run(launch) : command_run(launch);
+}
+
+/* A cgroup namespace begins at the group its maker is in: not before that is the one of this launch. */
+int phase_own_cgroup(struct launch *launch) {
+    set_detail(launch, "cgroup namespace");
+    if (!(launch->spec.namespaces & K_CLONE_NEWCGROUP)) return 0;
+    return k_result(syscall(SYS_unshare, K_CLONE_NEWCGROUP));
 }
 
 static int spawn(struct launch *launch) {
     int setup[2], channel[2];
     if (pipe2(setup, O_CLOEXEC) < 0) return -errno;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0) return -errno;
-    launch->child = k_clone(launch->spec.namespaces | SIGCHLD);
+    launch->child = cgroup_clone(launch, (launch->spec.namespaces & ~K_CLONE_NEWCGROUP) | SIGCHLD);
     if (launch->child < 0) return launch->child;
     bool is_child = launch->child == 0;
     launch->setup_fd = setup[is_child ? 1 : 0];

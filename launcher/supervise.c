@@ -15,6 +15,7 @@
 #include "kernel.h"
 #include "launch.h"
 #include "report.h"
+#include "watch.h"
 
 struct watch {
     struct launch *launch;
@@ -22,7 +23,13 @@ struct watch {
     bool executing, failed, started; /* the setup reports */
     bool ended, gone;                /* the command has ended; its whole tree is gone */
     bool killed;                     /* by us */
+    bool is_silent;                  /* init will say no more */
+    bool over_cpu;                   /* its processor time is over, and it was told so */
     int64_t term_at, kill_at;        /* monotonic milliseconds, or NEVER */
+    int64_t look_at;                 /* when to look at its processor time */
+    long processors;
+    struct notice account;           /* init's last words */
+    struct watcher watcher;          /* of what no control group holds, where there is no init to look after it */
 };
 
 static const int64_t NEVER = INT64_MAX;
@@ -46,8 +53,10 @@ static void forward(const struct watch *w, int signal) {
 static void kill_all(struct watch *w) {
     w->killed = true;
     w->term_at = w->kill_at = NEVER;
-    kill(w->launch->child, SIGKILL);                            /* with init, the kernel ends the rest */
-    if (!has_namespaces(w->launch)) (void)tree_signal(SIGKILL); /* and tree_end() whoever slips through */
+    kill(w->launch->child, SIGKILL); /* with init, the kernel ends the rest */
+    if (has_namespaces(w->launch)) return;
+    cgroup_kill(w->launch);
+    (void)tree_signal(SIGKILL); /* and tree_end() whoever slips through */
 }
 
 /* Reads what init and command say about the setup. The end of the pipe after "executing" is how a successful
@@ -87,18 +96,33 @@ static void reap_command(struct watch *w) {
         if (pid == w->launch->child) {
             on_ended(w, status);
             w->gone = true;
-            if (tree_end() == 0) return;
+            if (tree_end(w->launch) == 0) return;
             status_line("lost\n"); /* something that SIGKILL does not end is still there: say so */
             w->failed = true;
             return;
         }
 }
 
-/* How the command ended, in init's words. */
+static void on_exceeded(struct watch *w, uint32_t notice) {
+    if (w->killed) return;
+    status_line(notice == NOTICE_MEMORY ? "limit memory\n" : "limit processes\n");
+    kill_all(w);
+}
+
+/* What the command had too much of, or how it ended, in init's words. */
 static void read_channel(struct watch *w) {
-    int status = 0;
-    if (recv(w->launch->channel_fd, &status, sizeof status, MSG_DONTWAIT) == (ssize_t)sizeof status)
-        on_ended(w, status);
+    struct notice notice;
+    ssize_t got = 0;
+    while (!w->ended && (got = recv(w->launch->channel_fd, &notice, sizeof notice, MSG_DONTWAIT)) > 0) {
+        if (got != (ssize_t)sizeof notice) continue; /* INVARIANT: a message comes whole; this cannot be */
+        if (notice.kind == NOTICE_ENDED) {
+            w->account = notice;
+            on_ended(w, notice.wait_status);
+        } else {
+            on_exceeded(w, notice.kind);
+        }
+    }
+    if (got == 0 && !w->ended) w->is_silent = true; /* init is gone, and SIGCHLD will tell */
 }
 
 /* With namespaces: init is the only child, and the kernel lets it be reaped when the others are gone. */
@@ -142,8 +166,36 @@ static void on_time(struct watch *w) {
     else forward(w, SIGTERM);
 }
 
+/* All processors together cannot use up what is left before `left / processors` has passed, so that a look then
+ * is early enough. Whoever heeds SIGTERM has a little more time for it. */
+static void on_cpu_time(struct watch *w) {
+    const struct cpu_time_record *limit = &w->launch->spec.cpu_time;
+    if (w->launch->cpu_fd < 0 || w->killed || now_ms() < w->look_at) return;
+    int64_t used = cgroup_cpu_us(w->launch), most = (int64_t)limit->limit_us;
+    if (used < 0) return kill_all(w); /* nothing is held that cannot be seen */
+    if (used >= most && !w->over_cpu) {
+        status_line("limit cpu-time\n");
+        w->over_cpu = true;
+        w->term_at = NEVER;
+        w->kill_at = after_ms(limit->grace_ms);
+        forward(w, SIGTERM);
+    }
+    if (w->over_cpu) most += most / 32;
+    if (used >= most) return kill_all(w);
+    w->look_at = after_ms((uint64_t)(most - used) / 1000 / (uint64_t)w->processors + 1);
+}
+
+static void on_watch(struct watch *w) {
+    uint32_t found = has_namespaces(w->launch) ? 0 : watcher_act(&w->watcher);
+    if (found) on_exceeded(w, found);
+}
+
 static int poll_timeout(const struct watch *w) {
+    int64_t look = has_namespaces(w->launch) || w->killed ? -1 : watcher_wait(&w->watcher);
+    if (look >= 0) look = now_ms() + look / 1000000 + 1;
     int64_t next = w->term_at < w->kill_at ? w->term_at : w->kill_at;
+    if (w->launch->cpu_fd >= 0 && !w->killed && w->look_at < next) next = w->look_at;
+    if (look >= 0 && look < next) next = look;
     if (next == NEVER) return -1;
     int64_t left = next - now_ms();
     return left < 0 ? 0 : left > 60000 ? 60000 : (int)left;
@@ -156,22 +208,31 @@ static void watch_loop(struct watch *w) {
             {.fd = w->signals, .events = POLLIN},
             {.fd = w->killed ? -1 : LIFELINE_FD, .events = POLLIN},
             {.fd = launch->setup_fd, .events = POLLIN},
-            {.fd = has_namespaces(launch) && !w->ended ? launch->channel_fd : -1, .events = POLLIN},
+            {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
         };
         if (poll(fds, 4, poll_timeout(w)) < 0 && errno != EINTR) kill_all(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
-        if (!w->ended && !w->gone) on_time(w); /* ORDER: last, so that an end in time is never called late */
+        /* ORDER: last, so that an end in time is never called late */
+        if (!w->ended && !w->gone) on_time(w);
+        if (!w->ended && !w->gone) on_cpu_time(w);
+        if (!w->ended && !w->gone) on_watch(w);
     }
 }
 
+static long count_processors(void) {
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? count : 1;
+}
+
 int supervisor_run(struct launch *launch) {
-    struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER};
+    struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count_processors()};
     /* Its copies of the command's stdio would keep their readers waiting. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
     if (launch->spec.wall_ms) w.term_at = after_ms(launch->spec.wall_ms);
+    if (!has_namespaces(launch)) watcher_start(&w.watcher, launch, false);
     w.signals = signals_open();
     if (w.signals < 0 || fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0) {
         status_failed("namespaces", w.signals < 0 ? -w.signals : errno, "watch the child");
@@ -179,6 +240,6 @@ int supervisor_run(struct launch *launch) {
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);
-    if (!w.failed) status_usage();
+    if (!w.failed) status_usage(&w.account);
     return w.failed ? EXIT_SETUP_FAILED : 0;
 }

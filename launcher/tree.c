@@ -22,23 +22,25 @@ enum {
     DEPTH = 100, /* who is deeper comes up when those above are gone */
 };
 
-/* Signals one process, then all below it. Returns how many. Children are listed by the kernel in one short file
- * per thread; only a multi-threaded parent has more than one, hence the directory. */
-static int signal_below(pid_t parent, int signal, int depth);
+typedef void (*visitor)(int pid, void *context);
 
-static int signal_listed(const char *path, int signal, int depth) {
+/* Visits one process, then all below it. Returns how many. Children are listed by the kernel in one short file
+ * per thread; only a multi-threaded parent has more than one, hence the directory. */
+static int visit_below(pid_t parent, visitor visit, void *context, int depth);
+
+static int visit_listed(const char *path, visitor visit, void *context, int depth) {
     FILE *list = fopen(path, "re");
     int count = 0, pid = 0;
     if (!list) return 0; /* the thread is gone, and its children with it: they are ours now */
     while (fscanf(list, "%d", &pid) == 1) {
-        kill(pid, signal);
-        count += 1 + signal_below(pid, signal, depth + 1);
+        visit(pid, context);
+        count += 1 + visit_below(pid, visit, context, depth + 1);
     }
     fclose(list);
     return count;
 }
 
-static int signal_below(pid_t parent, int signal, int depth) {
+static int visit_below(pid_t parent, visitor visit, void *context, int depth) {
     char path[320];
     snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
     DIR *threads = depth < DEPTH ? opendir(path) : NULL;
@@ -47,14 +49,14 @@ static int signal_below(pid_t parent, int signal, int depth) {
     for (struct dirent *entry; (entry = readdir(threads));) {
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)parent, entry->d_name);
-        count += signal_listed(path, signal, depth);
+        count += visit_listed(path, visit, context, depth);
     }
     closedir(threads);
     return count;
 }
 
-/* For kernels without lists of children: signals the direct ones. When they die, theirs become ours. */
-static int signal_scanned(int signal) {
+/* For kernels without lists of children: the direct ones. When they die, theirs become ours. */
+static int visit_scanned(visitor visit, void *context) {
     DIR *processes = opendir("/proc");
     int count = 0;
     if (!processes) return 0;
@@ -72,17 +74,23 @@ static int signal_scanned(int signal) {
         fclose(status);
         const char *after = strrchr(line, ')');
         if (!after || sscanf(after, ") %*c %d", &parent) != 1 || parent != (int)getpid()) continue;
-        kill(pid, signal);
+        visit(pid, context);
         count++;
     }
     closedir(processes);
     return count;
 }
 
-int tree_signal(int signal) {
-    int count = signal_below(getpid(), signal, 0);
-    return count ? count : signal_scanned(signal);
+static int visit_all(visitor visit, void *context) {
+    int count = visit_below(getpid(), visit, context, 0);
+    return count ? count : visit_scanned(visit, context);
 }
+
+void tree_visit(visitor visit, void *context) { (void)visit_all(visit, context); }
+
+static void send_signal(int pid, void *signal) { kill(pid, *(int *)signal); }
+
+int tree_signal(int signal) { return visit_all(send_signal, &signal); }
 
 /* False when no child is left. */
 static bool reap_all(void) {
@@ -100,8 +108,9 @@ static void stop_all(void) {
     }
 }
 
-int tree_end(void) {
+int tree_end(const struct launch *launch) {
     if (!reap_all()) return 0;
+    cgroup_kill(launch);
     stop_all();
     for (int round = 0; round < KILL_ROUNDS; round++) {
         tree_signal(SIGKILL);

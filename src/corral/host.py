@@ -14,6 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from corral.limits.group import Group
+    from corral.model.enforcer import Enforcer
+
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
 _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
@@ -37,6 +40,7 @@ class RealHost:
         self.home = _home(self.uid)
         self._launcher = launcher or os.environ.get("CORRAL_LAUNCHER") or _LAUNCHER
         self._abi: int | None = None
+        self._enforcers: tuple[Enforcer, ...] | None = None
         self._own_files = tuple(own_files)  # configuration that lies elsewhere than usual
         self._files: tuple[str, ...] | None = None
 
@@ -116,10 +120,32 @@ class RealHost:
             self._abi = _landlock_abi()
         return self._abi
 
-    def cgroup_controllers(self) -> frozenset[str]:
-        from corral.runtime.cgroup import available_controllers
+    def enforcers(self) -> tuple[Enforcer, ...]:
+        if self._enforcers is None:
+            from corral.limits.discover import cgroup_enforcer
 
-        return available_controllers()
+            self._enforcers = (cgroup_enforcer(self._try_group),)
+        return self._enforcers
+
+    def limits_key(self) -> str:
+        """What the enforcers depend on, without trying them."""
+        from corral.limits.hierarchy import find_hierarchy
+
+        hierarchy = find_hierarchy()
+        return hierarchy.key() if hierarchy is not None else "-"
+
+    def processors(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    def _try_group(self, group: Group) -> str:
+        """Let the launcher's child enter a group; returns what went wrong."""
+        from corral.linux.encode import append_groups, encode
+        from corral.linux.spec import Spec
+
+        records = group.records(0)
+        spec = encode(Spec(argv=("/corral-trial",), cwd="/"))
+        trial = self.try_launch(append_groups(spec, records.groups, records.kill, records.cpu_time))
+        return "" if trial.phase == "exec" else f"{trial.detail} (errno {trial.errno})"
 
     def try_launch(self, spec: bytes) -> LaunchTrial:
         from corral.runtime.spawn import try_spec

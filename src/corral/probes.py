@@ -18,13 +18,14 @@ from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.backend import Backend, Host
+    from corral.host import RealHost
+    from corral.model.backend import Backend
 
 _MAX_BYTES = 16_384
 _APPROXIMATES = "~"  # begins the lines about what is only approximated; no name of a detail does
 
 
-def probe_remembered(backend: Backend, host: Host) -> Probe:
+def probe_remembered(backend: Backend, host: RealHost) -> Probe:
     """Return what is known of a backend, or find it out."""
     name = f"probe-{backend.name}"
     key = _key(host)
@@ -46,7 +47,7 @@ def forget(backend: str) -> None:
         return
 
 
-def _key(host: Host) -> str:
+def _key(host: RealHost) -> str:
     """Everything that the answer depends on; empty if it cannot be told."""
     launcher, _ = host.launcher()
     try:
@@ -57,7 +58,7 @@ def _key(host: Host) -> str:
         return ""
     parts = (
         *(__version__, boot, os.uname().release, host.uid, launcher),
-        *(status.st_mtime_ns, status.st_size, status.st_ino, ",".join(sorted(host.cgroup_controllers()))),
+        *(status.st_mtime_ns, status.st_size, status.st_ino, host.limits_key(), host.processors()),
     )
     return " ".join(map(str, parts))
 

@@ -215,7 +215,7 @@ class Sandbox:
 
 
 #: Phases that the probe had been through: if they fail now, it is out of date.
-_STALE_PROBE = frozenset({"launcher", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
+_STALE_PROBE = frozenset({"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
 
 
 class _Attempt:

@@ -13,6 +13,7 @@ ROWS = (
     {"model"},
     {"policy"},
     {"linux"},
+    {"limits"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
     {"sandbox", "fidelity", "session", "pool", "aio", "host", "probes", "state"},
     {"config"},
@@ -20,7 +21,7 @@ ROWS = (
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )
-SIBLINGS = ROWS[3] | ROWS[7]
+SIBLINGS = ROWS[4] | ROWS[8]
 #: `corral/__init__.py` lists the public names and belongs to no row; importing `corral` itself is free.
 ROOT_MODULE = "__init__"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launching import bare, bind, confined, launch, shell, start
 
-from corral.linux.spec import Landlock, PathRule, Rlimit
+from corral.linux.spec import Cgroup, CgroupKind, Landlock, PathRule, Rlimit
 
 TIERS = {"namespaces": confined, "bare": bare}
 
@@ -256,9 +256,9 @@ def test_a_terminal_that_is_none(plain: Path, make) -> None:
 
 
 def test_a_missing_cgroup(plain: Path, make) -> None:
-    done = launch(plain, make("true", cgroups=("/no/such/cgroup.procs",)))
+    done = launch(plain, make("true", cgroups=(Cgroup(CgroupKind.TASKS, "/no/such/tasks"),)))
 
-    assert done.lines == [f"failed cgroup {errno.ENOENT} join /no/such/cgroup.procs"]
+    assert done.lines == [f"failed cgroup {errno.ENOENT} open /no/such/tasks"]
 
 
 def test_without_its_descriptors_it_explains_itself(plain: Path) -> None:
@@ -301,19 +301,3 @@ def test_every_user_may_be_mapped_by_root(launcher: Path, open_directory: Path) 
     )
 
     assert done.output == b"ls: cannot open directory '/w': Permission denied\n54321\n"
-
-
-@pytest.mark.parametrize("make", [bare, confined])
-def test_every_process_joins_the_cgroup(launcher: Path, make) -> None:
-    places = map(Path, ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"))
-    root = next((place for place in places if (place / "cgroup.procs").exists()), None)
-    if root is None or not os.access(root, os.W_OK) or os.getuid():
-        pytest.skip("no cgroup can be made here")
-    group = root / f"corral-test-{os.getpid()}"
-    group.mkdir()
-    try:
-        done = launch(launcher, make("cat", "/proc/self/cgroup", cgroups=(f"{group}/cgroup.procs",)))
-    finally:
-        group.rmdir()
-
-    assert f"/{group.name}\n" in done.output.decode()

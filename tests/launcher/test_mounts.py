@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from launching import Mount, MountFlag, MountKind, bind, confined, launch, shell
 
+from corral.linux.spec import Areas
+
 READ_ONLY = MountFlag.READ_ONLY
 
 
@@ -34,8 +36,8 @@ def output(binary: Path, user: int, script: str, *mounts: Mount) -> str:
     return done.output.decode()
 
 
-def failure(binary: Path, *mounts: Mount, user: int = os.getuid()) -> str:
-    done = launch(binary, confined("true", user=user, mounts=mounts))
+def failure(binary: Path, *mounts: Mount, user: int = os.getuid(), areas: Areas | None = None) -> str:
+    done = launch(binary, confined("true", user=user, mounts=mounts, areas=areas))
     assert done.exit_code == 125 and len(done.lines) == 1, done.lines
     return done.lines[0].removeprefix("failed mounts ")
 
@@ -235,7 +237,10 @@ def test_what_is_there_already_is_not_replaced(launcher: Path, mount: Mount) -> 
 
 @pytest.mark.parametrize("kind", list(MountKind))
 def test_the_root_itself_is_no_target(launcher: Path, kind: MountKind) -> None:
-    assert failure(launcher, Mount(kind, "/", "/usr", MountFlag.UNVERIFIED)).startswith(f"{errno.EINVAL} ")
+    areas = Areas(1 << 20, 10) if kind is MountKind.AREA else None
+    target = Mount(kind, "/", "/usr", MountFlag.UNVERIFIED)
+
+    assert failure(launcher, target, areas=areas).startswith(f"{errno.EINVAL} ")
 
 
 def test_the_whole_host_can_be_bound_read_only(launcher: Path, user: int) -> None:

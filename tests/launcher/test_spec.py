@@ -13,7 +13,21 @@ from launching import NAMESPACES, bare, confined, launch
 
 from corral.linux.decode import MalformedSpec, decode
 from corral.linux.encode import encode
-from corral.linux.spec import MAGIC, MAX_BYTES, Landlock, PathRule, Rlimit, Spec
+from corral.linux.spec import (
+    MAGIC,
+    MAX_BYTES,
+    Areas,
+    Cgroup,
+    CgroupKill,
+    CgroupKillKind,
+    CgroupKind,
+    CpuTime,
+    Landlock,
+    PathRule,
+    Rlimit,
+    Spec,
+    Watch,
+)
 
 CWD = (12, b"/\0")
 ARGUMENT = (13, b"true\0")
@@ -69,7 +83,14 @@ MALFORMED = {
     "unknown id map": raw(CWD, ARGUMENT, NEW_ALL, (2, struct.pack("<I", 2) + b"0 0 1\0")),
     "empty id map": raw(CWD, ARGUMENT, NEW_ALL, (2, struct.pack("<I", 0) + b"\0")),
     "id map twice": raw(CWD, ARGUMENT, NEW_ALL, *[(2, struct.pack("<I", 0) + b"0 0 1\0")] * 2),
-    "relative cgroup": raw(CWD, ARGUMENT, (3, b"x\0")),
+    "relative cgroup": raw(CWD, ARGUMENT, (3, b"\1\0\0\0x\0")),
+    "unknown cgroup": raw(CWD, ARGUMENT, (3, b"\3\0\0\0/x\0")),
+    "two births": raw(CWD, ARGUMENT, (3, b"\2\0\0\0/x\0"), (3, b"\2\0\0\0/y\0")),
+    "areas without mounts": raw(CWD, ARGUMENT, (18, b"\1" + bytes(7) + b"\1" + bytes(7))),
+    "unknown way to end": raw(CWD, ARGUMENT, (19, b"\3\0\0\0/x\0")),
+    "no processor time": raw(CWD, ARGUMENT, (20, bytes(16) + b"\1\0\0\0/x\0")),
+    "a share of nothing": raw(CWD, ARGUMENT, (21, bytes(16) + b"\1\0\0\0" + bytes(4))),
+    "a share without namespaces": raw(CWD, ARGUMENT, (21, bytes(16) + b"\1\0\0\0\1\0\0\0")),
     "mount without namespaces": raw(CWD, ARGUMENT, mount()),
     "mount without user namespace": raw(CWD, ARGUMENT, mount(), (1, struct.pack("<I", 0x20020000))),
     "mount kind 0": raw(CWD, ARGUMENT, NEW_ALL, mount(kind=0)),
@@ -130,7 +151,11 @@ def test_well_formed_specs_are_accepted(plain: Path, checked: Path, spec: bytes)
 def seeds() -> list[bytes]:
     full = confined(
         *("sh", "-c", ""),
-        cgroups=("/sys/fs/cgroup/x/cgroup.procs",),
+        cgroups=(Cgroup(CgroupKind.TASKS, "/sys/fs/cgroup/x/tasks"), Cgroup(CgroupKind.BIRTH, "/x")),
+        cgroup_kill=CgroupKill(CgroupKillKind.FREEZER, "/sys/fs/cgroup/freezer/x"),
+        cpu_time=CpuTime(5, 6, 7, "/sys/fs/cgroup/x/cpu.stat"),
+        watch=Watch(1, 2, 3, 4),
+        areas=Areas(1 << 20, 100),
         rlimits=(Rlimit(7, 1, 2),),
         landlock=Landlock(0x1FFF, 3, 3, (PathRule(1, "/usr", 5, 6),), ((1, 443),)),
         seccomp=bytes(16),

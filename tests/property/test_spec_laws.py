@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corral.linux.decode import MalformedSpec, decode
-from corral.linux.encode import append_cgroups, encode, encode_command, encode_ground, join
-from corral.linux.spec import HEADER, RECORD, Spec
-from support.specs import has_launcher, launcher_accepts, specs
+from corral.linux.encode import append_groups, encode, encode_command, encode_ground, join
+from corral.linux.spec import HEADER, RECORD, Cgroup, CgroupKind, Spec
+from support.specs import cpu_times, has_launcher, kills, launcher_accepts, paths, specs
 
 MINIMAL = Spec(argv=("/bin/true",), cwd="/")
 needs_launcher = pytest.mark.skipif(not has_launcher(), reason="the launcher was not built")
@@ -43,11 +43,13 @@ def test_ground_and_command_together_are_the_whole(spec) -> None:
     assert join(encode_ground(spec), encode_command(spec)) == encode(spec)
 
 
-@given(specs(), st.lists(st.sampled_from(["/sys/fs/cgroup/a/cgroup.procs", "/b"]), max_size=2))
-def test_control_groups_can_be_added_afterwards(spec, groups) -> None:
-    added = decode(append_cgroups(encode(spec), tuple(groups)))
+@given(specs(), st.lists(st.builds(Cgroup, st.just(CgroupKind.TASKS), paths), max_size=2), kills, cpu_times)
+def test_control_groups_can_be_added_afterwards(spec, groups, kill, cpu_time) -> None:
+    alone = spec.replace(cgroup_kill=None, cpu_time=None)
 
-    assert added == spec.replace(cgroups=(*spec.cgroups, *groups))
+    added = decode(append_groups(encode(alone), tuple(groups), kill, cpu_time))
+
+    assert added == alone.replace(cgroups=(*spec.cgroups, *groups), cgroup_kill=kill, cpu_time=cpu_time)
 
 
 @settings(max_examples=40)

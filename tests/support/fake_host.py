@@ -5,11 +5,14 @@ from __future__ import annotations
 import posixpath
 import zlib
 
+from corral.model.enforcer import CGROUP2, Enforcer
 from corral.model.probe import LaunchTrial, Stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from corral.model.feature import Feature
 
 DEVICE = 7
 LAUNCHER = "/opt/corral/bin/corral-launch"
@@ -61,7 +64,7 @@ class FakeHost:
         home: str = "/home/ann",
         cwd: str = "/home/ann/project",
         uid: int = 1000,
-        controllers: frozenset[str] = frozenset(),
+        holds: frozenset[Feature] = frozenset(),
         abi: int = 7,
         sockets: frozenset[str] = frozenset(),
         system: bool = True,
@@ -71,7 +74,7 @@ class FakeHost:
         self.home = home
         self._env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "LANG": "C.UTF-8", **env}
         self._cwd = cwd
-        self._controllers = controllers
+        self._holds = holds
         self._abi = abi
         self._sockets = sockets
         self._corral_files = corral_files
@@ -156,8 +159,11 @@ class FakeHost:
     def landlock_abi(self) -> int:
         return self._abi
 
-    def cgroup_controllers(self) -> frozenset[str]:
-        return self._controllers
+    def enforcers(self) -> tuple[Enforcer, ...]:
+        return (Enforcer(CGROUP2, self._holds),)
+
+    def processors(self) -> int:
+        return 4
 
     def try_launch(self, spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec", 2, "/corral-trial")

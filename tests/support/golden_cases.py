@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from corral.backends.registry import get_backend
+from corral.model.feature import Feature
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
@@ -61,6 +62,20 @@ _PATH = (
 )
 
 
+BY_GROUPS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
+_LIMITS = (
+    "memory:limit:512MiB",
+    "cpu:limit:50%",
+    "pids:limit:64",
+    "time:limit:90s",
+    "output:limit:1MiB",
+    "file:limit:100MiB",
+    "files:limit:256",
+    "disk:limit:100MB",
+    "disk:files:1000",
+)
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
@@ -69,6 +84,7 @@ class Case:
     env: dict[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
     uid: int = 1000
+    holds: frozenset[Feature] = BY_GROUPS
 
 
 CASES = (
@@ -84,31 +100,20 @@ CASES = (
     Case("linked-worktree", files=LINKED),
     Case("tools", files={**REPOSITORY, **TOOLS}, env={"PATH": ":".join(_PATH)}),
     Case("net-full", files=REPOSITORY, capabilities=("network:full",)),
-    Case(
-        "limits",
-        files=REPOSITORY,
-        capabilities=(
-            "memory:limit:512MiB",
-            "cpu:limit:50%",
-            "pids:limit:64",
-            "time:limit:90s",
-            "output:limit:1MiB",
-            "file:limit:100MiB",
-            "files:limit:256",
-        ),
-    ),
+    Case("limits", files=REPOSITORY, capabilities=(*_LIMITS, "cpu:time:30s")),
+    Case("limits-without-groups", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset()),
+    Case("limits-without-groups-root", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset(), uid=0),
     Case("single", files=REPOSITORY, capabilities=("process:none",)),
     Case("deny-syscalls", files=REPOSITORY, capabilities=("syscall:deny:chmod", "env:set:MODE=test")),
 )
 
 
 def host_of(case: Case) -> FakeHost:
-    controllers = frozenset({"memory", "cpu", "pids"})
-    return FakeHost(case.files, env=case.env, uid=case.uid, cwd=WORKSPACE, controllers=controllers)
+    return FakeHost(case.files, env=case.env, uid=case.uid, cwd=WORKSPACE, holds=case.holds)
 
 
 def fake_probe(name: str, host: FakeHost | None = None) -> Probe:
-    return get_backend(name).probe(host or FakeHost(controllers=frozenset({"memory", "cpu", "pids"})))
+    return get_backend(name).probe(host or FakeHost(holds=BY_GROUPS))
 
 
 def plan_of(case: Case, probe: Probe) -> Plan:

@@ -59,8 +59,8 @@ def _launch(launch: Launch) -> Iterator[str]:
     if launch.scratch:
         yield f"scratch    {launch.scratch}"
     yield from (f"scratch    {file.path} holds {file.content!r}" for file in launch.scratch_files)
-    if launch.cgroup is not None:
-        yield f"cgroup     {launch.cgroup}"
+    if launch.group is not None:
+        yield f"group      {launch.group}"
 
 
 def _plan(plan: Plan) -> Iterator[str]:
@@ -82,6 +82,10 @@ def _spec(spec: Spec) -> Iterator[str]:
     if spec.hostname:
         yield f"hostname   {spec.hostname}"
     yield f"loopback   {'up' if spec.loopback else '-'}"
+    if spec.areas is not None:
+        yield f"areas      {spec.areas.size_bytes} bytes, {spec.areas.inodes} files"
+    if spec.watch is not None:
+        yield f"watch      {spec.watch}"
     yield from (f"rlimit     {_RLIMITS[limit.resource]} {limit.soft} {limit.hard}" for limit in spec.rlimits)
     if spec.landlock is not None:
         yield from _landlock(spec.landlock)

@@ -7,9 +7,25 @@ import subprocess
 from hypothesis import strategies as st
 
 from corral.host import RealHost
-from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, PathRule, Rlimit, Spec
+from corral.linux.spec import (
+    Areas,
+    Cgroup,
+    CgroupKill,
+    CgroupKillKind,
+    CgroupKind,
+    CpuTime,
+    Landlock,
+    Mount,
+    MountFlag,
+    MountKind,
+    PathRule,
+    Rlimit,
+    Spec,
+    Watch,
+)
 
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
+_NEWPID = 0x20000000
 _SPACES = (_NEWNS, 0x02000000, _NEWUTS, 0x08000000, _NEWUSER, 0x20000000, _NEWNET)
 
 u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -41,10 +57,24 @@ landlocks = st.builds(
 )
 
 
+cgroups = st.tuples(
+    st.lists(st.builds(Cgroup, st.just(CgroupKind.TASKS), paths), max_size=2),
+    st.lists(st.builds(Cgroup, st.just(CgroupKind.BIRTH), paths), max_size=1),
+).map(lambda both: (*both[0], *both[1]))
+kills = st.none() | st.builds(CgroupKill, st.sampled_from(CgroupKillKind), paths)
+cpu_times = st.none() | st.builds(
+    CpuTime, st.integers(1, (2**63 - 1) // 2), u64, st.integers(1, 2**32 - 1), paths
+)
+watches = st.builds(Watch, u64, u64, st.integers(1, 1000), st.integers(1, 2**32 - 1)) | st.builds(
+    Watch, u64, u64
+)
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
     spaces = sum(draw(st.sets(st.sampled_from(_SPACES))))
     mounting = spaces & (_NEWNS | _NEWUSER) == _NEWNS | _NEWUSER
+    mounted = tuple(draw(st.lists(mounts, max_size=3))) if mounting else ()
     wall = draw(u64)
     return Spec(
         argv=tuple(draw(st.lists(strings, min_size=1, max_size=3))),
@@ -53,8 +83,14 @@ def specs(draw: st.DrawFn) -> Spec:
         namespaces=spaces,
         uid_map=draw(strings),
         gid_map=draw(strings),
-        cgroups=tuple(draw(st.lists(paths, max_size=2))),
-        mounts=tuple(draw(st.lists(mounts, max_size=3))) if mounting else (),
+        cgroups=draw(cgroups),
+        cgroup_kill=draw(kills),
+        cpu_time=draw(cpu_times),
+        watch=draw(watches).replace(**({} if spaces & _NEWPID else {"share_permille": 0, "processors": 0}))
+        if draw(st.booleans())
+        else None,
+        areas=draw(st.builds(Areas, u64.filter(bool), u64.filter(bool))) if mounted else None,
+        mounts=mounted,
         hostname=draw(strings) if spaces & _NEWUTS else "",
         loopback=bool(spaces & _NEWNET) and draw(st.booleans()),
         rlimits=tuple(draw(st.lists(st.builds(Rlimit, u32, u64, u64), max_size=2))),

@@ -9,35 +9,28 @@ from corral.linux.spec import PathRule, Rlimit
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
-from corral.model.launch import CgroupRequest
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from corral.linux.spec import Watch
     from corral.model.backend import Host
     from corral.model.plan import Ground, Plan
     from corral.model.policy import Limits
     from corral.model.probe import LaunchTrial
 
-RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NPROC, RLIMIT_NOFILE = 1, 4, 6, 7
+RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NOFILE = 1, 4, 7
 #: One byte, not none: a core_pattern that names a program is run for a limit of 0, but not of 1 (core(5)).
 _NO_CORE = Rlimit(RLIMIT_CORE, 1, 1)
 GRACE_MS = 2000
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
-_CONTROLLER_FEATURES = {
-    "memory": Feature.LIMIT_MEMORY,
-    "cpu": Feature.LIMIT_CPU,
-    "pids": Feature.LIMIT_PIDS,
-}
 _ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS = 1, 28, 87
 
-_filters: dict[tuple[str, SocketPolicy, bool, bool, frozenset[str]], bytes] = {}
+_filters: dict[tuple[object, ...], bytes] = {}
 
 
 def base_probe(name: str, host: Host) -> Probe | None:
@@ -60,14 +53,21 @@ def compile_seccomp(
     *,
     by_filter: bool,
     single: bool = False,
+    watch: Watch | None = None,
     denied: frozenset[str] = frozenset(),
 ) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
-    key = (machine, sockets, by_filter, single, denied)
+    watched = (watch is not None and watch.memory_bytes > 0, watch is not None and watch.share_permille > 0)
+    key = (machine, sockets, by_filter, single, watched, denied)
     if key not in _filters:
         try:
             rules = default_filter(
-                sockets=sockets, private_ipc_by_filter=by_filter, single_process=single, extra_denied=denied
+                sockets=sockets,
+                private_ipc_by_filter=by_filter,
+                single_process=single,
+                watched_memory=watched[0],
+                stopped=watched[1],
+                extra_denied=denied,
             )
         except ValueError as problem:
             raise PolicyError(
@@ -80,10 +80,17 @@ def compile_seccomp(
     return _filters[key]
 
 
-def ground_filter(ground: Ground, machine: str, sockets: SocketPolicy, *, by_filter: bool) -> bytes:
+def ground_filter(
+    ground: Ground, machine: str, sockets: SocketPolicy, *, by_filter: bool, watch: Watch | None = None
+) -> bytes:
     """The filter that a ground asks for."""
     return compile_seccomp(
-        machine, sockets, by_filter=by_filter, single=not ground.spawn, denied=ground.deny_syscalls
+        machine,
+        sockets,
+        by_filter=by_filter,
+        single=not ground.spawn,
+        watch=watch,
+        denied=ground.deny_syscalls,
     )
 
 
@@ -114,25 +121,6 @@ def wall_ms(plan: Plan) -> int:
     """The time limit for the launcher; 0 for none."""
     seconds = plan.ground.limits.wall_seconds
     return 0 if seconds is None else max(1, int(seconds * 1000))
-
-
-def cgroup_request(
-    limits: Limits, controllers: Iterable[str], *, with_pids: bool, launcher_pids: int
-) -> CgroupRequest | None:
-    """What the runner must put into a control group, of what this host has controllers for."""
-    present = set(controllers)
-    request = CgroupRequest(
-        limits.memory_bytes if "memory" in present else None,
-        limits.cpus if "cpu" in present else None,
-        limits.pids if "pids" in present and with_pids else None,
-        launcher_pids,
-    )
-    return None if request == CgroupRequest(launcher_pids=launcher_pids) else request
-
-
-def cgroup_features(host: Host) -> frozenset[Feature]:
-    """Limits that control groups can hold here."""
-    return frozenset(_CONTROLLER_FEATURES[name] for name in host.cgroup_controllers())
 
 
 def network_is_private(plan: Plan) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from corral.backends import _launcher as common
+from corral.backends import _limits as limiting
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
@@ -28,6 +29,7 @@ from corral.model.probe import Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.backends._limits import Holders
     from corral.model.backend import Host
     from corral.model.plan import Ground, Plan
 
@@ -87,7 +89,8 @@ class LandlockBackend:
         if trial.phase != "exec":
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
-        enforces = _CLAIMS | common.cgroup_features(host)
+        holders = limiting.find_holders(host, namespaced=False)
+        enforces = _CLAIMS | holders.features
         scoped = abi >= _SCOPES_ABI
         return Probe(
             self.name,
@@ -98,7 +101,7 @@ class LandlockBackend:
                 ("launcher", host.launcher()[0]),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
-                ("controllers", ",".join(sorted(host.cgroup_controllers()))),
+                *holders.details(),
             ),
             approximates=_APPROXIMATES if scoped else _APPROXIMATES + _APPROXIMATES_UNSCOPED,
         )
@@ -117,14 +120,14 @@ class LandlockBackend:
             grace_ms=common.GRACE_MS,
             terminal=plan.command.stdio is StdioMode.TERMINAL,
         )
-        encoded = _encoded_ground(ground, abi, probe.detail("machine"))
+        holders = limiting.read_holders(probe)
+        encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
-        controllers = tuple(filter(None, probe.detail("controllers").split(",")))
         return Launch(
             backend=self.name,
             argv=(probe.detail("launcher"),),
             env=(),
-            enforced=_mechanisms(plan, abi),
+            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(encoded, encode_paths(rules), encode_command(command)),
             scratch=scratch if private else "",
             scratch_files=tuple(
@@ -132,7 +135,7 @@ class LandlockBackend:
                 for file in ground.private_files
                 if private
             ),
-            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=True, launcher_pids=1),
+            group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=True),
         )
 
 
@@ -143,16 +146,18 @@ def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[s
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]:
+def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
     no_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
+    watch = limiting.watch_request(ground.limits, holders, processors=1)
     return encode_ground(
         Spec(
             argv=(),
             cwd="/",
-            rlimits=common.rlimits(ground.limits),
+            watch=watch,
+            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
             landlock=_rules(ground, abi, no_network=no_network),
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=True),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=True, watch=watch),
         )
     )
 
@@ -169,12 +174,6 @@ def _rules(ground: Ground, abi: int, *, no_network: bool) -> Landlock:
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     lock = landlock.describe(abi)
-    limits = plan.ground.limits
-    found = {
-        Feature.LIMIT_MEMORY: limits.memory_bytes,
-        Feature.LIMIT_CPU: limits.cpus,
-        Feature.LIMIT_PIDS: limits.pids,
-    }
     scopes = _SCOPED_CLAIMS if abi >= _SCOPES_ABI else frozenset()
     return {
         Feature.FS_READ: lock,
@@ -189,7 +188,6 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
         **({Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}),
         **common.single_process(plan),
-        **{feature: "control group" for feature, value in found.items() if value is not None},
     }
 
 

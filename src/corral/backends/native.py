@@ -1,7 +1,6 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything but net.ports, net.domains, limit.cpu-time and limit.disk; memory and cpu limits need
-             control groups, and so does root's pids limit
+Guarantees   everything but net.ports and net.domains; limit.cpu-time needs control groups
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
@@ -13,10 +12,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from corral.backends import _launcher as common
+from corral.backends import _limits as limiting
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_mount, join
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Landlock, Mount, MountFlag, MountKind, PathRule, Rlimit, Spec
+from corral.linux.spec import Areas, Landlock, Mount, MountFlag, MountKind, PathRule, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Launch
@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from corral.backends._limits import Holders
     from corral.model.backend import Host
     from corral.model.plan import Grant, Ground, Plan, ResolvedPath
 
@@ -38,7 +39,8 @@ NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
 
 _HOSTNAME = "corral"
-_PRIVATE_BYTES = 2 * 1024**3
+#: Of all private areas together, where the policy does not say; and how large a file is on average, at least.
+_AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
 
 #: Which of several rules holds at one path: the strictest.
@@ -53,10 +55,7 @@ _CLAIMS = frozenset(Feature) - {
     Feature.LIMIT_CPU,
     Feature.LIMIT_CPU_TIME,
     Feature.LIMIT_PIDS,
-    Feature.LIMIT_DISK,
 }
-
-_APPROXIMATES = ((Feature.LIMIT_DISK, "each private area by itself is bounded, to 2 GiB of memory"),)
 
 
 class NativeBackend:
@@ -72,22 +71,19 @@ class NativeBackend:
         if trial.phase != "exec":
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
-        controllers = host.cgroup_controllers()
-        enforces = _CLAIMS | common.cgroup_features(host)
-        if host.uid != 0:  # RLIMIT_NPROC counts per user namespace, and does not bind the host's root
-            enforces |= {Feature.LIMIT_PIDS}
+        holders = limiting.find_holders(host, namespaced=True)
         return Probe(
             self.name,
             True,
-            enforces,
+            _CLAIMS | holders.features,
             version=landlock.describe(abi) if abi else "without landlock",
             details=(
                 ("launcher", host.launcher()[0]),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
-                ("controllers", ",".join(sorted(controllers))),
+                ("processors", str(host.processors())),
+                *holders.details(),
             ),
-            approximates=_APPROXIMATES,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -105,30 +101,28 @@ class NativeBackend:
             grace_ms=common.GRACE_MS,
             terminal=plan.command.stdio is StdioMode.TERMINAL,
         )
-        controllers = tuple(filter(None, probe.detail("controllers").split(",")))
-        by_cgroup = ground.uid == 0
+        holders = limiting.read_holders(probe)
         return Launch(
             backend=self.name,
             argv=(probe.detail("launcher"),),
             env=(),
-            enforced=_mechanisms(plan, abi),
+            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, machine),
+                _encoded_ground(ground, abi, machine, holders, int(probe.detail("processors"))),
                 _encoded_mounts(plan),
                 encode_command(command),
             ),
-            cgroup=common.cgroup_request(ground.limits, controllers, with_pids=by_cgroup, launcher_pids=2),
+            group=limiting.group_request(ground.limits, holders, launcher_pids=1, ends_by_group=False),
         )
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]:
+def _encoded_ground(
+    ground: Ground, abi: int, machine: str, holders: Holders, processors: int
+) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
-    limits = common.rlimits(ground.limits)
-    if ground.limits.pids is not None and ground.uid != 0:
-        count = ground.limits.pids + 1  # PID 1 is ours
-        limits += (Rlimit(common.RLIMIT_NPROC, count, count),)
+    watch = limiting.watch_request(ground.limits, holders, processors=processors)
     return encode_ground(
         Spec(
             argv=(),
@@ -138,9 +132,11 @@ def _encoded_ground(ground: Ground, abi: int, machine: str) -> tuple[int, bytes]
             gid_map=_id_map(ground.uid, ground.gid),
             hostname=_HOSTNAME,
             loopback=private_network,
-            rlimits=limits,
+            watch=watch,
+            areas=_areas(ground) if ground.private else None,
+            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
             landlock=_landlock(ground, abi) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, watch=watch),
         )
     )
 
@@ -224,7 +220,14 @@ def _bind_path(target: ResolvedPath, flags: MountFlag) -> Mount:
 
 def _private(path: str) -> Mount:
     mode = 0o1777 if path in {"/tmp", "/var/tmp", "/dev/shm"} else 0o700
-    return Mount(MountKind.TMPFS, path, size=_PRIVATE_BYTES, mode=mode)
+    return Mount(MountKind.AREA, path, mode=mode)
+
+
+def _areas(ground: Ground) -> Areas:
+    """The size of the one file system in which all private areas lie."""
+    size = ground.limits.disk_bytes or _AREAS_BYTES
+    own = len(ground.private) + len(ground.private_files) + 1
+    return Areas(size, (ground.limits.disk_files or size // _BYTES_PER_FILE + 1) + own)
 
 
 def _shields(plan: Plan) -> Iterator[tuple[Mount, int]]:
@@ -249,7 +252,6 @@ def _landlock(ground: Ground, abi: int) -> Landlock:
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     lock = f" + {landlock.describe(abi)}" if abi else ""
-    group = "control group" if plan.ground.uid == 0 else "RLIMIT_NPROC in the user namespace"
     return {
         Feature.FS_READ: f"mount namespace: nothing else is there{lock}",
         Feature.FS_WRITE: f"read-only bind mounts{lock}",
@@ -257,6 +259,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.FS_DENY: "masked, or read-only, by mounts",
         Feature.FS_PROTECT: "read-only bind mounts, pinned; what is missing is guarded",
         Feature.FS_PRIVATE: "tmpfs",
+        Feature.LIMIT_DISK: "one tmpfs for all private areas",
         Feature.PROC_HIDDEN: "pid namespace",
         Feature.PROC_SHIELDED: f"pid namespace{lock}",
         Feature.PROC_CONTAINED: "pid namespace: all end with PID 1",
@@ -269,15 +272,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
         **common.single_process(plan),
-        **_limit_mechanisms(plan, group),
     }
-
-
-def _limit_mechanisms(plan: Plan, pids: str) -> dict[Feature, str]:
-    limits = plan.ground.limits
-    found = {Feature.LIMIT_MEMORY: limits.memory_bytes, Feature.LIMIT_CPU: limits.cpus}
-    named = {feature: "control group" for feature, value in found.items() if value is not None}
-    return {**named, **({Feature.LIMIT_PIDS: pids} if limits.pids is not None else {})}
 
 
 def _abstract_sockets_open(abi: int) -> UnenforceableError:
@@ -300,6 +295,7 @@ def _trial_spec(abi: int, host: Host) -> bytes:
         uid_map=_id_map(host.uid, host.uid),
         gid_map=_id_map(host.uid, host.gid),
         mounts=mounts,
+        areas=Areas(_AREAS_BYTES, 1024),
         hostname=_HOSTNAME,
         loopback=True,
         landlock=lock,

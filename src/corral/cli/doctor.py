@@ -8,12 +8,15 @@ import sys
 from corral import __version__
 from corral.backends.registry import BUILTIN, UNCONFINED, get_backend
 from corral.host import RealHost
+from corral.model.enforcer import TITLES
 from corral.model.feature import Feature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
+    from corral.model.enforcer import Enforcer
     from corral.model.probe import Probe
 
 #: What the default profile asks of a backend, in a workspace of any kind.
@@ -48,8 +51,17 @@ def _facts(host: RealHost) -> dict[str, Any]:
         "machine": host.machine,
         "user": host.uid,
         "landlock_abi": host.landlock_abi(),
-        "control_groups": sorted(host.cgroup_controllers()),
+        "limits": [_enforcer_json(enforcer) for enforcer in host.enforcers()],
         "launcher": launcher or f"missing: {reason}",
+    }
+
+
+def _enforcer_json(enforcer: Enforcer) -> dict[str, Any]:
+    return {
+        "enforcer": enforcer.name,
+        "holds": sorted(feature.value for feature in enforcer.holds),
+        "reason": enforcer.reason,
+        "fix": enforcer.fix,
     }
 
 
@@ -66,17 +78,25 @@ def _as_json(probe: Probe) -> dict[str, Any]:
 
 
 def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
-    groups = ", ".join(facts["control_groups"]) or "none that this user may use"
     lines = [
         f"corral {facts['corral']} on Linux {facts['kernel']}, {facts['machine']}, user {facts['user']}",
         f"  launcher        {facts['launcher']}",
         f"  landlock        ABI {facts['landlock_abi']}" + (" (not available)" * (not facts["landlock_abi"])),
-        f"  control groups  {groups}",
+        *(f"  control groups  {line}" for line in _render_enforcers(facts["limits"])),
         "",
     ]
     for probe in probes:
         lines += _render_probe(probe)
     return "\n".join([*lines, "", _verdict(probes, usable=usable), ""])
+
+
+def _render_enforcers(enforcers: list[dict[str, Any]]) -> Iterator[str]:
+    for enforcer in enforcers:
+        title = TITLES[enforcer["enforcer"]].removeprefix("control group, ")
+        if enforcer["holds"]:
+            yield f"{title}: {', '.join(enforcer['holds'])}"
+        else:
+            yield f"none: {enforcer['reason']}"
 
 
 def _verdict(probes: list[Probe], *, usable: bool) -> str:

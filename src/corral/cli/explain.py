@@ -38,6 +38,7 @@ _LIMIT_FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "file_size_bytes": ("file size", format_size),
     "open_files": ("open files", str),
     "disk_bytes": ("disk", format_size),
+    "disk_files": ("files on disk", str),
 }
 
 

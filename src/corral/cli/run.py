@@ -28,6 +28,8 @@ _LIMITS_SAID = {
     Outcome.OUT_OF_MEMORY: "it ran out of its memory",
     Outcome.PIDS_LIMIT: "it ran out of its processes",
     Outcome.OUTPUT_LIMIT: "it printed more than it may",
+    Outcome.CPU_LIMIT: "its processor time was used up",
+    Outcome.DISK_LIMIT: "its private areas are full",
     Outcome.BLOCKED: "the sandbox ended it",
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from corral.linux.spec import (
+    AREAS,
+    CPU_TIME,
     HEADER,
     LANDLOCK,
     MAGIC,
@@ -14,6 +16,13 @@ from corral.linux.spec import (
     RLIMIT,
     U32,
     U64,
+    WATCH,
+    Areas,
+    Cgroup,
+    CgroupKill,
+    CgroupKillKind,
+    CgroupKind,
+    CpuTime,
     Landlock,
     Mount,
     MountFlag,
@@ -22,6 +31,7 @@ from corral.linux.spec import (
     RecordType,
     Rlimit,
     Spec,
+    Watch,
 )
 
 TYPE_CHECKING = False
@@ -40,11 +50,17 @@ _SINGLE = frozenset(
         RecordType.WALL,
         RecordType.TERMINAL,
         RecordType.FAULT,
+        RecordType.AREAS,
+        RecordType.CGROUP_KILL,
+        RecordType.CPU_TIME,
+        RecordType.WATCH,
     }
 )
 _NAMESPACE_BITS = 0x7E020000
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
+_NEWPID = 0x20000000
 _MAX_SECCOMP_BYTES = 4096 * 8
+_MOST_MICROSECONDS = (2**63 - 1) // 2
 
 
 class MalformedSpec(ValueError):
@@ -93,7 +109,11 @@ class _Draft:
         self.seen: set[object] = set()
         self.namespaces = 0
         self.maps = ["", ""]
-        self.cgroups: list[str] = []
+        self.cgroups: list[Cgroup] = []
+        self.cgroup_kill: CgroupKill | None = None
+        self.cpu_time: CpuTime | None = None
+        self.watch: Watch | None = None
+        self.areas: Areas | None = None
         self.mounts: list[Mount] = []
         self.hostname = ""
         self.rlimits: list[Rlimit] = []
@@ -222,9 +242,36 @@ def _read_hostname(draft: _Draft, reader: _Reader) -> None:
 
 
 def _read_cgroup(draft: _Draft, reader: _Reader) -> None:
-    draft.cgroups.append(reader.string())
-    if not is_plain_path(draft.cgroups[-1]):
-        raise MalformedSpec("a cgroup path is not plain")
+    (kind,), path = reader.fixed(U32), reader.string()
+    if kind not in CgroupKind._value2member_map_ or not is_plain_path(path):
+        raise MalformedSpec("a cgroup is of an unknown kind, or its path is not plain")
+    draft.cgroups.append(Cgroup(CgroupKind(kind), path))
+
+
+def _read_cgroup_kill(draft: _Draft, reader: _Reader) -> None:
+    (kind,), path = reader.fixed(U32), reader.string()
+    if kind not in CgroupKillKind._value2member_map_ or not is_plain_path(path):
+        raise MalformedSpec("the way to end a cgroup is unknown, or its path is not plain")
+    draft.cgroup_kill = CgroupKill(CgroupKillKind(kind), path)
+
+
+def _read_cpu_time(draft: _Draft, reader: _Reader) -> None:
+    limit, grace, divisor = reader.fixed(CPU_TIME)
+    draft.cpu_time = CpuTime(limit, grace, divisor, reader.string())
+    if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not is_plain_path(draft.cpu_time.path):
+        raise MalformedSpec("the processor time is impossible")
+
+
+def _read_watch(draft: _Draft, reader: _Reader) -> None:
+    draft.watch = Watch(*reader.fixed(WATCH))
+    if draft.watch.share_permille > 1000 or bool(draft.watch.share_permille) != bool(draft.watch.processors):
+        raise MalformedSpec("a share of the processors is impossible")
+
+
+def _read_areas(draft: _Draft, reader: _Reader) -> None:
+    draft.areas = Areas(*reader.fixed(AREAS))
+    if not draft.areas.size_bytes or not draft.areas.inodes:
+        raise MalformedSpec("the private areas have no room")
 
 
 def _read_argument(draft: _Draft, reader: _Reader) -> None:
@@ -257,6 +304,10 @@ _READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
     RecordType.WALL: _read_wall,
     RecordType.TERMINAL: _read_nothing,
     RecordType.FAULT: _read_fault,
+    RecordType.AREAS: _read_areas,
+    RecordType.CGROUP_KILL: _read_cgroup_kill,
+    RecordType.CPU_TIME: _read_cpu_time,
+    RecordType.WATCH: _read_watch,
 }
 
 
@@ -271,6 +322,9 @@ def is_plain_path(path: str) -> bool:
 def _check_whole(draft: _Draft) -> None:
     spaces = draft.namespaces
     needs_mounts = _NEWNS | _NEWUSER
+    kinds = {mount.kind for mount in draft.mounts}
+    births = sum(group.kind is CgroupKind.BIRTH for group in draft.cgroups)
+    shares = draft.watch is not None and draft.watch.share_permille > 0
     for broken, why in (
         (not draft.cwd, "no working directory"),
         (not draft.argv, "no command"),
@@ -278,6 +332,10 @@ def _check_whole(draft: _Draft) -> None:
         (RecordType.LOOPBACK in draft.seen and not spaces & _NEWNET, "loopback without a namespace"),
         (bool(draft.hostname) and not spaces & _NEWUTS, "a host name without a namespace"),
         (draft.landlock is None and bool(draft.paths or draft.ports), "Landlock rules without a ruleset"),
+        (draft.areas is not None and not draft.mounts, "private areas without mounts"),
+        (draft.areas is None and MountKind.AREA in kinds, "a private area without their size"),
+        (births > 1, "a process is born in one cgroup"),
+        (shares and not spaces & _NEWPID, "a share without a PID namespace"),
     ):
         if broken:
             raise MalformedSpec(why)
@@ -295,6 +353,10 @@ def _finish(draft: _Draft) -> Spec:
         uid_map=draft.maps[0],
         gid_map=draft.maps[1],
         cgroups=tuple(draft.cgroups),
+        cgroup_kill=draft.cgroup_kill,
+        cpu_time=draft.cpu_time,
+        watch=draft.watch,
+        areas=draft.areas,
         mounts=tuple(draft.mounts),
         hostname=draft.hostname,
         loopback=RecordType.LOOPBACK in draft.seen,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from corral.linux.spec import (
+    AREAS,
+    CPU_TIME,
     HEADER,
     LANDLOCK,
     MAGIC,
@@ -12,6 +14,7 @@ from corral.linux.spec import (
     RLIMIT,
     U32,
     U64,
+    WATCH,
     Mount,
     PathRule,
     RecordType,
@@ -21,6 +24,8 @@ from corral.linux.spec import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from corral.linux.spec import Cgroup, CgroupKill, CpuTime
 
 
 def encode(spec: Spec) -> bytes:
@@ -74,6 +79,12 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield RecordType.HOSTNAME, _string(spec.hostname)
     if spec.loopback:
         yield RecordType.LOOPBACK, b""
+    if spec.areas is not None:
+        yield RecordType.AREAS, AREAS.pack(spec.areas.size_bytes, spec.areas.inodes)
+    if spec.watch is not None:
+        watch = spec.watch
+        fields = (watch.memory_bytes, watch.processes, watch.share_permille, watch.processors)
+        yield RecordType.WATCH, WATCH.pack(*fields)
     for limit in spec.rlimits:
         yield RecordType.RLIMIT, RLIMIT.pack(limit.resource, limit.soft, limit.hard)
     if spec.landlock is not None:
@@ -88,8 +99,7 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
 
 
 def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
-    for path in spec.cgroups:
-        yield RecordType.CGROUP, _string(path)
+    yield from _group_records(spec.cgroups, spec.cgroup_kill, spec.cpu_time)
     yield RecordType.CWD, _string(spec.cwd)
     for argument in spec.argv:
         yield RecordType.ARGUMENT, _string(argument)
@@ -116,8 +126,25 @@ def _mount(mount: Mount) -> bytes:
     return fixed + _string(mount.source) + _string(mount.target) + content
 
 
-def append_cgroups(encoded: bytes, paths: tuple[str, ...]) -> bytes:
+def _group_records(
+    groups: tuple[Cgroup, ...], kill: CgroupKill | None, cpu_time: CpuTime | None
+) -> Iterator[tuple[RecordType, bytes]]:
+    for group in groups:
+        yield RecordType.CGROUP, U32.pack(group.kind) + _string(group.path)
+    if kill is not None:
+        yield RecordType.CGROUP_KILL, U32.pack(kill.kind) + _string(kill.path)
+    if cpu_time is not None:
+        fixed = CPU_TIME.pack(cpu_time.limit_us, cpu_time.grace_ms, cpu_time.divisor)
+        yield RecordType.CPU_TIME, fixed + _string(cpu_time.path)
+
+
+def append_groups(
+    encoded: bytes,
+    groups: tuple[Cgroup, ...],
+    kill: CgroupKill | None = None,
+    cpu_time: CpuTime | None = None,
+) -> bytes:
     """Add control groups to a spec that was encoded before their names were known."""
     magic, length, count = HEADER.unpack_from(encoded)
-    added, records = _gather((RecordType.CGROUP, _string(path)) for path in paths)
+    added, records = _gather(_group_records(groups, kill, cpu_time))
     return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records

@@ -47,6 +47,7 @@ CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to t
 CLONE_THREAD = 0x0001_0000
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
+SIGCONT, F_SETSIG = 18, 10
 F_SETLEASE, F_SETDELEG = 1024, 1040
 SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
 SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
@@ -196,6 +197,29 @@ SINGLE_PROCESS_RULES: tuple[Rule, ...] = (
     *_deny("clone", EPERM, "the policy grants no further process", masked_equal(0, CLONE_THREAD, 0)),
 )
 
+#: Where the launcher looks itself how much memory there is: it sees what processes map and what lies in the
+#: private areas. A kernel without these calls is nothing new to libraries.
+WATCHED_MEMORY_RULES: tuple[Rule, ...] = (
+    *_deny("memfd_create memfd_secret shmget", ENOSYS, "memory that no process need map is out of sight"),
+)
+
+#: Where a share of the processors is kept by stopping the whole tree: nobody but the launcher may wake it up,
+#: and no timer, message or child's end in its stead; and nobody may spread over more processors.
+STOPPED_RULES: tuple[Rule, ...] = (
+    *(
+        rule
+        for call, argument in (
+            *(("kill", 1), ("tkill", 1), ("tgkill", 2), ("rt_sigqueueinfo", 1)),
+            *(("rt_tgsigqueueinfo", 2), ("pidfd_send_signal", 1)),
+        )
+        for rule in _deny(call, EPERM, "wakes a stopped process", equal(argument, SIGCONT))
+    ),
+    *_deny("clone", EPERM, "a child's end wakes its parent", masked_equal(0, 0xFF, SIGCONT)),
+    *_deny("fcntl", EPERM, "input wakes a stopped process", equal(1, F_SETSIG)),
+    *_deny("timer_create mq_notify", ENOSYS, "wakes a stopped process"),
+    *_deny("sched_setaffinity", EPERM, "spreads over more processors than are counted with"),
+)
+
 _NO_FAMILY = fail_with(Errno.EAFNOSUPPORT)
 _NO_PROTOCOL = fail_with(Errno.EPROTONOSUPPORT)
 _NO_ACCESS = fail_with(Errno.EACCES)
@@ -305,12 +329,15 @@ def default_filter(
     sockets: SocketPolicy,
     private_ipc_by_filter: bool,
     single_process: bool = False,
+    watched_memory: bool = False,
+    stopped: bool = False,
     extra_denied: Iterable[str] = (),
 ) -> Filter:
     """Return the default rules, with those for sockets, and the policy's own denials.
 
     `private_ipc_by_filter`: there are no IPC and PID namespaces, so the filter must close what they would.
     `single_process`: the command may have threads, and no further process.
+    `watched_memory`, `stopped`: the launcher keeps the memory, or the share of the processors, by itself.
     Raises ValueError, with the name, for a denied call that does not exist or that nothing can do without.
     """
     rules = (*DEFAULT_RULES, *_SOCKET_RULES[sockets])
@@ -319,6 +346,9 @@ def default_filter(
     if single_process:
         rules += SINGLE_PROCESS_RULES
     denied_anyway = {rule.syscall for rule in rules if not rule.conditions}
+    more = (WATCHED_MEMORY_RULES if watched_memory else ()) + (STOPPED_RULES if stopped else ())
+    rules += tuple(rule for rule in more if rule.syscall not in denied_anyway)
+    denied_anyway |= {rule.syscall for rule in more if not rule.conditions}
     extra = sorted(set(extra_denied) - denied_anyway)
     for name in extra:
         if not is_known(name):

@@ -28,12 +28,15 @@ MOUNT = struct.Struct("<IIQQQI")
 RLIMIT = struct.Struct("<IQQ")
 LANDLOCK = struct.Struct("<QQQ")
 PATH_RULE = struct.Struct("<QQQ")
+AREAS = struct.Struct("<QQ")
+CPU_TIME = struct.Struct("<QQI")
+WATCH = struct.Struct("<QQII")
 
 
 class RecordType(IntEnum):
     NAMESPACES = 1  # u32 mask of CLONE_NEW*; at most once
     ID_MAP = 2  # u32 0 uid / 1 gid, string map; at most once each
-    CGROUP = 3  # string: a cgroup.procs file to join
+    CGROUP = 3  # u32 kind, string path: a control group that the command lives in
     MOUNT = 4  # u32 kind, u32 flags, u64 device, u64 inode, u64 size, u32 mode, source, target, blob
     HOSTNAME = 5  # string; at most once
     LOOPBACK = 6  # empty; at most once
@@ -48,6 +51,10 @@ class RecordType(IntEnum):
     WALL = 15  # u64 milliseconds, u64 grace milliseconds; at most once
     TERMINAL = 16  # empty: stdin becomes the controlling terminal; at most once
     FAULT = 17  # string phase: fail there; known to test builds only
+    AREAS = 18  # u64 size, u64 inodes: what all private areas have together; at most once
+    CGROUP_KILL = 19  # u32 kind, string path: how to end all members of the group at once; at most once
+    CPU_TIME = 20  # u64 limit in us, u64 grace milliseconds, u32 divisor, string file; at most once
+    WATCH = 21  # u64 memory, u64 processes, u32 permille of time, u32 processors; at most once
 
 
 class MountKind(IntEnum):
@@ -59,6 +66,7 @@ class MountKind(IntEnum):
     FILE = 6  # target is a new file of `mode` with `content`
     DIRECTORY = 7  # target is a new directory of `mode`
     MASK = 8  # target exists, has this device and inode, and becomes unreadable
+    AREA = 9  # an empty directory of `mode` in the one file system of the private areas
 
 
 class MountFlag(IntFlag):
@@ -78,6 +86,49 @@ class Mount(Record):
     size: int = 0
     mode: int = 0
     content: bytes = b""
+
+
+class Areas(Record):
+    size_bytes: int
+    inodes: int
+
+
+class CgroupKind(IntEnum):
+    TASKS = 1  # version 1: the file `tasks`, to which the child of the launcher writes itself
+    BIRTH = 2  # version 2: the directory; the child is born there
+
+
+class Cgroup(Record):
+    kind: CgroupKind
+    path: str
+
+
+class CgroupKillKind(IntEnum):
+    FILE = 1  # version 2: the file cgroup.kill
+    FREEZER = 2  # version 1: a directory of the freezer's hierarchy
+
+
+class CgroupKill(Record):
+    kind: CgroupKillKind
+    path: str
+
+
+class CpuTime(Record):
+    """The launcher ends the tree when the first number in a file, divided, is more than the limit."""
+
+    limit_us: int
+    grace_ms: int
+    divisor: int
+    path: str
+
+
+class Watch(Record):
+    """Limits without a control group: the launcher looks for itself, and ends or stops the tree. 0: none."""
+
+    memory_bytes: int = 0
+    processes: int = 0
+    share_permille: int = 0  # runs so much of the time
+    processors: int = 0  # on so many processors
 
 
 class Rlimit(Record):
@@ -108,7 +159,11 @@ class Spec(Record):
     namespaces: int = 0
     uid_map: str = ""
     gid_map: str = ""
-    cgroups: tuple[str, ...] = ()
+    cgroups: tuple[Cgroup, ...] = ()
+    cgroup_kill: CgroupKill | None = None
+    cpu_time: CpuTime | None = None
+    watch: Watch | None = None
+    areas: Areas | None = None
     mounts: tuple[Mount, ...] = ()
     hostname: str = ""
     loopback: bool = False

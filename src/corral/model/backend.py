@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Protocol
 
+    from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
     from corral.model.plan import Plan
     from corral.model.probe import LaunchTrial, Probe, Stat
@@ -61,8 +62,11 @@ if TYPE_CHECKING:
         def landlock_abi(self) -> int:
             """The kernel's Landlock ABI; 0 if it has none."""
 
-        def cgroup_controllers(self) -> frozenset[str]:
-            """Controllers (memory, cpu, pids) in which this process may make groups."""
+        def enforcers(self) -> tuple[Enforcer, ...]:
+            """What can hold limits for a whole tree, proved, the best first."""
+
+        def processors(self) -> int:
+            """How many processors the caller may use."""
 
         def try_launch(self, spec: bytes) -> LaunchTrial:
             """Run the launcher with a spec and say how far it came."""

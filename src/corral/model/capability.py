@@ -210,6 +210,7 @@ _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
     ("file", "limit"): ("file_size_bytes", parse_size),
     ("files", "limit"): ("open_files", parse_count),
     ("disk", "limit"): ("disk_bytes", parse_size),
+    ("disk", "files"): ("disk_files", parse_count),
 }
 #: (kind, verb) of each limit -> its field in `Limits`.
 LIMIT_FIELDS = {clause: field for clause, (field, _) in _LIMITS.items()}
@@ -223,6 +224,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "file_size_bytes": format_size,
     "open_files": str,
     "disk_bytes": format_size,
+    "disk_files": str,
 }
 
 
@@ -350,7 +352,7 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "output": {"limit": _size},
     "file": {"limit": _size},
     "files": {"limit": _files},
-    "disk": {"limit": _size},
+    "disk": {"limit": _size, "files": _count},
     "env": {"pass": _variable, "set": _assignment},
     "process": {"spawn": None, "none": None},
     "syscall": {"deny": _system_call},

@@ -69,7 +69,7 @@ PROMISES: dict[Feature, str] = {
     Feature.LIMIT_PIDS: "the whole tree together stays within its number of processes",
     Feature.LIMIT_FILE_SIZE: "no single file grows beyond its size",
     Feature.LIMIT_OPEN_FILES: "no process opens more files than permitted",
-    Feature.LIMIT_DISK: "the private areas together stay within their size",
+    Feature.LIMIT_DISK: "the private areas together stay within their size and number of files",
 }
 
 #: Enforced by the runner itself, whatever the backend is.

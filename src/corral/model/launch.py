@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from corral.model.plan import PrivateFile
 
 
-class CgroupRequest(Record):
+class GroupRequest(Record):
     """A control group that the runner makes before the launch and removes after it."""
 
+    enforcer: str  # who makes it: CGROUP1, CGROUP2 or SYSTEMD of model.enforcer
     memory_bytes: int | None = None
     cpus: float | None = None
     pids: int | None = None
+    cpu_seconds: float | None = None
     launcher_pids: int = 0  # processes of the launcher itself that live in the group, and do not count
+    ends_by_group: bool = False  # nothing else ends all processes at once
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it holds a limit. If not it counts only, and a run can do without."""
+        return (self.memory_bytes, self.cpus, self.pids, self.cpu_seconds) != (None, None, None, None)
 
 
 class Launch(Record):
@@ -29,5 +37,5 @@ class Launch(Record):
     spec: bytes | None = None  # for the launcher, on descriptor 3; None: argv is the command itself
     scratch: str = ""  # a private directory to make before and to remove after
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
-    cgroup: CgroupRequest | None = None
+    group: GroupRequest | None = None
     cwd: str = "/"

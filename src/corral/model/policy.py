@@ -54,7 +54,8 @@ class Limits(Record):
     output_bytes: int | None = None
     file_size_bytes: int | None = None
     open_files: int | None = None
-    disk_bytes: int | None = None
+    disk_bytes: int | None = None  # of all private areas together
+    disk_files: int | None = None  # files and directories in them
 
 
 class EnvPolicy(Record):

@@ -24,6 +24,8 @@ class Outcome(Enum):
     OUT_OF_MEMORY = "out-of-memory"
     OUTPUT_LIMIT = "output-limit"
     PIDS_LIMIT = "pids-limit"
+    CPU_LIMIT = "cpu-limit"  # its processor time was used up
+    DISK_LIMIT = "disk-limit"  # it failed, and its private areas were full
     BLOCKED = "blocked"  # ended by the sandbox, for what it did
 
 
@@ -36,11 +38,39 @@ class Enforcement(Record):
 
 
 class Usage(Record):
-    """What the run cost. Memory is that of the largest single process, where no better source is."""
+    """What the run cost. None: nothing on this host counts it."""
 
+    wall_seconds: float = 0.0
     user_seconds: float = 0.0
     system_seconds: float = 0.0
     peak_memory_bytes: int = 0
+    is_whole_tree: bool = False  # the memory is that of all processes together, not of the largest one
+    peak_pids: int | None = None  # processes and threads at the same time
+    processes: int | None = None  # processes and threads that were started in all
+    read_bytes: int = 0  # from storage, and to it
+    written_bytes: int = 0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of the whole tree."""
+        return self.user_seconds + self.system_seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, in JSON's own types."""
+        return {name: getattr(self, name) for name in self._fields}
+
+
+class UsageSample(Record):
+    """What a run has cost until now."""
+
+    wall_seconds: float
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, in JSON's own types."""
+        return {name: getattr(self, name) for name in self._fields}
 
 
 class Result(Record):
@@ -114,11 +144,7 @@ class Result(Record):
             "stderr": self.stderr,
             "truncated": self.truncated,
             "duration_seconds": round(self.duration_seconds, 6),
-            "usage": {
-                "user_seconds": self.usage.user_seconds,
-                "system_seconds": self.usage.system_seconds,
-                "peak_memory_bytes": self.usage.peak_memory_bytes,
-            },
+            "usage": self.usage.to_json(),
             "violations": [
                 {
                     "feature": violation.feature.value,

@@ -9,12 +9,12 @@ import select
 import signal
 import time
 
-from corral.linux.encode import append_cgroups
+from corral.linux.encode import append_groups
 from corral.model.errors import SetupError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
-from corral.model.result import Enforcement, Outcome, Result, Usage
-from corral.runtime.cgroup import Cgroup
+from corral.model.result import Enforcement, Result
 from corral.runtime.check import check
+from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import spawn
 from corral.runtime.status import Status, path_changed
@@ -24,6 +24,7 @@ from corral.runtime.violations import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.limits.group import Group
     from corral.model.launch import Launch
     from corral.model.plan import Plan
     from corral.runtime.guard import Guard
@@ -50,6 +51,7 @@ class Run:
         self._status = Status()
         self._process: Process | None = None
         self._guard: Guard | None = None
+        self._group: Group | None = None
         self._over_output = False
         self._over_time = False
         self._blocked = False
@@ -59,12 +61,12 @@ class Run:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
         ensure_stdio()
         with Scratch(self._launch), open_streams(self._plan) as streams:
-            cgroup = Cgroup(self._launch.cgroup, self._plan.run_id) if self._launch.cgroup else None
+            self._group = self._make_group()
             try:
-                return self._supervise(streams, cgroup)
+                return self._supervise(streams)
             finally:
-                if cgroup is not None:
-                    cgroup.remove()
+                if self._group is not None:
+                    self._group.remove()
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
@@ -90,10 +92,24 @@ class Run:
         elif process.status < 0:
             _kill_group(process.pid)
 
-    def _supervise(self, streams: InheritedStreams, cgroup: Cgroup | None) -> Result:
+    def _make_group(self) -> Group | None:
+        request = self._launch.group
+        if request is None:
+            return None
+        from corral.limits.discover import make_group
+
+        try:
+            return make_group(request, self._plan.run_id)
+        except SetupError:
+            if request.is_needed:
+                raise
+            return None  # it would have counted only
+
+    def _supervise(self, streams: InheritedStreams) -> Result:
         spec = self._launch.spec
-        if spec is not None and cgroup is not None:
-            spec = append_cgroups(spec, cgroup.process_files())
+        if spec is not None and self._group is not None:
+            records = self._group.records(int(GRACE_SECONDS * 1000))
+            spec = append_groups(spec, records.groups, records.kill, records.cpu_time)
         began = time.monotonic()
         self._guard = self._open_guard()
         try:
@@ -104,7 +120,7 @@ class Run:
         error = self._status.error() if spec is not None else None
         if error is not None:
             raise error
-        return self._result(streams, cgroup, ended - began)
+        return self._result(streams, ended - began)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -250,28 +266,23 @@ class Run:
             else:
                 self._status.exit_code = os.WEXITSTATUS(status)
             # Its memory is not told: a new process begins with the high-water mark of the one it came from.
-            self._status.usage = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6), 0)
+            times = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6))
+            self._status.usage = (*times, 0, spent.ru_inblock, spent.ru_oublock, 0)
 
-    def _usage(self, cgroup: Cgroup | None) -> Usage:
-        user, system, memory = self._status.usage or (0, 0, 0)
-        peak = cgroup.peak_memory_bytes() if cgroup is not None else 0
-        return Usage(user / 1e6, system / 1e6, peak or memory * 1024)
-
-    def _result(self, streams: InheritedStreams, cgroup: Cgroup | None, seconds: float) -> Result:
+    def _result(self, streams: InheritedStreams, seconds: float) -> Result:
         if self._status.exit_code is None and self._status.signal is None:
             self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
-        outcome = self._outcome(cgroup)
-        exited = self._status.exit_code if outcome is Outcome.EXITED else None
+        outcome = decide_outcome(self._facts())
         guarded = tuple(self._guard.violations) if self._guard is not None else ()
         return Result(
             outcome=outcome,
-            exit_code=self._status.exit_code if exited is None and outcome is Outcome.PIDS_LIMIT else exited,
+            exit_code=self._status.exit_code if outcome in ENDED_BY_ITSELF else None,
             signal=self._status.signal,
             stdout_bytes=streams.stdout,
             stderr_bytes=streams.stderr,
             truncated=streams.is_over_limit,
             duration_seconds=seconds,
-            usage=self._usage(cgroup),
+            usage=measure(self._status, self._group, seconds),
             violations=collect(
                 self._plan,
                 outcome,
@@ -290,21 +301,15 @@ class Run:
         named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **self._launch.enforced}
         return {feature: named[feature] for feature in self._plan.requires - self._plan.waived}
 
-    def _outcome(self, cgroup: Cgroup | None) -> Outcome:
-        status = self._status
-        succeeded = status.exit_code == 0
-        filtered = Feature.SYSCALLS in self._launch.enforced
-        if self._blocked or (filtered and status.signal == signal.SIGSYS):
-            return Outcome.BLOCKED
-        if self._over_output:
-            return Outcome.OUTPUT_LIMIT
-        if self._over_time or status.timed_out:
-            return Outcome.TIMED_OUT
-        if cgroup is not None and not succeeded and cgroup.ran_out_of_memory():
-            return Outcome.OUT_OF_MEMORY
-        if cgroup is not None and not succeeded and cgroup.ran_out_of_pids():
-            return Outcome.PIDS_LIMIT
-        return Outcome.EXITED if status.exit_code is not None else Outcome.SIGNALLED
+    def _facts(self) -> Facts:
+        return Facts(
+            self._status,
+            self._group,
+            is_blocked=self._blocked,
+            is_filtered=Feature.SYSCALLS in self._launch.enforced,
+            over_output=self._over_output,
+            over_time=self._over_time,
+        )
 
 
 def _kill_group(pid: int) -> None:

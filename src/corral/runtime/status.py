@@ -30,7 +30,9 @@ class Status:
         self.lost = False
         self.exit_code: int | None = None
         self.signal: int | None = None
-        self.usage: tuple[int, int, int] | None = None  # microseconds user and system, KiB of memory
+        self.usage: tuple[int, ...] | None = None  # us user and system, KiB, blocks in and out, processes
+        self.is_full = False  # the private areas, when the command ended
+        self.exceeded = ""  # the limit that the launcher itself found broken
         self.failure: tuple[str, int, str] | None = None
 
     def feed(self, piece: bytes) -> None:
@@ -54,9 +56,12 @@ class Status:
             self.exit_code = int(rest)
         elif word == "signalled" and rest.isdigit():
             self.signal = int(rest)
-        elif word == "usage" and all(map(str.isdigit, rest.split())) and rest.count(" ") == 2:
-            user, system, memory = map(int, rest.split())
-            self.usage = (user, system, memory)
+        elif word == "usage" and all(map(str.isdigit, rest.split())) and rest.count(" ") == 5:
+            self.usage = tuple(map(int, rest.split()))
+        elif word == "full":
+            self.is_full = True
+        elif word == "limit":
+            self.exceeded = self.exceeded or rest
         elif word == "failed" and self.failure is None:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
             self.failure = (phase, int(number) if number.isdigit() else 0, detail)

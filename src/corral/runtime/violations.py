@@ -20,8 +20,11 @@ _LIMIT_OUTCOMES = {
     Outcome.TIMED_OUT: (Feature.LIMIT_WALL, "the time was over"),
     Outcome.OUT_OF_MEMORY: (Feature.LIMIT_MEMORY, "the kernel ended a process"),
     Outcome.PIDS_LIMIT: (Feature.LIMIT_PIDS, "a new process was refused"),
+    Outcome.CPU_LIMIT: (Feature.LIMIT_CPU_TIME, "its processor time was used up"),
+    Outcome.DISK_LIMIT: (Feature.LIMIT_DISK, "the private areas were full when it ended"),
     Outcome.OUTPUT_LIMIT: (Feature.LIMIT_OUTPUT, "more was printed than permitted"),
 }
+_SIGXFSZ = 25
 _MAX_INFERRED = 5
 _TAIL_BYTES = 16_384
 _DENIALS = ("permission denied", "read-only file system", "operation not permitted")
@@ -52,6 +55,10 @@ def collect(
     if lost:
         detail = "a process of the run could not be ended"
         found.append(Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, detail))
+    if signal == _SIGXFSZ:
+        hint = _twice(plan, Feature.LIMIT_FILE_SIZE)
+        detail = "it was ended by SIGXFSZ"
+        found.append(Violation(Feature.LIMIT_FILE_SIZE, "the command", Evidence.OBSERVED, detail, hint))
     if outcome is Outcome.BLOCKED and signal == 31:
         detail = "it was ended by SIGSYS, as for the system-call interface of another architecture"
         found.append(Violation(Feature.SYSCALLS, "the command", Evidence.OBSERVED, detail))
@@ -72,6 +79,12 @@ def _twice(plan: Plan, feature: Feature) -> str:
             return f"pids:limit:{2 * limits.pids}"
         case Feature.LIMIT_OUTPUT if limits.output_bytes is not None:
             return f"output:limit:{format_size(2 * limits.output_bytes)}"
+        case Feature.LIMIT_CPU_TIME if limits.cpu_seconds is not None:
+            return f"cpu:time:{format_duration(2 * limits.cpu_seconds)}"
+        case Feature.LIMIT_DISK if limits.disk_bytes is not None:
+            return f"disk:limit:{format_size(2 * limits.disk_bytes)}"
+        case Feature.LIMIT_FILE_SIZE if limits.file_size_bytes is not None:
+            return f"file:limit:{format_size(2 * limits.file_size_bytes)}"
         case _:
             return ""
 

@@ -10,16 +10,16 @@ from corral.linux.landlock import NEWEST_ABI
 from corral.model.errors import UnenforceableError
 from corral.planning.select import select
 from support.fake_host import FakeHost
+from support.golden_cases import BY_GROUPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.probe import Probe
 
-CONTROLLERS = frozenset({"memory", "cpu", "pids"})
 HOSTS = [
-    FakeHost(uid=uid, controllers=controllers, abi=abi)
+    FakeHost(uid=uid, holds=holds, abi=abi)
     for uid in (0, 1000)
-    for controllers in (frozenset(), CONTROLLERS)
+    for holds in (frozenset(), BY_GROUPS)
     for abi in range(NEWEST_ABI + 1)
 ]
 

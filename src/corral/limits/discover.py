@@ -1,0 +1,116 @@
+"""Find, prove and make: which enforcers hold what on this host, and the group for a request."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from corral.limits.cgroup1 import Group1, kill_listed
+from corral.limits.cgroup2 import Group2, kill_directory
+from corral.limits.group import Group, is_leftover, label, remove_directories
+from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
+from corral.model.enforcer import CGROUP1, CGROUP2, Enforcer
+from corral.model.errors import SetupError
+from corral.model.feature import Feature
+from corral.model.launch import GroupRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KINDS: dict[str, type[Group]] = {CGROUP1: Group1, CGROUP2: Group2}
+#: Which controllers a limit needs, in each version. Processor time is counted in version 2 without one.
+_NEEDS = {
+    CGROUP1: {
+        Feature.LIMIT_MEMORY: "memory",
+        Feature.LIMIT_CPU: "cpu",
+        Feature.LIMIT_CPU_TIME: "cpuacct",
+        Feature.LIMIT_PIDS: "pids",
+    },
+    CGROUP2: {
+        Feature.LIMIT_MEMORY: "memory",
+        Feature.LIMIT_CPU: "cpu",
+        Feature.LIMIT_CPU_TIME: "",
+        Feature.LIMIT_PIDS: "pids",
+    },
+}
+_swept: set[str] = set()
+
+
+def cgroup_enforcer(try_group: Callable[[Group], str]) -> Enforcer:
+    """What control groups hold here, proved on a group with every limit; `try_group` enters it."""
+    hierarchy = find_hierarchy()
+    if hierarchy is None:
+        reason, fix = explain_absence()
+        return Enforcer(CGROUP2, frozenset(), reason, fix)
+    holds = frozenset(
+        feature
+        for feature, controller in _NEEDS[hierarchy.enforcer].items()
+        if not controller or controller in hierarchy.parents
+    )
+    request = GroupRequest(  # small values that every kernel takes
+        hierarchy.enforcer,
+        1 << 28 if Feature.LIMIT_MEMORY in holds else None,
+        0.5 if Feature.LIMIT_CPU in holds else None,
+        16 if Feature.LIMIT_PIDS in holds else None,
+        10.0 if Feature.LIMIT_CPU_TIME in holds else None,
+        ends_by_group=True,
+    )
+    fix = "run `corral doctor --json` and report it if this kernel should be able to do this"
+    try:
+        group = make_group(request, "trial")
+    except SetupError as problem:
+        return Enforcer(hierarchy.enforcer, frozenset(), problem.why, fix)
+    try:
+        failure = try_group(group)
+    finally:
+        group.remove()
+    if failure:
+        return Enforcer(hierarchy.enforcer, frozenset(), f"a process could not enter a group: {failure}", fix)
+    missing = ", ".join(feature.value for feature in _NEEDS[hierarchy.enforcer] if feature not in holds)
+    return Enforcer(hierarchy.enforcer, holds, f"no controller for {missing}" if missing else "")
+
+
+def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:
+    """The group for a request, beneath our own place or another. Raises SetupError; then nothing is left."""
+    hierarchy = within or find_hierarchy()
+    try:
+        if hierarchy is None or hierarchy.enforcer != request.enforcer:
+            raise OSError("the control groups are not what they were when the host was probed")
+        if within is None:
+            for parent in dict.fromkeys(hierarchy.parents.values()):
+                remove_leftovers(parent)
+        return _KINDS[hierarchy.enforcer](hierarchy, request, label() + run_id)
+    except OSError as problem:
+        raise SetupError(
+            "cgroup",
+            "the resource limits could not be set up",
+            why=f"control group: {problem}",
+            fix="run `corral doctor` to see which limits hold here, or ask for fewer",
+        ) from problem
+
+
+def remove_leftovers(parent: str, *, again: bool = False) -> None:
+    """Remove the groups of corral processes that died, with whoever is still in them; once in a process."""
+    if parent in _swept and not again:
+        return
+    _swept.add(parent)
+    try:
+        names = [name for name in os.listdir(parent) if is_leftover(name)]
+    except OSError:
+        return
+    for name in names:
+        _remove_tree(os.path.join(parent, name))
+
+
+def _remove_tree(directory: str) -> None:
+    """A group and those beneath it, from the deepest upwards; whoever lives there is ended."""
+    for path, _, _ in os.walk(directory, topdown=False):
+        remove_directories((path,), partial(_kill_in, path))
+
+
+def _kill_in(directory: str) -> None:
+    if os.path.exists(f"{directory}/tasks"):
+        kill_listed((directory,), directory if os.path.exists(f"{directory}/freezer.state") else "")
+    else:
+        kill_directory(directory)

@@ -1,0 +1,156 @@
+"""Group: a control group for one run. Made before it, entered by the launcher's child, removed afterwards.
+
+Two implementations, one for each version of control groups. What they share is here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import lru_cache
+
+from corral.limits.files import read
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from corral.limits.hierarchy import Hierarchy
+    from corral.linux.spec import Cgroup, CgroupKill, CpuTime
+    from corral.model.launch import GroupRequest
+
+LABEL = "corral-"
+CPU_PERIOD_US = 100_000
+LONG_CPU_PERIOD_US = 1_000_000  # for small shares: no quota can be less than a millisecond
+_REMOVE_SECONDS = 2.0
+
+
+class GroupUsage(Record):
+    """What the kernel has counted for a group until now. None: this one does not count it."""
+
+    memory_bytes: int | None = None
+    peak_memory_bytes: int | None = None
+    pids: int | None = None
+    peak_pids: int | None = None
+    user_seconds: float | None = None
+    system_seconds: float | None = None
+
+
+class GroupRecords(Record):
+    """What the launcher is told about a group."""
+
+    groups: tuple[Cgroup, ...] = ()
+    kill: CgroupKill | None = None
+    cpu_time: CpuTime | None = None
+
+
+class Group:
+    """Base of both versions. Making one raises OSError; then nothing is left of it."""
+
+    def __init__(self, hierarchy: Hierarchy, request: GroupRequest, name: str) -> None:
+        self.directories: dict[str, str] = {}
+        self._request = request
+        try:
+            for controller in self.controllers(request, hierarchy.parents):
+                self._make(controller, os.path.join(hierarchy.parents[controller], name))
+            self._write_limits()
+        except OSError:
+            self.remove()
+            raise
+
+    @staticmethod
+    def controllers(request: GroupRequest, parents: Mapping[str, str]) -> tuple[str, ...]:
+        """The controllers that a request needs, and those that count for free. Raises OSError."""
+        raise NotImplementedError
+
+    def records(self, grace_ms: int) -> GroupRecords:
+        """What the launcher must know to enter, watch and end the group."""
+        raise NotImplementedError
+
+    def has_run_out_of_memory(self) -> bool:
+        """Whether the kernel ended a process of the group for its memory."""
+        raise NotImplementedError
+
+    def has_refused_a_process(self) -> bool:
+        """Whether a new process was refused because of the limit."""
+        raise NotImplementedError
+
+    def usage(self) -> GroupUsage:
+        """What was used until now."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """End all members at once."""
+        raise NotImplementedError
+
+    def remove(self) -> None:
+        """Remove the group, and whoever is still in it; the kernel may take a moment to forget the dead."""
+        remove_directories(self.directories.values(), self.kill)
+
+    def _make(self, controller: str, directory: str) -> None:
+        if directory not in self.directories.values():
+            os.mkdir(directory, 0o755)
+        self.directories[controller] = directory
+
+    def _write_limits(self) -> None:
+        raise NotImplementedError
+
+
+def cpu_quota(cpus: float) -> tuple[int, int]:
+    """(quota, period) in microseconds for a share of the processors."""
+    period = CPU_PERIOD_US if cpus >= 0.01 else LONG_CPU_PERIOD_US
+    return max(1000, int(cpus * period)), period
+
+
+def label() -> str:
+    """How the names of this process's groups begin: its PID namespace, PID and the time it was started at."""
+    return _label_of(os.getpid())  # a process that was forked has another
+
+
+@lru_cache(maxsize=1)
+def _label_of(pid: int) -> str:
+    return f"{LABEL}{_pid_namespace()}-{pid}-{start_time(pid)}-"
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a group belongs to a corral process of this PID namespace that is gone."""
+    parts = name.removeprefix(LABEL).split("-")
+    if not name.startswith(LABEL) or len(parts) != 4 or not parts[1].isdigit():
+        return False
+    return parts[0] == _pid_namespace() and start_time(int(parts[1])) != parts[2]
+
+
+def start_time(pid: int) -> str:
+    """When a process was started, in the kernel's ticks; empty if it is gone."""
+    # The name may hold spaces and parentheses, but nothing after it does.
+    fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return "0"
+
+
+def remove_directories(directories: Iterable[str], kill: Callable[[], None]) -> None:
+    """Remove groups that belong together. The members of one that has any are ended."""
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    for directory in dict.fromkeys(directories):
+        if _is_removed(directory):
+            continue
+        kill()
+        while not _is_removed(directory) and time.monotonic() < deadline:
+            time.sleep(0.0005)
+
+
+def _is_removed(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

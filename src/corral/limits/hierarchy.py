@@ -1,0 +1,90 @@
+"""Where on this host control groups can be made. Version 1 has a tree for each controller, version 2 one.
+
+TRUST: /proc/self/cgroup and the modes of the directories say what may be tried. Whether it works is found out
+by trying (see `prove` in discover.py), once per boot.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral.limits.files import read
+from corral.model.enforcer import CGROUP1, CGROUP2
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = "/sys/fs/cgroup"
+_LIMITING = frozenset({"memory", "cpu", "pids"})
+_VERSION_1 = _LIMITING | {"cpuacct", "freezer"}
+
+
+class Hierarchy(Record):
+    """Directories in which this process may make groups."""
+
+    enforcer: str  # CGROUP1 or CGROUP2
+    parents: Mapping[str, str]  # controller -> directory; with version 2 the same for all
+
+    def key(self) -> str:
+        """The same text for the same hierarchy."""
+        return f"{self.enforcer}:{','.join(f'{name}={path}' for name, path in sorted(self.parents.items()))}"
+
+
+def find_hierarchy(root: str = ROOT, membership: str | None = None) -> Hierarchy | None:
+    """The hierarchy with the controllers; None if this process may make no group. Cheap: nothing is tried."""
+    lines = (read("/proc/self/cgroup") if membership is None else membership).splitlines()
+    groups = [line.split(":", 2)[1:] for line in lines if line.count(":") >= 2]
+    first = dict(_parents_of_version_1(root, groups))
+    if _LIMITING & first.keys():
+        return Hierarchy(CGROUP1, first)
+    for controllers, path in groups:
+        if controllers == "":
+            parent, names = _parent_of_version_2(root, path)
+            if names:
+                return Hierarchy(CGROUP2, dict.fromkeys(sorted(names), parent))
+    return None
+
+
+def _parents_of_version_1(root: str, groups: list[list[str]]) -> Iterator[tuple[str, str]]:
+    for controllers, path in groups:
+        for name in _VERSION_1 & set(controllers.split(",")):
+            # Controllers may share a tree (`cpu,cpuacct`), which then has a link for each of them.
+            directory = os.path.realpath(f"{root}/{name}{path}")
+            if os.access(directory, os.W_OK) and os.path.exists(f"{directory}/cgroup.procs"):
+                yield name, directory
+
+
+def _parent_of_version_2(root: str, path: str) -> tuple[str, frozenset[str]]:
+    """The nearest directory from ours upwards that hands out controllers and is ours to write.
+
+    A group that has processes hands out none (the root is the exception), so that it is seldom our own.
+    To be moved there, `cgroup.procs` of what is above both must be writable: the directory itself is.
+    """
+    directory = f"{root}{path}".rstrip("/")
+    while directory.startswith(root):
+        names = frozenset(read(f"{directory}/cgroup.subtree_control").split()) & _LIMITING
+        if names and os.access(directory, os.W_OK) and os.access(f"{directory}/cgroup.procs", os.W_OK):
+            return directory, names
+        directory = os.path.dirname(directory)
+    return "", frozenset()
+
+
+def explain_absence(root: str = ROOT) -> tuple[str, str]:
+    """(reason, fix) for a host where no group can be made."""
+    if not os.path.isdir(root) or not os.listdir(root):
+        return "no control groups are mounted", f"mount them: `mount -t cgroup2 none {root}`"
+    if os.path.exists(f"{root}/cgroup.controllers"):
+        controllers = read(f"{root}/cgroup.subtree_control").split()
+        if os.geteuid() == 0 and not controllers:
+            return (
+                "the root of the control groups hands out no controllers",
+                f"`echo '+memory +cpu +pids' > {root}/cgroup.subtree_control`; in a container, move its "
+                "processes to a group of their own first",
+            )
+        return (
+            "no control group above this process is writable and hands out controllers",
+            "run corral where one is delegated: `systemd-run --user --scope -p Delegate=yes`",
+        )
+    return f"the control groups in {root} are not writable for this user", "run corral as root"

@@ -1,0 +1,75 @@
+"""How a run ended and what it cost: what the mechanisms counted, never words that the command printed."""
+
+from __future__ import annotations
+
+import signal
+
+from corral.model.record import Record
+from corral.model.result import Outcome, Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.limits.group import Group
+    from corral.runtime.status import Status
+
+_BLOCK_BYTES = 512  # what getrusage(2) counts in
+#: What the launcher found broken, in its own words.
+_EXCEEDED = {
+    "cpu-time": Outcome.CPU_LIMIT,
+    "memory": Outcome.OUT_OF_MEMORY,
+    "processes": Outcome.PIDS_LIMIT,
+}
+#: Outcomes of a command that may have ended by itself, with a status of its own, after a limit was met.
+ENDED_BY_ITSELF = frozenset(
+    {Outcome.EXITED, Outcome.OUT_OF_MEMORY, Outcome.PIDS_LIMIT, Outcome.DISK_LIMIT, Outcome.CPU_LIMIT}
+)
+
+
+class Facts(Record):
+    """Everything that is known when all processes are gone."""
+
+    status: Status
+    group: Group | None
+    is_blocked: bool = False  # ended by the guard
+    is_filtered: bool = False  # by a system-call filter of ours
+    over_output: bool = False
+    over_time: bool = False
+
+
+def decide_outcome(facts: Facts) -> Outcome:
+    """The one word for it. Whoever ended the run comes first, then what made a command fail."""
+    status, group = facts.status, facts.group
+    if facts.is_blocked or (facts.is_filtered and status.signal == signal.SIGSYS):
+        return Outcome.BLOCKED
+    if facts.over_output:
+        return Outcome.OUTPUT_LIMIT
+    if status.exceeded in _EXCEEDED:
+        return _EXCEEDED[status.exceeded]
+    if facts.over_time or status.timed_out:
+        return Outcome.TIMED_OUT
+    if status.exit_code != 0:
+        if group is not None and group.has_run_out_of_memory():
+            return Outcome.OUT_OF_MEMORY
+        if group is not None and group.has_refused_a_process():
+            return Outcome.PIDS_LIMIT
+        if status.is_full:
+            return Outcome.DISK_LIMIT
+    return Outcome.EXITED if status.exit_code is not None else Outcome.SIGNALLED
+
+
+def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:
+    """What the run cost: from its group where there is one, else from what was waited for."""
+    user, system, memory, blocks_in, blocks_out, processes = status.usage or (0, 0, 0, 0, 0, 0)
+    counted = group.usage() if group is not None else None
+    peak = counted.peak_memory_bytes if counted is not None else None
+    return Usage(
+        wall_seconds=wall_seconds,
+        user_seconds=user / 1e6,
+        system_seconds=system / 1e6,
+        peak_memory_bytes=memory * 1024 if peak is None else peak,
+        is_whole_tree=peak is not None,
+        peak_pids=counted.peak_pids if counted is not None else None,
+        processes=processes or None,
+        read_bytes=blocks_in * _BLOCK_BYTES,
+        written_bytes=blocks_out * _BLOCK_BYTES,
+    )
