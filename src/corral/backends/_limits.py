@@ -9,8 +9,6 @@ supervisor                  the launcher looks for itself, every few millisecond
 
 from __future__ import annotations
 
-import math
-
 from corral.linux.spec import Rlimit, Watch
 from corral.model.enforcer import CGROUP1, CGROUP2, RLIMIT, SUPERVISOR, SYSTEMD, TITLES
 from corral.model.feature import Feature
@@ -109,7 +107,7 @@ def watch_request(limits: Limits, holders: Holders, *, processors: int) -> Watch
     }
     share = watched.get("cpus", 0)
     # Not more processors than are needed for the share: then the tree runs most of the time.
-    used = min(processors, max(1, math.ceil(share))) if share else 0
+    used = min(processors, max(1, -int(-share // 1))) if share else 0
     permille = max(1, min(1000, int(share / used * 1000))) if used else 0
     if used and permille == 1000 and used == processors:
         used = permille = 0  # it is all there is

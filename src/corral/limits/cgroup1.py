@@ -37,6 +37,8 @@ class Group1(Group):
         if missing:
             raise OSError(errno.ENODEV, f"no controller for {', '.join(missing)}")
         counting = {"memory", "pids", *(["freezer"] if request.ends_by_group else [])}
+        if request.counts_time:
+            counting.add("cpuacct")
         return tuple(name for name in parents if wanted.get(name) or name in counting)
 
     def records(self, grace_ms: int) -> GroupRecords:
@@ -66,7 +68,16 @@ class Group1(Group):
             peak if peak is not None else read_number(f"{memory}/memory.max_usage_in_bytes"),
             _less(read_number(f"{pids}/pids.current"), self._request.launcher_pids),
             _less(read_number(f"{pids}/pids.peak"), self._request.launcher_pids),
+            *self._times(),
         )
+
+    def _times(self) -> tuple[float | None, float | None]:
+        cpuacct = self.directories.get("cpuacct")
+        if cpuacct is None:
+            return None, None
+        user = read_number(f"{cpuacct}/cpuacct.usage_user")
+        system = read_number(f"{cpuacct}/cpuacct.usage_sys")
+        return (None if user is None else user / 1e9), (None if system is None else system / 1e9)
 
     def kill(self) -> None:
         kill_listed(self.directories.values(), self.directories.get("freezer", ""))

@@ -80,6 +80,13 @@ class Group:
         """What was used until now."""
         raise NotImplementedError
 
+    def cpu_seconds(self) -> float | None:
+        """Processor time of all members, past ones included; None if this group does not count it."""
+        counted = self.usage()
+        if counted.user_seconds is None or counted.system_seconds is None:
+            return None
+        return counted.user_seconds + counted.system_seconds
+
     def kill(self) -> None:
         """End all members at once."""
         raise NotImplementedError

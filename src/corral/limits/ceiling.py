@@ -1,0 +1,86 @@
+"""Ceiling: limits for many runs together, on top of each one's own."""
+
+from __future__ import annotations
+
+from corral.limits.discover import make_group
+from corral.limits.files import write
+from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
+from corral.model.enforcer import CGROUP2
+from corral.model.errors import PolicyError, UnenforceableError
+from corral.model.feature import Feature
+from corral.model.launch import GroupRequest
+from corral.model.policy import Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from corral.limits.group import Group, GroupUsage
+
+_HELD = ("memory_bytes", "cpus", "pids")
+
+
+class Ceiling:
+    """Memory, processors and processes that all runs `within` it may have at the same time.
+
+        with Ceiling(Limits(memory_bytes=2 << 30, pids=200)) as ceiling:
+            Sandbox("moderate", within=ceiling).run(...)
+
+    Each run counts one process more than its command, which is the launcher's. Raises UnenforceableError where
+    no control group can be made.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        others = [name for name in limits._fields if getattr(limits, name) is not None and name not in _HELD]
+        if others:
+            raise PolicyError(
+                "ceiling-limit",
+                f"{', '.join(others)} cannot be limited for several runs together",
+                why="a ceiling knows memory, processors and processes",
+                fix="set the other limits in the policy of each run",
+            )
+        self._limits = limits
+        self._group: Group | None = None
+        self.hierarchy: Hierarchy | None = None
+
+    def __enter__(self) -> Self:
+        import os
+
+        found = find_hierarchy()
+        if found is None:
+            reason, fix = explain_absence()
+            lacking = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_PIDS})
+            raise UnenforceableError(
+                "unenforceable", "no ceiling can be set here", why=reason, fix=fix, lacking=lacking
+            )
+        limits = self._limits
+        request = GroupRequest(found.enforcer, limits.memory_bytes, limits.cpus, limits.pids)
+        self._group = make_group(request, os.urandom(8).hex())
+        self.hierarchy = self._beneath(found, self._group)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove it. Runs that are still under way are ended."""
+        group, self._group, self.hierarchy = self._group, None, None
+        if group is not None:
+            group.remove()
+
+    def usage(self) -> GroupUsage:
+        """What all runs together have now, and had at most."""
+        if self._group is None:
+            raise ValueError("the ceiling is not in use")
+        return self._group.usage()
+
+    @staticmethod
+    def _beneath(found: Hierarchy, group: Group) -> Hierarchy:
+        if found.enforcer == CGROUP2:
+            for directory in dict.fromkeys(group.directories.values()):
+                handed_on = " ".join(f"+{name}" for name in found.parents)
+                write(f"{directory}/cgroup.subtree_control", handed_on)
+        return Hierarchy(found.enforcer, {**found.parents, **group.directories})
