@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
     from corral.model.result import Result
+    from corral.runtime.destinations import Destinations, Stream, Target
 
 
 class Explanation(Record):
@@ -88,14 +89,21 @@ class Sandbox:
         *,
         cwd: str | os.PathLike[str] | None = None,
         stdin: bytes | str = b"",
+        stream: Stream | None = None,
+        stdout: Target | None = None,
+        stderr: Target | None = None,
     ) -> Result:
         """Run a command and return what happened. A text is given to a shell, a sequence is not.
+
+        `stream(name, data)` is called with every piece of output as it comes; `stdout` and `stderr` are
+        paths or binary files to write it to. Then the result holds only the end of that output. What
+        `stream` raises ends the run and is passed on.
 
         Raises PolicyError, UnenforceableError or SetupError if the command did not run; a command
         that ran and failed is a result like any other.
         """
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
-        return self.start(prepared).run()
+        return self.start(prepared, _destinations(stream, stdout, stderr)).run()
 
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None
@@ -132,9 +140,9 @@ class Sandbox:
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
         return Command(argv, directory, fed, stdio)
 
-    def start(self, command: Command) -> _Attempt:
+    def start(self, command: Command, output: Destinations | None = None) -> _Attempt:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
-        return _Attempt(self, command)
+        return _Attempt(self, command, output)
 
     def decide_path(self, path: str, *, writes: bool = False) -> Decision:
         """Whether a command may read (or write) a path, and by which rule. Nothing is run or written."""
@@ -221,14 +229,16 @@ _STALE_PROBE = frozenset({"launcher", "namespaces", "mounts", "net", "caps", "la
 class _Attempt:
     """One run that may be planned a second time, if the host changed between plan and launch."""
 
-    def __init__(self, sandbox: Sandbox, command: Command) -> None:
+    def __init__(self, sandbox: Sandbox, command: Command, output: Destinations | None) -> None:
         self._sandbox = sandbox
         self._command = command
+        self._output = output
         self._run = self._planned()
 
     def _planned(self) -> Run:
         explanation = self._sandbox._explain(self._command)
-        return Run(explanation.plan, explanation.launch, quarantine=_quarantine(explanation.plan.run_id))
+        quarantine = _quarantine(explanation.plan.run_id)
+        return Run(explanation.plan, explanation.launch, quarantine=quarantine, output=self._output)
 
     def run(self) -> Result:
         try:
@@ -236,7 +246,7 @@ class _Attempt:
         except SetupError as problem:
             if problem.code in _STALE_PROBE:
                 self._sandbox._forget_probe(self._run.backend)
-            if problem.code != "path-changed":
+            if problem.code != "path-changed" or self._run.has_started:  # it may be of the caller's function
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
@@ -259,9 +269,21 @@ def run(
     workspace: str | os.PathLike[str] | None = None,
     waive: Iterable[Feature | str] = (),
     stdin: bytes | str = b"",
+    stream: Stream | None = None,
+    stdout: Target | None = None,
+    stderr: Target | None = None,
 ) -> Result:
-    """Run one command in a sandbox of its own. See `Sandbox`."""
-    return Sandbox(policy, backend=backend, workspace=workspace, waive=waive).run(command, stdin=stdin)
+    """Run one command in a sandbox of its own. See `Sandbox` and `Sandbox.run`."""
+    sandbox = Sandbox(policy, backend=backend, workspace=workspace, waive=waive)
+    return sandbox.run(command, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)
+
+
+def _destinations(stream: Stream | None, stdout: Target | None, stderr: Target | None) -> Destinations | None:
+    if stream is None and stdout is None and stderr is None:
+        return None
+    from corral.runtime.destinations import Destinations
+
+    return Destinations(stream, stdout, stderr)
 
 
 def _feature(name: Feature | str) -> Feature:

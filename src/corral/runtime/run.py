@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.model.plan import Plan
+    from corral.runtime.destinations import Destinations
     from corral.runtime.guard import Guard
     from corral.runtime.spawn import Process
     from corral.runtime.streams import InheritedStreams
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _BACKSTOP_SECONDS = 10.0
 GRACE_SECONDS = 2.0
 _CHUNK = 65_536
+#: Signals by which somebody says that corral itself is to end.
+_ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 #: A directory to be watched is not what it was when the run was planned.
 _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
@@ -41,12 +44,15 @@ _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 class Run:
     """One run from start to end. `kill` and `send` may be called from signal handlers."""
 
-    def __init__(self, plan: Plan, launch: Launch, *, quarantine: str) -> None:
+    def __init__(
+        self, plan: Plan, launch: Launch, *, quarantine: str, output: Destinations | None = None
+    ) -> None:
         check(plan, launch)
         self.backend = launch.backend
         self._plan = plan
         self._launch = launch
         self._quarantine = quarantine
+        self._output = output
         self._status = Status()
         self._process: Process | None = None
         self._guard: Guard | None = None
@@ -58,13 +64,25 @@ class Run:
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
         ensure_stdio()
-        with Scratch(self._launch), open_streams(self._plan) as streams:
+        with Scratch(self._launch), open_streams(self._plan, self._output) as streams:
             cgroup = Cgroup(self._launch.cgroup, self._plan.run_id) if self._launch.cgroup else None
             try:
-                return self._supervise(streams, cgroup)
+                result = self._supervise(streams, cgroup)
             finally:
                 if cgroup is not None:
                     cgroup.remove()
+            streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
+            return result
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command itself ran."""
+        return self._status.started
+
+    def _is_enough(self, idle_seconds: float) -> bool:
+        """Whether to stop waiting for a reader who does not take the last of the output."""
+        stopped = self._over_output or self._over_time or self._blocked or self._status.timed_out
+        return (stopped and idle_seconds >= GRACE_SECONDS) or not _ENDING.isdisjoint(self._early)
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
@@ -146,6 +164,7 @@ class Run:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
             self._process = spawn(self._launch, spec, streams.child_ends())
+            self._status.started = spec is None  # else the launcher will say so
             while self._early:
                 self.send(self._early.pop(0))
             streams.close_child_ends()
@@ -156,6 +175,7 @@ class Run:
         finally:
             self._end()
         streams.drain()
+        self._over_output |= streams.is_over_limit  # also of what had ended before it was seen
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -269,7 +289,9 @@ class Run:
             signal=self._status.signal,
             stdout_bytes=streams.stdout,
             stderr_bytes=streams.stderr,
-            truncated=streams.is_over_limit,
+            truncated=streams.is_truncated,
+            stdout_size=streams.stdout_size,
+            stderr_size=streams.stderr_size,
             duration_seconds=seconds,
             usage=self._usage(cgroup),
             violations=collect(
