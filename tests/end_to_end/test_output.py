@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+@pytest.fixture
+def gate(project: Path) -> Iterator[Gate]:
+    made = Gate(project / "gate")
+    yield made
+    made.close()
+
+
 def test_a_flood_without_a_limit_comes_to_its_own_end(project: Path) -> None:
     result = run("head -c 40000000 /dev/zero; exit 7", workspace=project)
 
@@ -43,8 +50,7 @@ def test_output_is_streamed_and_written(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / "errors").read_text() == result.stderr == "err\n"
 
 
-def test_an_exception_of_the_function_leaves_nothing_behind(project: Path) -> None:
-    gate = Gate(project / "gate")
+def test_an_exception_of_the_function_leaves_nothing_behind(project: Path, gate: Gate) -> None:
 
     def refuse(name: str, data: bytes) -> None:
         raise ValueError(name)
@@ -67,8 +73,7 @@ def test_an_error_of_the_function_does_not_run_the_command_twice(project: Path) 
     assert (project / "runs").read_text() == "x\n"
 
 
-def test_a_slow_function_does_not_keep_the_command_past_its_time(project: Path) -> None:
-    gate = Gate(project / "gate")
+def test_a_slow_function_does_not_keep_the_command_past_its_time(project: Path, gate: Gate) -> None:
     ended_meanwhile = []
 
     def wait_for_the_end(name: str, data: bytes) -> None:
@@ -154,6 +159,26 @@ def test_a_reader_that_stops_does_not_stop_the_clock(stalled, option: str) -> No
 
 
 @RELAYED
+def test_a_terminal_that_shows_nothing_does_not_stop_the_clock(project: Path, option: str) -> None:
+    screen, terminal = os.openpty()
+    corral = subprocess.Popen(
+        [sys.executable, "-m", "corral", "run", option, "--timeout", "1s", "--", "yes"],
+        cwd=project,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=subprocess.DEVNULL,  # what corral itself has to say would wait for the terminal, as it should
+        start_new_session=True,
+    )
+    try:
+        assert corral.wait(timeout=PATIENCE_SECONDS) == 124
+    finally:
+        corral.kill()
+        corral.wait()
+        os.close(screen)
+        os.close(terminal)
+
+
+@RELAYED
 def test_a_reader_that_stops_does_not_stop_the_guard(stalled, project: Path, option: str) -> None:
     os.mkfifo(project / "cue")
     corral = stalled(option, "-c", "{ read word < cue; echo {} > .mcp.json; echo > planted; } & yes")
@@ -166,8 +191,7 @@ def test_a_reader_that_stops_does_not_stop_the_guard(stalled, project: Path, opt
 
 
 @RELAYED
-def test_a_reader_that_comes_late_gets_everything(stalled, project: Path, option: str) -> None:
-    gate = Gate(project / "gate")
+def test_a_reader_that_comes_late_gets_everything(stalled, option: str, gate: Gate) -> None:
     corral = stalled(option, "-c", "exec 9>gate; head -c 130000 /dev/zero; printf end; exit 3")
     corral.wait_until_full()
     if option != "-t":  # a terminal holds less than what is left
@@ -177,8 +201,7 @@ def test_a_reader_that_comes_late_gets_everything(stalled, project: Path, option
     assert corral.process.wait(timeout=PATIENCE_SECONDS) == 3
 
 
-def test_who_waits_for_a_reader_can_be_ended(stalled, project: Path) -> None:
-    gate = Gate(project / "gate")
+def test_who_waits_for_a_reader_can_be_ended(stalled, gate: Gate) -> None:
     corral = stalled("--output-limit=1GB", "-c", "exec 9>gate; head -c 130000 /dev/zero")
     assert gate.is_left()
 

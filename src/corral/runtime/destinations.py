@@ -42,9 +42,9 @@ class Destinations(Record):
     def open(self, name: str) -> Sink | None:
         """The sink of one stream, if it is not to be kept. Raises PolicyError if it cannot be had."""
         target = self.stdout if name == "stdout" else self.stderr
-        takers: list[Sink] = [] if target is None else [_open_target(name, target)]
-        if self.stream is not None:
-            takers.append(_Called(name, self.stream))
+        takers: list[Sink] = [] if self.stream is None else [_Called(name, self.stream)]
+        if target is not None:
+            takers.insert(0, _open_target(name, target))  # first: what the function is told of is there
         return Passed(takers) if takers else None
 
 
@@ -52,6 +52,13 @@ class _Called(Sink):
     """Calls a function of the caller's with every piece."""
 
     def __init__(self, name: str, function: Stream) -> None:
+        if not callable(function):
+            raise PolicyError(
+                "output-target",
+                f"output cannot be streamed to {function!r}",
+                why="it is no function",
+                fix="give one that takes a name and bytes, as in `def hear(name, data): ...`",
+            )
         self._name = name
         self._function = function
 
@@ -119,12 +126,13 @@ class _Opened(_Written):
 
 def _open_target(name: str, target: Target) -> Sink:
     if isinstance(target, str | os.PathLike):
-        return _Opened(name, _open_path(os.fspath(target)), repr(os.fspath(target)))
+        path = os.fsdecode(target)
+        return _Opened(name, _open_path(path), repr(path))
     if isinstance(target, io.TextIOBase) or not callable(getattr(target, "write", None)):
         raise PolicyError(
-            "output-path",
-            f"{name} cannot go to {type(target).__name__} {target!r}",
-            why="it must be a path, or a file object that takes bytes",
+            "output-target",
+            f"{name} cannot go to {target!r}",
+            why="it is neither a path nor a file object that takes bytes",
             fix="open the file with mode 'wb', or give the `buffer` of a text file",
         )
     return _Written(name, target, type(target).__name__)
@@ -180,11 +188,12 @@ def _check_kind(found: os.stat_result) -> None:
 
 
 def _not_opened(path: str, problem: OSError | ValueError) -> PolicyError:
-    real = os.path.realpath(path) if "\0" not in path else path
+    is_name = isinstance(problem, OSError)  # else there can be no such path at all
+    real = os.path.realpath(path) if is_name else ""
     why = getattr(problem, "strerror", None) or str(problem)
-    linked = os.path.abspath(path) != real
+    linked = is_name and os.path.abspath(path) != real
     return PolicyError(
-        "output-path",
+        "output-target",
         f"output cannot be written to {path!r}",
         why=f"links are not followed, and it leads to {real}" if linked else why,
         fix="name the real path, if that is meant" if linked else "name a file that this user can write",

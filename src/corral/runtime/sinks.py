@@ -19,6 +19,9 @@ TAIL_BYTES = 65_536
 #: What a pipe that is ready takes without waiting: PIPE_BUF, see pipe(7).
 _READY_BYTES = 4096
 _TICK_MS = 200
+_PAUSE_SECONDS = 0.01
+#: The maker of pseudo-terminals: to open one of its own once more would make another.
+_PTMX = os.makedev(5, 2)
 
 
 class Sink:
@@ -87,14 +90,16 @@ class Relay(Sink):
     """Passes pieces on to a descriptor of the caller's, and never waits for its reader.
 
     The descriptor is not made non-blocking: that would change it for everyone who shares it, the shell too.
-    Instead it is asked before each write, and given no more than it surely takes.
+    Instead it is asked before each write, and given no more than it surely takes. A terminal takes one byte
+    for sure, so it is opened once more.
     """
 
-    def __init__(self, target: int) -> None:
-        self.target = target
+    def __init__(self, descriptor: int) -> None:
+        self._own = _reopen_terminal(descriptor)
+        self.target = descriptor if self._own is None else self._own
         self.pending = memoryview(b"")  # INVARIANT: while there is some, no more is read of a command
         self._ready = select.poll()
-        self._ready.register(target, select.POLLOUT)
+        self._ready.register(self.target, select.POLLOUT)
 
     def take(self, piece: bytes) -> None:
         self.pending = memoryview(self.pending.tobytes() + piece if self.pending else piece)
@@ -105,11 +110,27 @@ class Relay(Sink):
         try:
             while self.pending and self._ready.poll(0):
                 self.pending = self.pending[os.write(self.target, self.pending[:_READY_BYTES]) :]
-        except BlockingIOError:  # somebody else has made it non-blocking
+        except BlockingIOError:  # it is a terminal, or somebody else has made it non-blocking
             return
         except OSError:  # the reader is gone, or the disk is full
             self.pending = memoryview(b"")
             self.is_wanted = False
+
+    def close(self) -> None:
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
+
+
+def _reopen_terminal(descriptor: int) -> int | None:
+    """A non-blocking descriptor of our own for a terminal, if that can be had."""
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        if os.isatty(descriptor) and os.fstat(descriptor).st_rdev != _PTMX:
+            return os.open(f"/proc/self/fd/{descriptor}", flags)
+    except OSError:  # another user's terminal: then as with anything else
+        return None
+    return None
 
 
 def deliver(relays: Sequence[Relay], is_enough: Callable[[float], bool]) -> None:
@@ -122,9 +143,13 @@ def deliver(relays: Sequence[Relay], is_enough: Callable[[float], bool]) -> None
         poller = select.poll()
         for relay in waiting:
             poller.register(relay.target, select.POLLOUT)
-        if poller.poll(_TICK_MS):
+        left = sum(len(relay.pending) for relay in waiting)
+        is_ready = bool(poller.poll(_TICK_MS))
+        for relay in waiting:
+            relay.push()
+        if sum(len(relay.pending) for relay in waiting) < left:
             last = time.monotonic()
         elif is_enough(time.monotonic() - last):
             return
-        for relay in waiting:
-            relay.push()
+        elif is_ready:
+            time.sleep(_PAUSE_SECONDS)  # it says that it is ready, and takes nothing

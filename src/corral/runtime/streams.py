@@ -257,11 +257,12 @@ class RelayedStreams(PipedStreams):
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes, None)
-        self._relays = (Relay(1), Relay(2))
+        self._relays: list[Relay] = []
         self._stopped: set[int] = set()
 
     def _open_sink(self, name: str) -> Sink:
-        return self._relays[0 if name == "stdout" else 1]
+        self._relays.append(Relay(1 if name == "stdout" else 2))
+        return self._relays[-1]
 
     def carry(self, descriptor: int, poller: select.poll) -> None:
         for relay, source in zip(self._relays, self._outputs, strict=True):

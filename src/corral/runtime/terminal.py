@@ -66,6 +66,7 @@ class TerminalStreams(InheritedStreams):
             self._previous = None
         self.close_child_ends()
         self._close_ours()
+        self._relay.close()
 
     def child_ends(self) -> tuple[int, int, int]:
         return (self._theirs, self._theirs, self._theirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import resource
@@ -20,6 +21,7 @@ from support.gates import Gate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -31,6 +33,13 @@ def run(make_plan, make_launch, tmp_path):
         return Run(made, make_launch(made), quarantine=str(tmp_path / "q"), output=wanted).run()
 
     return go
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
 
 
 class Heard:
@@ -78,8 +87,7 @@ def test_every_byte_arrives_whatever_it_is(run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", [ValueError("no more"), BlockingIOError("not ours"), KeyboardInterrupt()])
-def test_what_the_function_raises_ends_the_whole_tree(run, tmp_path: Path, problem: BaseException) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_what_the_function_raises_ends_the_whole_tree(run, problem: BaseException, gate: Gate) -> None:
 
     def refuse(_: str, data: bytes) -> None:
         raise problem
@@ -91,8 +99,7 @@ def test_what_the_function_raises_ends_the_whole_tree(run, tmp_path: Path, probl
     assert gate.is_left()
 
 
-def test_what_the_function_raises_at_the_last_piece_is_passed_on(run, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_what_the_function_raises_at_the_last_piece_is_passed_on(run, gate: Gate) -> None:
 
     def refuse(_: str, data: bytes) -> None:
         assert gate.is_left()  # the command has ended by itself
@@ -103,8 +110,7 @@ def test_what_the_function_raises_at_the_last_piece_is_passed_on(run, tmp_path: 
         run("exec 9>gate; printf begin >&2; printf end", stream=refuse)
 
 
-def test_a_slow_function_loses_nothing_of_a_command_that_has_ended(run, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_a_slow_function_loses_nothing_of_a_command_that_has_ended(run, gate: Gate) -> None:
     heard = Heard()
 
     def wait_for_the_end(name: str, data: bytes) -> None:
@@ -117,8 +123,7 @@ def test_a_slow_function_loses_nothing_of_a_command_that_has_ended(run, tmp_path
     assert heard.all_of("stderr") == b"b\n"
 
 
-def test_a_slow_function_holds_the_command_back(run, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_a_slow_function_holds_the_command_back(run, gate: Gate) -> None:
     ended_meanwhile = []
 
     def be_slow(_: str, data: bytes) -> None:
@@ -131,8 +136,7 @@ def test_a_slow_function_holds_the_command_back(run, tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout_size) == (0, 10_000_000)
 
 
-def test_a_slow_function_does_not_stop_the_clock(run, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_a_slow_function_does_not_stop_the_clock(run, gate: Gate) -> None:
     began = time.monotonic()
 
     def be_slow(_: str, data: bytes) -> None:
@@ -217,6 +221,10 @@ def _impossible_name(_: Path) -> object:
     return "lo\0g"
 
 
+def _unspeakable_name(_: Path) -> object:
+    return "lo\ud800g"
+
+
 def _text_file(place: Path) -> object:
     return (place / "text").open("w")
 
@@ -229,7 +237,7 @@ def _descriptor(_: Path) -> object:
     "make",
     [
         *(_directory, _missing_directory, _fifo, _device, _link, _link_above, _dangling_link),
-        *(_impossible_name, _text_file, _descriptor),
+        *(_impossible_name, _unspeakable_name, _text_file, _descriptor),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_runs(run, tmp_path: Path, make) -> None:
@@ -237,24 +245,30 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(run, tmp_path: P
     place.mkdir()
     (place / "victim").write_text("valuable")
     target = make(place)
+    gc.collect()  # files of other tests, if any are left
     before = sorted(os.listdir("/proc/self/fd"))
 
     with pytest.raises(PolicyError) as refused:
         run("touch mark; echo x", stdout=target)
 
-    assert (refused.value.code, refused.value.ran) == ("output-path", False)
+    assert (refused.value.code, refused.value.ran) == ("output-target", False)
     assert not (tmp_path / "mark").exists()
     assert (place / "victim").read_text() == "valuable"
     assert not (place / "planted").exists()
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_who_reads_a_fifo_does_not_make_it_a_file(run, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_what_cannot_be_called_is_refused_before_anything_runs(run, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="no function"):
+        run("touch mark; echo x", stream="print")
+
+    assert not (tmp_path / "mark").exists()
+
+
+def test_who_reads_a_fifo_does_not_make_it_a_file(run, tmp_path: Path, gate: Gate) -> None:
 
     with pytest.raises(PolicyError, match="neither a file nor"):
         run("echo x", stdout=tmp_path / "gate")
-    gate.close()
 
 
 class Halves:
@@ -304,8 +318,7 @@ def test_memory_of_the_caller_may_hold_as_much_as_he_likes(run) -> None:
 
 
 @pytest.mark.parametrize("buffering", [0, -1])
-def test_a_full_disk_ends_the_run_and_is_told(run, tmp_path: Path, buffering: int) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_a_full_disk_ends_the_run_and_is_told(run, buffering: int, gate: Gate) -> None:
     with pytest.raises(SetupError) as failed:
         with open("/dev/full", "wb", buffering=buffering) as full:
             run("exec 9>gate; sleep 300 & yes", stdout=full)
@@ -323,8 +336,7 @@ def test_a_disk_that_is_found_full_at_the_end_is_told(run) -> None:
         full.close()
 
 
-def test_a_file_that_may_not_grow_ends_the_run(run, tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_a_file_that_may_not_grow_ends_the_run(run, tmp_path: Path, gate: Gate) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
     try:

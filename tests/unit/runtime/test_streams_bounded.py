@@ -17,6 +17,10 @@ from corral.runtime.sinks import KEPT_BYTES
 from corral.runtime.streams import PipedStreams
 from support.gates import Gate
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 @pytest.fixture
 def run(make_plan, make_launch, tmp_path):
@@ -25,6 +29,13 @@ def run(make_plan, make_launch, tmp_path):
         return Run(made, make_launch(made), quarantine=str(tmp_path / "q")).run()
 
     return go
+
+
+@pytest.fixture
+def gate(tmp_path) -> Iterator[Gate]:
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
 
 
 def test_output_and_errors_are_kept_apart(run) -> None:
@@ -123,9 +134,8 @@ def test_a_command_that_closes_its_output_goes_on(run, tmp_path) -> None:
     assert (tmp_path / "mark").read_text() == "late\n"
 
 
-def test_who_lives_on_and_prints_without_end_does_not_hold_up_the_answer(run, tmp_path) -> None:
+def test_who_lives_on_and_prints_without_end_does_not_hold_up_the_answer(run, gate: Gate) -> None:
     """And is ended by the closed pipe, as after any command."""
-    gate = Gate(tmp_path / "gate")
     result = run("exec 9>gate; yes & echo done >&2")
 
     assert (result.exit_code, result.stderr) == (0, "done\n")
