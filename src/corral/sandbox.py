@@ -25,6 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from corral.limits.ceiling import Ceiling
+    from corral.limits.hierarchy import Hierarchy
     from corral.model.backend import Host
     from corral.model.endpoint import Endpoint
     from corral.model.fidelity import Fidelity
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
     from corral.model.result import Result
+    from corral.runtime.destinations import Destinations, Stream, Target
+    from corral.runtime.monitor import Monitor
+    from corral.watch import Watch
 
 
 class Explanation(Record):
@@ -46,7 +51,7 @@ class Sandbox:
     """Runs commands under one policy, in one workspace. Safe to use from several threads.
 
     `policy` is a Policy or the name of a preset; `backend` a name or "auto"; `waive` the features to
-    give up, on record. Nothing is started before `run`.
+    give up, on record; `within` a ceiling over this and other sandboxes. Nothing is started before `run`.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Sandbox:
         backend: str = "auto",
         workspace: str | os.PathLike[str] | None = None,
         waive: Iterable[Feature | str] = (),
+        within: Ceiling | None = None,
         host: Host | None = None,
     ) -> None:
         if isinstance(policy, str):
@@ -68,6 +74,7 @@ class Sandbox:
         self._workspace = _directory(workspace, self._host)
         self._backend = backend
         self._waived = frozenset(_feature(name) for name in waive)
+        self._within = within
         self._lock = allocate_lock()
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
         self._probes: dict[str, Probe] = {}
@@ -88,14 +95,39 @@ class Sandbox:
         *,
         cwd: str | os.PathLike[str] | None = None,
         stdin: bytes | str = b"",
+        stream: Stream | None = None,
+        stdout: Target | None = None,
+        stderr: Target | None = None,
     ) -> Result:
         """Run a command and return what happened. A text is given to a shell, a sequence is not.
+
+        `stream(name, data)` is called with every piece of output as it comes; `stdout` and `stderr` are
+        paths or binary files to write it to. Then the result holds only the end of that output. What
+        `stream` raises ends the run and is passed on.
 
         Raises PolicyError, UnenforceableError or SetupError if the command did not run; a command
         that ran and failed is a result like any other.
         """
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
-        return self.start(prepared).run()
+        return self.start(prepared, _destinations(stream, stdout, stderr)).run()
+
+    def watch(
+        self,
+        command: str | Sequence[str],
+        *,
+        every: float = 1.0,
+        cwd: str | os.PathLike[str] | None = None,
+        stdin: bytes | str = b"",
+        stream: Stream | None = None,
+        stdout: Target | None = None,
+        stderr: Target | None = None,
+    ) -> Watch:
+        """Run a command in the background; what is returned tells every so many seconds what it costs."""
+        from corral.watch import Watch
+
+        prepared = self.prepare(command, cwd=cwd, stdin=stdin)
+        output = _destinations(stream, stdout, stderr)
+        return Watch(lambda monitor: self.start(prepared, output, monitor), every)
 
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None
@@ -132,9 +164,11 @@ class Sandbox:
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
         return Command(argv, directory, fed, stdio)
 
-    def start(self, command: Command) -> _Attempt:
+    def start(
+        self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None
+    ) -> Attempt:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
-        return _Attempt(self, command)
+        return Attempt(self, command, output, monitor)
 
     def decide_path(self, path: str, *, writes: bool = False) -> Decision:
         """Whether a command may read (or write) a path, and by which rule. Nothing is run or written."""
@@ -204,6 +238,19 @@ class Sandbox:
                 self._ground = (ground, nested)
             return self._ground
 
+    def _beneath(self) -> Hierarchy | None:
+        """Where the groups of runs are made, if they have a ceiling."""
+        if self._within is None:
+            return None
+        if self._within.hierarchy is None:
+            raise PolicyError(
+                "ceiling-closed",
+                "the ceiling of the sandbox is not in use",
+                why="it has been closed, or was never entered",
+                fix="run commands inside the `with` block of the ceiling",
+            )
+        return self._within.hierarchy
+
     def _forget_probe(self, backend: str) -> None:
         with self._lock:
             self._probes.pop(backend, None)
@@ -218,17 +265,28 @@ class Sandbox:
 _STALE_PROBE = frozenset({"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
 
 
-class _Attempt:
+class Attempt:
     """One run that may be planned a second time, if the host changed between plan and launch."""
 
-    def __init__(self, sandbox: Sandbox, command: Command) -> None:
+    def __init__(
+        self, sandbox: Sandbox, command: Command, output: Destinations | None, monitor: Monitor | None
+    ) -> None:
         self._sandbox = sandbox
         self._command = command
+        self._output = output
+        self._monitor = monitor
         self._run = self._planned()
 
     def _planned(self) -> Run:
         explanation = self._sandbox._explain(self._command)
-        return Run(explanation.plan, explanation.launch, quarantine=_quarantine(explanation.plan.run_id))
+        return Run(
+            explanation.plan,
+            explanation.launch,
+            quarantine=_quarantine(explanation.plan.run_id),
+            output=self._output,
+            monitor=self._monitor,
+            within=self._sandbox._beneath(),
+        )
 
     def run(self) -> Result:
         try:
@@ -236,7 +294,7 @@ class _Attempt:
         except SetupError as problem:
             if problem.code in _STALE_PROBE:
                 self._sandbox._forget_probe(self._run.backend)
-            if problem.code != "path-changed":
+            if problem.code != "path-changed" or self._run.has_started:  # it may be of the caller's function
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
@@ -259,9 +317,21 @@ def run(
     workspace: str | os.PathLike[str] | None = None,
     waive: Iterable[Feature | str] = (),
     stdin: bytes | str = b"",
+    stream: Stream | None = None,
+    stdout: Target | None = None,
+    stderr: Target | None = None,
 ) -> Result:
-    """Run one command in a sandbox of its own. See `Sandbox`."""
-    return Sandbox(policy, backend=backend, workspace=workspace, waive=waive).run(command, stdin=stdin)
+    """Run one command in a sandbox of its own. See `Sandbox` and `Sandbox.run`."""
+    sandbox = Sandbox(policy, backend=backend, workspace=workspace, waive=waive)
+    return sandbox.run(command, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)
+
+
+def _destinations(stream: Stream | None, stdout: Target | None, stderr: Target | None) -> Destinations | None:
+    if stream is None and stdout is None and stderr is None:
+        return None
+    from corral.runtime.destinations import Destinations
+
+    return Destinations(stream, stdout, stderr)
 
 
 def _feature(name: Feature | str) -> Feature:

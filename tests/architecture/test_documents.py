@@ -18,7 +18,7 @@ from corral.model.capability import _VERBS
 from corral.model.feature import PROMISES, Feature
 from corral.planning import protect
 from corral.policy.preset import PRESETS, describe_preset
-from corral.runtime import guard
+from corral.runtime import guard, run, sinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,6 +190,21 @@ def test_the_architecture_names_the_numbers_of_the_guard() -> None:
     assert f"looks every {guard._GLANCE_MS} ms for the first quarter of a second" in text
     assert guard._LISTEN_AFTER_SECONDS == 0.25
     assert f"After {guard.PATIENCE} of them the command is ended" in text
+
+
+def test_the_documents_name_the_numbers_of_output() -> None:
+    kept, tail = (
+        f"{sinks.KEPT_BYTES // 2**20} MiB of each stream are kept",
+        f"{sinks.TAIL_BYTES // 2**10} KiB",
+    )
+    readme, policy, limits = (
+        " ".join(_read(name).split()) for name in ("README.md", "docs/policy.md", "docs/limits.md")
+    )
+
+    assert kept in readme and tail in readme
+    assert kept in policy
+    assert "has two seconds for them" in limits
+    assert run.GRACE_SECONDS == 2.0
 
 
 def test_the_licence_is_whole() -> None:

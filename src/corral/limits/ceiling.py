@@ -27,8 +27,8 @@ class Ceiling:
         with Ceiling(Limits(memory_bytes=2 << 30, pids=200)) as ceiling:
             Sandbox("moderate", within=ceiling).run(...)
 
-    Each run counts one process more than its command, which is the launcher's. Raises UnenforceableError where
-    no control group can be made.
+    Each run counts one process more than its command has, the launcher's. To enter it raises
+    UnenforceableError where no control group can be made.
     """
 
     def __init__(self, limits: Limits) -> None:

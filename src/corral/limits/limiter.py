@@ -1,7 +1,7 @@
 """ResourceLimiter: limits for processes that are there already, outside of any sandbox.
 
-For programs that start processes by other means and want to bound, watch and release them. A sandbox needs none
-of this: its limits are in its policy.
+For programs that start processes by other means and want to bound, watch and release them. A sandbox needs
+none of this: its limits are in its policy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ResourceLimiter:
             limiter.apply(process.pid)
             print(limiter.usage().memory_bytes, limiter.exceeded())
 
-    What a process starts after `apply` is bound as well. `cleanup` lets everyone go, to where this process is.
+    What a process starts after `apply` is bound as well. `cleanup` lets everyone go, to the caller's own place.
     """
 
     def __init__(self, limits: Limits) -> None:

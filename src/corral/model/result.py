@@ -79,13 +79,15 @@ class Result(Record):
     signal: int | None
     stdout_bytes: bytes
     stderr_bytes: bytes
-    truncated: bool
+    truncated: bool  # these lack something that was printed, or the output limit cut it off
     duration_seconds: float
     usage: Usage
     violations: tuple[Violation, ...]
     enforcement: Enforcement
     policy: Policy
     run_id: str
+    stdout_size: int | None = None  # bytes that were printed; None: the command had the caller's own
+    stderr_size: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -143,6 +145,8 @@ class Result(Record):
             "stdout": self.stdout,
             "stderr": self.stderr,
             "truncated": self.truncated,
+            "stdout_size": self.stdout_size,
+            "stderr_size": self.stderr_size,
             "duration_seconds": round(self.duration_seconds, 6),
             "usage": self.usage.to_json(),
             "violations": [

@@ -8,9 +8,10 @@ import os
 import select
 import signal
 import time
+from _thread import RLock
 
 from corral.linux.encode import append_groups
-from corral.model.errors import SetupError
+from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
 from corral.model.result import Enforcement, Result
 from corral.runtime.check import check
@@ -25,9 +26,12 @@ from corral.runtime.violations import collect
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.limits.group import Group
+    from corral.limits.hierarchy import Hierarchy
     from corral.model.launch import Launch
     from corral.model.plan import Plan
+    from corral.runtime.destinations import Destinations
     from corral.runtime.guard import Guard
+    from corral.runtime.monitor import Monitor
     from corral.runtime.spawn import Process
     from corral.runtime.streams import InheritedStreams
 
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 _BACKSTOP_SECONDS = 10.0
 GRACE_SECONDS = 2.0
 _CHUNK = 65_536
+#: Signals by which somebody says that corral itself is to end.
+_ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 #: A directory to be watched is not what it was when the run was planned.
 _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
@@ -42,12 +48,24 @@ _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 class Run:
     """One run from start to end. `kill` and `send` may be called from signal handlers."""
 
-    def __init__(self, plan: Plan, launch: Launch, *, quarantine: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        launch: Launch,
+        *,
+        quarantine: str,
+        output: Destinations | None = None,
+        monitor: Monitor | None = None,
+        within: Hierarchy | None = None,
+    ) -> None:
         check(plan, launch)
         self.backend = launch.backend
         self._plan = plan
         self._launch = launch
         self._quarantine = quarantine
+        self._output = output
+        self._monitor = monitor
+        self._within = within
         self._status = Status()
         self._process: Process | None = None
         self._guard: Guard | None = None
@@ -56,17 +74,31 @@ class Run:
         self._over_time = False
         self._blocked = False
         self._early: list[int] = []
+        self._is_unwanted = False
+        self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
         ensure_stdio()
-        with Scratch(self._launch), open_streams(self._plan) as streams:
+        with Scratch(self._launch), open_streams(self._plan, self._output) as streams:
             self._group = self._make_group()
             try:
-                return self._supervise(streams)
+                result = self._supervise(streams)
             finally:
                 if self._group is not None:
                     self._group.remove()
+            streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
+            return result
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command itself ran."""
+        return self._status.started
+
+    def _is_enough(self, idle_seconds: float) -> bool:
+        """Whether to stop waiting for a reader who does not take the last of the output."""
+        stopped = self._over_output or self._over_time or self._blocked or self._status.timed_out
+        return (stopped and idle_seconds >= GRACE_SECONDS) or not _ENDING.isdisjoint(self._early)
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
@@ -79,29 +111,41 @@ class Run:
             return
 
     def kill(self) -> None:
-        """Take the whole tree down."""
-        process = self._process
-        if process is None:
-            return
-        if process.lifeline >= 0:
-            # A byte, not only the end: a child that another thread forks holds a copy of the pipe.
-            with contextlib.suppress(OSError):
-                os.write(process.lifeline, b"x")
-            os.close(process.lifeline)
-            self._process = process.replace(lifeline=-1)
-        elif process.status < 0:
-            _kill_group(process.pid)
+        """Take the whole tree down, also from another thread, also before it is there."""
+        with self._lock:
+            self._is_unwanted = True
+            process = self._process
+            if process is None:
+                return
+            if process.lifeline >= 0:
+                # A byte, not only the end: a child that another thread forks holds a copy of the pipe.
+                with contextlib.suppress(OSError):
+                    os.write(process.lifeline, b"x")
+                os.close(process.lifeline)
+                self._process = process.replace(lifeline=-1)
+            elif process.status < 0:
+                _kill_group(process.pid)
 
     def _make_group(self) -> Group | None:
         request = self._launch.group
+        if request is None and self._within is not None:
+            raise UnenforceableError(
+                "unenforceable",
+                f"the backend {self.backend} cannot keep a run within a ceiling",
+                why="its runs have no control group",
+                fix="use another backend, or no ceiling",
+                lacking=frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_PIDS}),
+            )
         if request is None:
             return None
         from corral.limits.discover import make_group
 
+        if self._monitor is not None:
+            request = request.replace(counts_time=True)
         try:
-            return make_group(request, self._plan.run_id)
+            return make_group(request, self._plan.run_id, self._within)
         except SetupError:
-            if request.is_needed:
+            if request.is_needed or self._within is not None:
                 raise
             return None  # it would have counted only
 
@@ -162,9 +206,14 @@ class Run:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
             self._process = spawn(self._launch, spec, streams.child_ends())
+            self._status.started = spec is None  # else the launcher will say so
             while self._early:
                 self.send(self._early.pop(0))
+            if self._is_unwanted:
+                self.kill()
             streams.close_child_ends()
+            if self._monitor is not None:
+                self._monitor.begin(self._group, self._process.pid, began)
             self._loop(streams, began, self._process)
         except BaseException:
             self.kill()
@@ -172,12 +221,14 @@ class Run:
         finally:
             self._end()
         streams.drain()
+        self._over_output |= streams.is_over_limit  # also of what had ended before it was seen
 
     def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
+        if self._process is None:
             return
-        self._reap(process.pid)
+        self._reap(self._process.pid)
+        with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
+            process, self._process = self._process, None
         if process.lifeline >= 0:
             os.close(process.lifeline)
         if process.status >= 0:
@@ -197,6 +248,8 @@ class Run:
             while self._serve(poller, streams, began, process.status, ending):
                 self._watch_over(poller)
                 self._enforce(streams, began)
+                if self._monitor is not None:
+                    self._monitor.act()
         finally:
             os.close(ending)
 
@@ -253,6 +306,8 @@ class Run:
 
     def _patience_ms(self, began: float) -> float | None:
         waits = [self._guard.patience_ms] if self._guard is not None else []
+        if self._monitor is not None:
+            waits.append(self._monitor.patience_ms)
         deadline = self._deadline(began)
         if deadline is not None and not self._over_time:
             waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
@@ -280,7 +335,9 @@ class Run:
             signal=self._status.signal,
             stdout_bytes=streams.stdout,
             stderr_bytes=streams.stderr,
-            truncated=streams.is_over_limit,
+            truncated=streams.is_truncated,
+            stdout_size=streams.stdout_size,
+            stderr_size=streams.stderr_size,
             duration_seconds=seconds,
             usage=measure(self._status, self._group, seconds),
             violations=collect(

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 
 from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
+from corral.runtime.sinks import Head, Relay, Sink, deliver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
     from corral.model.plan import Plan
+    from corral.runtime.destinations import Destinations
 
-#: What is kept of captured output when the policy sets no limit: the caller's memory is not endless.
-CAPTURE_BYTES = 64 * 1024 * 1024
 _CHUNK = 65_536
 
 
-def open_streams(plan: Plan) -> InheritedStreams:
+def open_streams(plan: Plan, wanted: Destinations | None = None) -> InheritedStreams:
     """The streams that a plan asks for, to be used in a `with` statement."""
     mode = plan.command.stdio
+    limit = plan.ground.limits.output_bytes
     if mode is StdioMode.TERMINAL:
         from corral.runtime.terminal import TerminalStreams
 
-        return TerminalStreams(plan.ground.limits.output_bytes)
+        return TerminalStreams(limit)
     if mode is StdioMode.CAPTURE:
-        limit = plan.ground.limits.output_bytes
-        return PipedStreams(CAPTURE_BYTES if limit is None else limit, plan.command.stdin)
-    if plan.ground.limits.output_bytes is not None:
-        return RelayedStreams(plan.ground.limits.output_bytes)
+        return PipedStreams(limit, plan.command.stdin, wanted)
+    if limit is not None:
+        return RelayedStreams(limit)
     return InheritedStreams()
 
 
@@ -51,6 +53,8 @@ class InheritedStreams:
     is_over_limit = False
     stdout = b""
     stderr = b""
+    stdout_size: int | None = None  # bytes that were printed, kept or not; None: nobody counted
+    stderr_size: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -79,29 +83,55 @@ class InheritedStreams:
     def drain(self) -> None:
         """Take what is left, without waiting for anyone who still holds the other end."""
 
+    def flush(self, is_enough: Callable[[float], bool]) -> None:
+        """Let the caller's own readers have the rest; see `deliver`."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether something was printed that is missing where it should be."""
+        return self.is_over_limit
+
 
 class PipedStreams(InheritedStreams):
-    """Pipes: stdin is fed from bytes or the caller's own, output is kept up to a limit for both together."""
+    """Pipes: stdin is fed from bytes or the caller's own; output is read to its end, whatever is kept of it.
 
-    def __init__(self, limit_bytes: int, stdin: bytes | None) -> None:
-        self._room = limit_bytes
+    The limit is for both streams together. Without one the command may print what it likes.
+    """
+
+    def __init__(
+        self, limit_bytes: int | None, stdin: bytes | None, wanted: Destinations | None = None
+    ) -> None:
+        self._limit = self._room = limit_bytes
         self._inherits_stdin = stdin is None
         self._pending = memoryview(stdin or b"")
+        self._wanted = wanted
         self._open: set[int] = set()
         self._child: list[int] = []
-        self._pieces: tuple[list[bytes], list[bytes]] = ([], [])
         self._feed_end = -1
         self._outputs: tuple[int, int] = (-1, -1)
+        self._sinks: list[Sink] = []
+        self._sizes = [0, 0]
         self.is_over_limit = False
 
     def __enter__(self) -> Self:
         try:
+            for name in ("stdout", "stderr"):
+                self._sinks.append(self._open_sink(name))
             self._child.append(self._open_stdin())
             self._outputs = (self._open_output(), self._open_output())
         except OSError as problem:
             self.close()
             raise no_descriptors(problem) from problem
+        except BaseException:
+            self.close()
+            raise
         return self
+
+    def _open_sink(self, name: str) -> Sink:
+        sink = self._wanted.open(name) if self._wanted is not None else None
+        if sink is not None:
+            return sink
+        return Head() if self._limit is None else Head(self._limit)
 
     def _open_stdin(self) -> int:
         if self._inherits_stdin:
@@ -126,6 +156,8 @@ class PipedStreams(InheritedStreams):
         self.close_child_ends()
         for descriptor in tuple(self._open):
             self._close(descriptor)
+        while self._sinks:
+            self._sinks.pop().close()
 
     def _close(self, descriptor: int) -> None:
         self._open.discard(descriptor)
@@ -144,22 +176,24 @@ class PipedStreams(InheritedStreams):
             poller.register(descriptor, events)
 
     def carry(self, descriptor: int, poller: select.poll) -> None:
-        try:
-            ended = self._feed() if descriptor == self._feed_end else self._take(descriptor)
-        except BlockingIOError:  # the command itself may read its own pipe empty before we do
-            return
+        ended = self._feed() if descriptor == self._feed_end else self._take(descriptor) == 0
         if ended:
             poller.unregister(descriptor)
             self._close(descriptor)
 
     def drain(self) -> None:
         for descriptor in self._outputs:
-            while descriptor in self._open:
-                try:
-                    if self._take(descriptor):
-                        self._close(descriptor)
-                except BlockingIOError:
-                    break
+            self._drain(descriptor)
+        for sink in self._sinks:
+            sink.finish()
+
+    def _drain(self, descriptor: int) -> None:
+        if descriptor not in self._open:
+            return
+        # No more than the pipe holds now: somebody who lives on may be writing without end.
+        left = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+        while left > 0 and (taken := self._take(descriptor)):
+            left -= taken
 
     def _feed(self) -> bool:
         """Write some of stdin; True when there is no more, or nobody reads it."""
@@ -171,42 +205,93 @@ class PipedStreams(InheritedStreams):
             return True
         return not self._pending
 
-    def _take(self, descriptor: int) -> bool:
-        """Read some output; True at its end. Past the limit it is read and thrown away."""
-        piece = os.read(descriptor, _CHUNK)
+    def _take(self, descriptor: int) -> int | None:
+        """Read some output and hand it on: how much it was, 0 at the end, None if there is nothing now."""
+        try:
+            piece = os.read(descriptor, _CHUNK)
+        except BlockingIOError:  # the command itself may read its own pipe empty before we do
+            return None
+        which = 0 if descriptor == self._outputs[0] else 1
+        self._sizes[which] += len(piece)
+        permitted = self._permitted(piece)
+        if permitted:
+            self._sinks[which].take(permitted)
+        return len(piece) if self._sinks[which].is_wanted else 0
+
+    def _permitted(self, piece: bytes) -> bytes:
+        """What of it may still be shown. Past the limit it is read all the same, and thrown away."""
+        if self._room is None:
+            return piece
         if len(piece) > self._room:
             self.is_over_limit = True
-        kept = piece[: self._room]
-        self._room -= len(kept)
-        if kept and not self._store(0 if descriptor == self._outputs[0] else 1, kept):
-            return True
-        return not piece
-
-    def _store(self, which: int, piece: bytes) -> bool:
-        """Put a piece where it belongs; False if nobody wants any more."""
-        self._pieces[which].append(piece)
-        return True
+        permitted = piece[: self._room]
+        self._room -= len(permitted)
+        return permitted
 
     @property
     def stdout(self) -> bytes:  # type: ignore[override]
-        return b"".join(self._pieces[0])
+        return self._sinks[0].kept
 
     @property
     def stderr(self) -> bytes:  # type: ignore[override]
-        return b"".join(self._pieces[1])
+        return self._sinks[1].kept
+
+    @property
+    def stdout_size(self) -> int:  # type: ignore[override]
+        return self._sizes[0]
+
+    @property
+    def stderr_size(self) -> int:  # type: ignore[override]
+        return self._sizes[1]
+
+    @property
+    def is_truncated(self) -> bool:
+        return sum(self._sizes) > len(self.stdout) + len(self.stderr)
 
 
 class RelayedStreams(PipedStreams):
-    """The caller's stdin, and output that is counted on its way to the caller's own descriptors."""
+    """The caller's stdin, and output that is counted on its way to the caller's own descriptors.
+
+    A reader that stops reading stops the command, not corral: a stream is read again when it has taken all.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes, None)
+        self._relays: list[Relay] = []
+        self._stopped: set[int] = set()
 
-    def _store(self, which: int, piece: bytes) -> bool:
-        view = memoryview(piece)
-        try:
-            while view:
-                view = view[os.write(1 + which, view) :]
-        except OSError:  # the reader is gone or the disk is full: the command learns it by SIGPIPE
-            return False
-        return True
+    def _open_sink(self, name: str) -> Sink:
+        self._relays.append(Relay(1 if name == "stdout" else 2))
+        return self._relays[-1]
+
+    def carry(self, descriptor: int, poller: select.poll) -> None:
+        for relay, source in zip(self._relays, self._outputs, strict=True):
+            if descriptor == relay.target:
+                relay.push()
+            elif descriptor == source:
+                super().carry(descriptor, poller)
+            else:
+                continue
+            self._steer(relay, source, poller)
+
+    def _steer(self, relay: Relay, source: int, poller: select.poll) -> None:
+        """Wait for the reader if it has to take something first, else for the command."""
+        if relay.pending and relay.target not in self._stopped:
+            self._stopped.add(relay.target)
+            if source in self._open:
+                poller.unregister(source)
+            poller.register(relay.target, select.POLLOUT)
+        elif not relay.pending and relay.target in self._stopped:
+            self._stopped.discard(relay.target)
+            poller.unregister(relay.target)
+            if source in self._open and relay.is_wanted:
+                poller.register(source, select.POLLIN)
+            elif source in self._open:
+                self._close(source)  # nobody reads it any more: the command learns it by SIGPIPE
+
+    def flush(self, is_enough: Callable[[float], bool]) -> None:
+        deliver(self._relays, is_enough)
+
+    @property
+    def is_truncated(self) -> bool:
+        return self.is_over_limit

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
+import sys
 import time
 
 import pytest
@@ -11,7 +13,13 @@ import pytest
 from corral.model.policy import Limits
 from corral.model.result import Outcome
 from corral.runtime.run import Run
+from corral.runtime.sinks import KEPT_BYTES
 from corral.runtime.streams import PipedStreams
+from support.gates import Gate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -21,6 +29,13 @@ def run(make_plan, make_launch, tmp_path):
         return Run(made, make_launch(made), quarantine=str(tmp_path / "q")).run()
 
     return go
+
+
+@pytest.fixture
+def gate(tmp_path) -> Iterator[Gate]:
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
 
 
 def test_output_and_errors_are_kept_apart(run) -> None:
@@ -63,6 +78,109 @@ def test_the_limit_is_for_both_streams_together(run) -> None:
 
     assert result.outcome is Outcome.OUTPUT_LIMIT
     assert len(result.stdout_bytes) + len(result.stderr_bytes) == 1000
+
+
+def test_who_printed_too_much_and_ended_at_once_has_printed_too_much(run) -> None:
+    """Whether it is seen before or after the end is a matter of luck, and must not matter."""
+    for _ in range(10):
+        result = run("head -c 1001 /dev/zero", limits=Limits(output_bytes=1000))
+
+        assert (result.outcome, result.exit_code, result.stdout_size) == (Outcome.OUTPUT_LIMIT, None, 1001)
+
+
+_BOTH = "head -c 24000000 /dev/zero & head -c 26000000 /dev/zero | tr '\\0' e >&2; wait; exit 7"
+
+
+def test_a_flood_on_both_streams_at_once_comes_to_its_own_end(run) -> None:
+    result = run(_BOTH)
+
+    assert (result.outcome, result.exit_code, result.truncated) == (Outcome.EXITED, 7, True)
+    assert (result.stdout_size, result.stderr_size) == (24_000_000, 26_000_000)
+    assert result.stdout_bytes == b"\0" * KEPT_BYTES
+    assert result.stderr_bytes == b"e" * KEPT_BYTES
+
+
+def test_a_flood_on_both_streams_at_once_is_ended_at_the_limit(run) -> None:
+    result = run(_BOTH, limits=Limits(output_bytes=1_000_000))
+
+    assert (result.outcome, result.truncated) == (Outcome.OUTPUT_LIMIT, True)
+    assert len(result.stdout_bytes) + len(result.stderr_bytes) == 1_000_000
+    assert result.stdout_size + result.stderr_size < 50_000_000
+
+
+def test_what_is_kept_is_the_beginning(run) -> None:
+    result = run("seq 1 3000000")
+
+    assert result.stdout_bytes == "".join(f"{n}\n" for n in range(1, 1_400_000)).encode()[:KEPT_BYTES]
+
+
+def test_a_flood_on_one_stream_does_not_push_out_the_other(run) -> None:
+    result = run("head -c 24000000 /dev/zero; echo message >&2")
+
+    assert (len(result.stdout_bytes), result.stderr, result.truncated) == (KEPT_BYTES, "message\n", True)
+
+
+def test_a_command_that_prints_to_stderr_alone(run) -> None:
+    result = run("printf partial >&2")
+
+    assert (result.stdout, result.stderr, result.truncated) == ("", "partial", False)
+    assert (result.stdout_size, result.stderr_size) == (0, 7)
+
+
+def test_a_command_that_closes_its_output_goes_on(run, tmp_path) -> None:
+    result = run("echo first; exec >&- 2>&-; echo late > mark; exit 5")
+
+    assert (result.stdout, result.exit_code) == ("first\n", 5)
+    assert (tmp_path / "mark").read_text() == "late\n"
+
+
+def test_who_lives_on_and_prints_without_end_does_not_hold_up_the_answer(run, gate: Gate) -> None:
+    """And is ended by the closed pipe, as after any command."""
+    result = run("exec 9>gate; yes & echo done >&2")
+
+    assert (result.exit_code, result.stderr) == (0, "done\n")
+    assert gate.is_left()
+
+
+_CALLER = r"""
+import sys
+from corral.model.policy import Limits
+from corral.policy.preset import load_preset
+from corral.sandbox import Sandbox
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+policy = load_preset("permissive").replace(limits=Limits())
+sandbox = Sandbox(policy, backend="none", workspace=sys.argv[1])
+sandbox.run("echo").check()
+before = peak()
+flood = "printf '\N{HORSE}'; head -c 90000000 /dev/zero | tee /dev/stderr"
+result = sandbox.run(flood, **eval(sys.argv[2]))
+text = result.stdout
+print(peak() - before, result.exit_code, result.stdout_size, result.stderr_size)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "most_bytes"),
+    [("{}", 64_000_000), ("{'stream': lambda *_: None}", 8_000_000), ("{'stdout': '/dev/null'}", 20_000_000)],
+    ids=["kept", "streamed", "written"],
+)
+def test_the_callers_memory_is_bounded(tmp_path, arguments: str, most_bytes: int) -> None:
+    """Judged in a fresh process, copies included, and text in which every character takes four bytes."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CALLER, str(tmp_path), arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    grown, *facts = map(int, done.stdout.split())
+
+    assert facts == [0, 90_000_004, 90_000_000]
+    assert grown < most_bytes
 
 
 def test_an_endless_flood_is_ended(run) -> None:

@@ -1,0 +1,54 @@
+"""Monitor: tells a caller, now and then, what the run that is under way has cost so far."""
+
+from __future__ import annotations
+
+import time
+
+from corral.model.result import UsageSample
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corral.limits.group import Group
+
+LEAST_SECONDS = 0.01
+
+
+class Monitor:
+    """Calls a function with a sample every so many seconds, from within the runner's own loop."""
+
+    def __init__(self, tell: Callable[[UsageSample], None], every: float) -> None:
+        self._tell = tell
+        self._every = max(LEAST_SECONDS, every)
+        self._group: Group | None = None
+        self._pid = 0
+        self._began = self._next = 0.0
+
+    def begin(self, group: Group | None, pid: int, began: float) -> None:
+        """From now on, for the descendants of a process, or for a group that counts them."""
+        self._group, self._pid, self._began = group, pid, began
+        self._next = began + self._every
+
+    @property
+    def patience_ms(self) -> float:
+        """How long until there is something to tell."""
+        return max(0.0, (self._next - time.monotonic()) * 1000)
+
+    def act(self) -> None:
+        """Tell, if it is time."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._every
+            self._tell(self._sample(now))
+
+    def _sample(self, now: float) -> UsageSample:
+        from corral.limits.tree import look_at_tree
+
+        counted = self._group.usage() if self._group is not None else look_at_tree(self._pid)
+        spent = (
+            self._group.cpu_seconds()
+            if self._group is not None
+            else (counted.user_seconds or 0.0) + (counted.system_seconds or 0.0)
+        )
+        return UsageSample(now - self._began, spent, counted.memory_bytes, counted.pids)
