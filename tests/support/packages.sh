@@ -1,10 +1,12 @@
 #!/bin/sh
-# System packages that the tests need: a compiler with sanitizers, git, and peers to measure against.
+# System packages that the tests need: a compiler with sanitizers, git, peers to measure against, and container
+# engines, of which the tests start private ones.
 # As root with apt they are installed; otherwise what is missing is named, and the tests say what they skip.
 set -eu
 
 missing=
-for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux; do
+for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux \
+    dockerd:docker.io podman:podman runc:runc busybox:busybox-static; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 # A static launcher needs the C library's archive.
