@@ -31,7 +31,7 @@ class Watch:
         from corral.runtime.monitor import Monitor
 
         self._samples: queue.SimpleQueue[UsageSample | None] = queue.SimpleQueue()
-        self._attempt = start(Monitor(self._samples.put, every))
+        self._attempt = start(Monitor(self._samples.put, every))  # put returns nothing: nothing is shown
         self._result: Result | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="corral-watch", daemon=True)

@@ -48,6 +48,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("no_config", ("--no-config",), "Read no configuration: neither files nor CORRAL_* variables."),
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
+    Option("stats", ("--stats",), "Say what it cost; on a terminal also while it lasts."),
     Option("json", ("--json",), "Print the whole result record as JSON."),
     Option("verbose", ("-v", "--verbose"), "Say what protected the run."),
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from corral.cli.request import Request
     from corral.model.result import Result
+    from corral.runtime.monitor import Monitor
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
@@ -29,7 +30,7 @@ _LIMITS_SAID = {
     Outcome.PIDS_LIMIT: "it ran out of its processes",
     Outcome.OUTPUT_LIMIT: "it printed more than it may",
     Outcome.CPU_LIMIT: "its processor time was used up",
-    Outcome.DISK_LIMIT: "its private areas are full",
+    Outcome.DISK_LIMIT: "its private areas were full",
     Outcome.BLOCKED: "the sandbox ended it",
 }
 
@@ -46,6 +47,10 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     if options["json"]:
         _print_json({**result.to_json(), "configuration": _configuration_json(request)})
     _report(result, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+    if options["stats"]:
+        from corral.cli.stats import summarize
+
+        _say(summarize(result))
     return result.exit_status
 
 
@@ -65,9 +70,8 @@ def report_error(error: CorralError, *, as_json: bool, about_command: bool = Tru
             fields["problems"] = [problem.to_json() for problem in problems]
         _print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
     else:
-        first, *others = error.render(about_command=about_command).split(
-            "\n"
-        )  # no part of it has a line feed
+        # No part of it has a line feed of its own.
+        first, *others = error.render(about_command=about_command).split("\n")
         _say(first)
         sys.stderr.writelines(f"{printable(line)}\n" for line in others)
     return error.exit_status
@@ -77,8 +81,8 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     stdio = StdioMode.INHERIT
     if options["json"]:
         stdio = StdioMode.CAPTURE
-    elif options["terminal"]:
-        stdio = StdioMode.TERMINAL
+    elif options["terminal"] or (options["stats"] and all(map(os.isatty, (0, 1)))):
+        stdio = StdioMode.TERMINAL  # with --stats, so that a line of ours does not come between the command's
     prepared = request.sandbox.prepare(request.command, stdin=None, stdio=stdio)
     if not prepared.argv:
         raise PolicyError(
@@ -87,11 +91,18 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
-    attempt = request.sandbox.start(prepared)
+    attempt = request.sandbox.start(prepared, monitor=_monitor() if options["stats"] else None)
     for name in _PASSED_ON:
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))
     return attempt.run()
+
+
+def _monitor() -> Monitor:
+    from corral.cli.stats import EVERY_SECONDS, describe_sample
+    from corral.runtime.monitor import Monitor
+
+    return Monitor(describe_sample, EVERY_SECONDS)
 
 
 def _stop(send: Any) -> None:
@@ -142,7 +153,8 @@ def _report(result: Result, *, verbose: bool, as_json: bool) -> None:
     if as_json and not verbose:
         return
     if result.outcome in _LIMITS_SAID:
-        _say(f"the command was stopped: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})")
+        what = "failed" if result.exit_code is not None else "was stopped"
+        _say(f"the command {what}: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})")
     for violation in result.violations:
         if verbose or violation.evidence is Evidence.OBSERVED:
             _say(violation.describe())

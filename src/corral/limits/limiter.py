@@ -44,7 +44,7 @@ class ResourceLimiter:
             limiter.apply(process.pid)
             print(limiter.usage().memory_bytes, limiter.exceeded())
 
-    What a process starts after `apply` is bound as well. `cleanup` lets everyone go, to the caller's own place.
+    What it starts after `apply` is bound as well. `cleanup` lets everyone go, to the caller's own group.
     """
 
     def __init__(self, limits: Limits) -> None:

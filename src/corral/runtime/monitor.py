@@ -16,9 +16,12 @@ LEAST_SECONDS = 0.01
 
 
 class Monitor:
-    """Calls a function with a sample every so many seconds, from within the runner's own loop."""
+    """Calls a function with a sample every so many seconds, from within the runner's own loop.
 
-    def __init__(self, tell: Callable[[UsageSample], None], every: float) -> None:
+    What the function returns, if anything, is shown on the caller's terminal until the next time.
+    """
+
+    def __init__(self, tell: Callable[[UsageSample], str | None], every: float) -> None:
         self._tell = tell
         self._every = max(LEAST_SECONDS, every)
         self._group: Group | None = None
@@ -35,12 +38,13 @@ class Monitor:
         """How long until there is something to tell."""
         return max(0.0, (self._next - time.monotonic()) * 1000)
 
-    def act(self) -> None:
-        """Tell, if it is time."""
+    def act(self) -> str:
+        """Tell, if it is time; returns what is to be shown, or nothing."""
         now = time.monotonic()
-        if now >= self._next:
-            self._next = now + self._every
-            self._tell(self._sample(now))
+        if now < self._next:
+            return ""
+        self._next = now + self._every
+        return self._tell(self._sample(now)) or ""
 
     def _sample(self, now: float) -> UsageSample:
         from corral.limits.tree import look_at_tree

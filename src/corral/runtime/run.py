@@ -162,7 +162,8 @@ class Run:
         finally:
             self._close_guard()
         error = self._status.error() if spec is not None else None
-        if error is not None:
+        was_killed = self._is_unwanted and self._status.failure is None  # before it began
+        if error is not None and not was_killed:
             raise error
         return self._result(streams, ended - began)
 
@@ -248,8 +249,8 @@ class Run:
             while self._serve(poller, streams, began, process.status, ending):
                 self._watch_over(poller)
                 self._enforce(streams, began)
-                if self._monitor is not None:
-                    self._monitor.act()
+                if self._monitor is not None and (text := self._monitor.act()):
+                    streams.show_note(text)
         finally:
             os.close(ending)
 

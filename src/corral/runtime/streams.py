@@ -86,6 +86,9 @@ class InheritedStreams:
     def flush(self, is_enough: Callable[[float], bool]) -> None:
         """Let the caller's own readers have the rest; see `deliver`."""
 
+    def show_note(self, text: str) -> None:
+        """Show a line on the caller's terminal, where that does not come between what the command prints."""
+
     @property
     def is_truncated(self) -> bool:
         """Whether something was printed that is missing where it should be."""

@@ -11,6 +11,7 @@ import signal
 import termios
 import tty
 
+from corral.runtime.note import Note
 from corral.runtime.sinks import Relay, deliver
 from corral.runtime.streams import InheritedStreams, no_descriptors
 
@@ -40,6 +41,7 @@ class TerminalStreams(InheritedStreams):
         self._has_ended = False  # the caller types no more
         self._has_hung_up = False  # nobody holds the command's end any more
         self._relay = Relay(1)
+        self._note = Note()
         self._expected: dict[int, int] = {}
         self.is_over_limit = False
 
@@ -128,6 +130,7 @@ class TerminalStreams(InheritedStreams):
             pass
 
     def flush(self, is_enough: Callable[[float], bool]) -> None:
+        self._relay.take(self._note.clear())
         deliver((self._relay,), is_enough)
 
     def _hear(self) -> None:
@@ -167,8 +170,12 @@ class TerminalStreams(InheritedStreams):
             piece = piece[: self._room]
             self._room -= len(piece)
         if piece:
-            self._relay.take(piece)
+            self._relay.take(self._note.make_way(piece) + piece)
         return True
+
+    def show_note(self, text: str) -> None:
+        if not self._relay.pending and self._relay.is_wanted and os.isatty(self._relay.target):
+            self._relay.take(self._note.draw(text))
 
     def _copy_size(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # ValueError: it has hung up

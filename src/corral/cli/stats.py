@@ -1,0 +1,60 @@
+"""`--stats`: what a run has cost, in one line at its end, and on a terminal while it lasts."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.result import Result, UsageSample
+
+#: A run that is over before says nothing on the way.
+PATIENCE_SECONDS = 2.0
+EVERY_SECONDS = 0.5
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def summarize(result: Result) -> str:
+    """`1.20 s, 0.98 s user, 0.10 s system, 143.0 MiB at most, ...`."""
+    return ", ".join(_parts(result))
+
+
+def _parts(result: Result) -> Iterator[str]:
+    usage = result.usage
+    yield f"{usage.wall_seconds:.2f} s"
+    yield f"{usage.user_seconds:.2f} s user"
+    yield f"{usage.system_seconds:.2f} s system"
+    if usage.peak_memory_bytes:
+        whose = "" if usage.is_whole_tree else " in one process"
+        yield f"{approximate(usage.peak_memory_bytes)} at most{whose}"
+    if usage.processes is not None:
+        at_once = "" if usage.peak_pids is None else f", {usage.peak_pids} at once"
+        yield f"{usage.processes} {'process' if usage.processes == 1 else 'processes'}{at_once}"
+    elif usage.peak_pids is not None:
+        yield f"{usage.peak_pids} processes at once"
+    yield f"{approximate(usage.read_bytes)} read"
+    yield f"{approximate(usage.written_bytes)} written"
+
+
+def describe_sample(sample: UsageSample) -> str:
+    """What to show of a run under way; nothing in its first moments."""
+    if sample.wall_seconds < PATIENCE_SECONDS:
+        return ""
+    parts = [f"corral: {sample.wall_seconds:.0f} s"]
+    if sample.cpu_seconds is not None:
+        parts.append(f"{sample.cpu_seconds:.1f} s of processor time")
+    if sample.memory_bytes is not None:
+        parts.append(approximate(sample.memory_bytes))
+    if sample.pids is not None:
+        parts.append(f"{sample.pids} processes")
+    return ", ".join(parts)
+
+
+def approximate(size: int) -> str:
+    """A size to be read at a glance: 1536 -> `1.5 KiB`."""
+    value = float(size)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
