@@ -49,6 +49,7 @@ class TerminalStreams(InheritedStreams):
         try:
             self._ours, self._theirs = pty.openpty()
         except OSError as problem:
+            self._relay.close()
             raise no_descriptors(problem) from problem
         os.set_blocking(self._ours, False)
         self._copy_size()
