@@ -12,7 +12,7 @@ _LEAVES_SCREEN = (b"\x1b[?1049l", b"\x1b[?47l")
 
 
 class Note:
-    """Shown only while the command is quiet, at the beginning of a line, and not over a full-screen program."""
+    """Shown while the command is quiet, at the beginning of a line, and never over a full-screen program."""
 
     def __init__(self) -> None:
         self._is_shown = False
