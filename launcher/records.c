@@ -204,6 +204,7 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_CGROUP_KILL] = parse_cgroup_kill,
     [RECORD_CPU_TIME] = parse_cpu_time,
     [RECORD_WATCH] = parse_watch,
+    [RECORD_LINGER] = parse_empty,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -59,7 +59,7 @@ static const char *check_counts(const struct spec *spec) {
     static const enum record_type ONCE[] = {
         RECORD_NAMESPACES, RECORD_HOSTNAME, RECORD_LOOPBACK, RECORD_LANDLOCK, RECORD_SECCOMP,
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
-        RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,
+        RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";

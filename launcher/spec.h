@@ -37,6 +37,7 @@ enum record_type {
     RECORD_CGROUP_KILL,
     RECORD_CPU_TIME,
     RECORD_WATCH,
+    RECORD_LINGER,
     RECORD_TYPES,
 };
 

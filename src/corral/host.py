@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from corral.limits.group import Group
+    from corral.limits.scope import Scope
     from corral.model.enforcer import Enforcer
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -124,15 +125,24 @@ class RealHost:
         if self._enforcers is None:
             from corral.limits.discover import cgroup_enforcer
 
-            self._enforcers = (cgroup_enforcer(self._try_group),)
+            groups = cgroup_enforcer(self._try_group)
+            more = (self._systemd(),) if not groups.holds and _has_systemd() else ()
+            self._enforcers = (groups, *more)
         return self._enforcers
+
+    def _systemd(self) -> Enforcer:
+        from corral.limits.discover import trial_request
+        from corral.limits.scope import systemd_enforcer
+        from corral.model.enforcer import SYSTEMD
+
+        return systemd_enforcer(self._try_scope, lambda holds: trial_request(SYSTEMD, holds))
 
     def limits_key(self) -> str:
         """What the enforcers depend on, without trying them."""
         from corral.limits.hierarchy import find_hierarchy
 
         hierarchy = find_hierarchy()
-        return hierarchy.key() if hierarchy is not None else "-"
+        return hierarchy.key() if hierarchy is not None else f"- {_has_systemd()}"
 
     def processors(self) -> int:
         return len(os.sched_getaffinity(0))
@@ -145,6 +155,20 @@ class RealHost:
         records = group.records(0)
         spec = encode(Spec(argv=("/corral-trial",), cwd="/"))
         trial = self.try_launch(append_groups(spec, records.groups, records.kill, records.cpu_time))
+        return "" if trial.phase == "exec" else f"{trial.detail} (errno {trial.errno})"
+
+    def _try_scope(self, scope: Scope) -> str:
+        """Let systemd make a scope around the launcher; returns what went wrong."""
+        from corral.linux.encode import encode
+        from corral.linux.spec import Spec
+        from corral.runtime.spawn import try_spec
+
+        launcher, _ = self.launcher()
+        spec = encode(Spec(argv=("/corral-trial",), cwd="/"))
+        try:
+            trial = try_spec(launcher, spec, _TRIAL_SECONDS, scope.place)
+        finally:
+            scope.remove()
         return "" if trial.phase == "exec" else f"{trial.detail} (errno {trial.errno})"
 
     def try_launch(self, spec: bytes) -> LaunchTrial:
@@ -168,6 +192,11 @@ class RealHost:
 
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
+
+
+def _has_systemd() -> bool:
+    """Whether this host is run by systemd, as sd_booted(3) says it."""
+    return os.path.isdir("/run/systemd/system")
 
 
 def state_directory() -> str:

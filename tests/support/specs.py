@@ -99,6 +99,7 @@ def specs(draw: st.DrawFn) -> Spec:
         wall_ms=wall,
         grace_ms=draw(u64) if wall else 0,
         terminal=draw(st.booleans()),
+        lingers=draw(st.booleans()),
     )
 
 

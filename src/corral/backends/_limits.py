@@ -95,7 +95,8 @@ def group_request(
     kind = next(iter(names), holders.counting)
     if not kind:
         return None
-    return GroupRequest(kind, **held, launcher_pids=launcher_pids, ends_by_group=ends_by_group)
+    outer = 1 if kind == SYSTEMD else 0  # its scope is made around the supervisor as well
+    return GroupRequest(kind, **held, launcher_pids=launcher_pids + outer, ends_by_group=ends_by_group)
 
 
 def watch_request(limits: Limits, holders: Holders, *, processors: int) -> Watch | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import partial
 
 from corral.limits.cgroup1 import Group1, kill_listed
 from corral.limits.cgroup2 import Group2, kill_directory
-from corral.limits.group import Group, is_leftover, label, remove_directories
+from corral.limits.group import Group, group_failed, is_leftover, label, remove_directories
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
-from corral.model.enforcer import CGROUP1, CGROUP2, Enforcer
+from corral.model.enforcer import CGROUP1, CGROUP2, SYSTEMD, Enforcer
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
@@ -48,14 +49,7 @@ def cgroup_enforcer(try_group: Callable[[Group], str]) -> Enforcer:
         for feature, controller in _NEEDS[hierarchy.enforcer].items()
         if not controller or controller in hierarchy.parents
     )
-    request = GroupRequest(  # small values that every kernel takes
-        hierarchy.enforcer,
-        1 << 28 if Feature.LIMIT_MEMORY in holds else None,
-        0.5 if Feature.LIMIT_CPU in holds else None,
-        16 if Feature.LIMIT_PIDS in holds else None,
-        10.0 if Feature.LIMIT_CPU_TIME in holds else None,
-        ends_by_group=True,
-    )
+    request = trial_request(hierarchy.enforcer, holds)
     fix = "run `corral doctor --json` and report it if this kernel should be able to do this"
     try:
         group = make_group(request, "trial")
@@ -71,8 +65,22 @@ def cgroup_enforcer(try_group: Callable[[Group], str]) -> Enforcer:
     return Enforcer(hierarchy.enforcer, holds, f"no controller for {missing}" if missing else "")
 
 
+def trial_request(enforcer: str, holds: frozenset[Feature]) -> GroupRequest:
+    """All limits that are held, with small values that every kernel takes."""
+    return GroupRequest(
+        enforcer,
+        1 << 28 if Feature.LIMIT_MEMORY in holds else None,
+        0.5 if Feature.LIMIT_CPU in holds else None,
+        16 if Feature.LIMIT_PIDS in holds else None,
+        10.0 if Feature.LIMIT_CPU_TIME in holds else None,
+        ends_by_group=True,
+    )
+
+
 def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:
     """The group for a request, beneath our own place or another. Raises SetupError; then nothing is left."""
+    if request.enforcer == SYSTEMD and within is None:
+        return _make_scope(request, run_id)
     hierarchy = within or find_hierarchy()
     try:
         if hierarchy is None or hierarchy.enforcer != request.enforcer:
@@ -82,12 +90,18 @@ def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = No
                 remove_leftovers(parent)
         return _KINDS[hierarchy.enforcer](hierarchy, request, label() + run_id)
     except OSError as problem:
-        raise SetupError(
-            "cgroup",
-            "the resource limits could not be set up",
-            why=f"control group: {problem}",
-            fix="run `corral doctor` to see which limits hold here, or ask for fewer",
-        ) from problem
+        raise group_failed(problem) from problem
+
+
+def _make_scope(request: GroupRequest, run_id: str) -> Group:
+    from corral.limits.scope import Scope
+    from corral.limits.systemd import remove_leftovers as remove_scopes
+
+    if SYSTEMD not in _swept:
+        _swept.add(SYSTEMD)
+        with contextlib.suppress(OSError):
+            remove_scopes()
+    return Scope(request, run_id)
 
 
 def remove_leftovers(parent: str, *, again: bool = False) -> None:

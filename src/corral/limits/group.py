@@ -10,6 +10,7 @@ import time
 from functools import lru_cache
 
 from corral.limits.files import read
+from corral.model.errors import SetupError
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -46,7 +47,10 @@ class GroupRecords(Record):
 
 
 class Group:
-    """Base of both versions. Making one raises OSError; then nothing is left of it."""
+    """Base of all kinds. Making one raises OSError; then nothing is left of it."""
+
+    #: It is made around a process, by `place`, and its counters must be read, by `collect`, before that ends.
+    needs_process = False
 
     def __init__(self, hierarchy: Hierarchy, request: GroupRequest, name: str) -> None:
         self.directories: dict[str, str] = {}
@@ -67,6 +71,12 @@ class Group:
     def records(self, grace_ms: int) -> GroupRecords:
         """What the launcher must know to enter, watch and end the group."""
         raise NotImplementedError
+
+    def place(self, pid: int) -> None:
+        """Only where it needs a process: make it around one, which waits meanwhile. Raises OSError."""
+
+    def collect(self) -> None:
+        """Only where it needs a process: read the counters, while it is there."""
 
     def has_run_out_of_memory(self) -> bool:
         """Whether the kernel ended a process of the group for its memory."""
@@ -102,6 +112,16 @@ class Group:
 
     def _write_limits(self) -> None:
         raise NotImplementedError
+
+
+def group_failed(problem: OSError) -> SetupError:
+    """The error of a run whose group could not be made."""
+    return SetupError(
+        "cgroup",
+        "the resource limits could not be set up",
+        why=f"control group: {problem}",
+        fix="run `corral doctor` to see which limits hold here, or ask for fewer",
+    )
 
 
 def cpu_quota(cpus: float) -> tuple[int, int]:

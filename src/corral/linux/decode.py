@@ -54,6 +54,7 @@ _SINGLE = frozenset(
         RecordType.CGROUP_KILL,
         RecordType.CPU_TIME,
         RecordType.WATCH,
+        RecordType.LINGER,
     }
 )
 _NAMESPACE_BITS = 0x7E020000
@@ -308,6 +309,7 @@ _READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
     RecordType.CGROUP_KILL: _read_cgroup_kill,
     RecordType.CPU_TIME: _read_cpu_time,
     RecordType.WATCH: _read_watch,
+    RecordType.LINGER: _read_nothing,
 }
 
 
@@ -366,5 +368,6 @@ def _finish(draft: _Draft) -> Spec:
         wall_ms=draft.wall[0],
         grace_ms=draft.wall[1],
         terminal=RecordType.TERMINAL in draft.seen,
+        lingers=RecordType.LINGER in draft.seen,
         fault=draft.fault,
     )

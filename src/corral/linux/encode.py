@@ -109,6 +109,8 @@ def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield RecordType.WALL, U64.pack(spec.wall_ms) + U64.pack(spec.grace_ms)
     if spec.terminal:
         yield RecordType.TERMINAL, b""
+    if spec.lingers:
+        yield RecordType.LINGER, b""
     if spec.fault:
         yield RecordType.FAULT, _string(spec.fault)
 
@@ -143,8 +145,11 @@ def append_groups(
     groups: tuple[Cgroup, ...],
     kill: CgroupKill | None = None,
     cpu_time: CpuTime | None = None,
+    *,
+    lingers: bool = False,
 ) -> bytes:
     """Add control groups to a spec that was encoded before their names were known."""
     magic, length, count = HEADER.unpack_from(encoded)
-    added, records = _gather(_group_records(groups, kill, cpu_time))
+    more = [(RecordType.LINGER, b"")] if lingers else []
+    added, records = _gather([*_group_records(groups, kill, cpu_time), *more])
     return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records

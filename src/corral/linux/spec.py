@@ -55,6 +55,7 @@ class RecordType(IntEnum):
     CGROUP_KILL = 19  # u32 kind, string path: how to end all members of the group at once; at most once
     CPU_TIME = 20  # u64 limit in us, u64 grace milliseconds, u32 divisor, string file; at most once
     WATCH = 21  # u64 memory, u64 processes, u32 permille of time, u32 processors; at most once
+    LINGER = 22  # empty: when all is over, say so and wait until the lifeline is cut; at most once
 
 
 class MountKind(IntEnum):
@@ -173,4 +174,5 @@ class Spec(Record):
     wall_ms: int = 0
     grace_ms: int = 0
     terminal: bool = False
+    lingers: bool = False
     fault: str = ""

@@ -10,6 +10,7 @@ import signal
 import time
 from _thread import RLock
 
+from corral.limits.group import group_failed
 from corral.linux.encode import append_groups
 from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
@@ -117,6 +118,8 @@ class Run:
             process = self._process
             if process is None:
                 return
+            if self._group is not None:
+                self._group.collect()
             if process.lifeline >= 0:
                 # A byte, not only the end: a child that another thread forks holds a copy of the pipe.
                 with contextlib.suppress(OSError):
@@ -151,9 +154,8 @@ class Run:
 
     def _supervise(self, streams: InheritedStreams) -> Result:
         spec = self._launch.spec
-        if spec is not None and self._group is not None:
-            records = self._group.records(int(GRACE_SECONDS * 1000))
-            spec = append_groups(spec, records.groups, records.kill, records.cpu_time)
+        if spec is not None and self._group is not None and not self._group.needs_process:
+            spec = self._grouped(spec)
         began = time.monotonic()
         self._guard = self._open_guard()
         try:
@@ -166,6 +168,26 @@ class Run:
         if error is not None and not was_killed:
             raise error
         return self._result(streams, ended - began)
+
+    def _grouped(self, spec: bytes) -> bytes:
+        assert self._group is not None
+        records = self._group.records(int(GRACE_SECONDS * 1000))
+        lingers = self._group.needs_process
+        return append_groups(spec, records.groups, records.kill, records.cpu_time, lingers=lingers)
+
+    def _spawn(self, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
+        group = self._group
+        if spec is None or group is None or not group.needs_process:
+            return spawn(self._launch, spec, stdio)
+
+        def place(pid: int) -> bytes:
+            try:
+                group.place(pid)
+            except OSError as problem:
+                raise group_failed(problem) from problem
+            return self._grouped(spec)
+
+        return spawn(self._launch, spec, stdio, place)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -206,7 +228,7 @@ class Run:
     def _start_and_serve(self, streams: InheritedStreams, spec: bytes | None, began: float) -> None:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
-            self._process = spawn(self._launch, spec, streams.child_ends())
+            self._process = self._spawn(spec, streams.child_ends())
             self._status.started = spec is None  # else the launcher will say so
             while self._early:
                 self.send(self._early.pop(0))
@@ -264,11 +286,22 @@ class Run:
             if descriptor == status:
                 if not self._read_status(status):
                     poller.unregister(status)
+                if self._status.is_done:
+                    self._release()
             elif self._guard is not None and descriptor == self._guard.descriptor:
                 self._guard.react()
             else:
                 streams.carry(descriptor, poller)
         return True
+
+    def _release(self) -> None:
+        """The launcher waits for this, so that its group is still there to be read."""
+        with self._lock:
+            process = self._process
+            if self._group is not None and process is not None and process.lifeline >= 0:
+                self._group.collect()
+                os.close(process.lifeline)
+                self._process = process.replace(lifeline=-1)
 
     def _read_status(self, descriptor: int) -> bool:
         """Take what the launcher has said; False when it will say no more."""

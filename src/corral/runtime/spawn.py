@@ -13,6 +13,8 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.model.launch import Launch
 
 #: What the launcher finds where: see launcher/main.c.
@@ -34,16 +36,28 @@ class Process(Record):
     lifeline: int  # closing it takes the whole tree down; -1 without a launcher
 
 
-def spawn(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
-    """Start a launch on three descriptors. Raises SetupError; then nothing was started."""
+def spawn(
+    launch: Launch,
+    spec: bytes | None,
+    stdio: tuple[int, int, int],
+    place: Callable[[int], bytes] | None = None,
+) -> Process:
+    """Start a launch on three descriptors. Raises SetupError; then nothing was started.
+
+    `place` is called with the process while it waits, and returns the whole spec: what could not be known
+    before it was there is in it.
+    """
     if spec is None:
         return _spawn_bare(launch, stdio)
     owned: list[int] = []
     pid = 0
     try:
-        memory = _own(owned, os.memfd_create("corral-spec", os.MFD_CLOEXEC))
-        _write_all(memory, spec)
-        os.lseek(memory, 0, os.SEEK_SET)
+        if place is not None:
+            memory, promise = (_own(owned, end) for end in os.pipe())
+        else:
+            memory, promise = _own(owned, os.memfd_create("corral-spec", os.MFD_CLOEXEC)), -1
+            _write_all(memory, spec)
+            os.lseek(memory, 0, os.SEEK_SET)
         status_read, status_write = (_own(owned, end) for end in os.pipe())
         lifeline_read, lifeline_write = (_own(owned, end) for end in os.pipe())
         places = zip((*stdio, memory, status_write, lifeline_read), (0, 1, 2, 3, 4, 5), strict=True)
@@ -59,6 +73,10 @@ def spawn(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Pr
         for descriptor in (memory, status_write, lifeline_read):
             owned.remove(descriptor)
             os.close(descriptor)
+        if place is not None:
+            _write_all(promise, place(pid))
+            owned.remove(promise)
+            os.close(promise)
         return Process(pid, status_read, lifeline_write)
     except BaseException as problem:
         for descriptor in owned:  # the lifeline among them: what was started ends
@@ -96,7 +114,9 @@ def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
     return Process(child.pid, -1, -1)
 
 
-def try_spec(launcher: str, spec: bytes, seconds: float) -> LaunchTrial:
+def try_spec(
+    launcher: str, spec: bytes, seconds: float, place: Callable[[int], None] | None = None
+) -> LaunchTrial:
     """Run the launcher with a spec and say how far it came. Never raises."""
     from corral.model.launch import Launch
 
@@ -104,8 +124,15 @@ def try_spec(launcher: str, spec: bytes, seconds: float) -> LaunchTrial:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     except OSError as problem:
         return LaunchTrial(False, "spawn", 0, str(problem))
+
+    def put(pid: int) -> bytes:
+        if place is not None:
+            place(pid)
+        return spec
+
     try:
-        process = spawn(Launch("trial", (launcher,), (), {}), spec, (null, null, null))
+        trial = Launch("trial", (launcher,), (), {})
+        process = spawn(trial, spec, (null, null, null), put if place is not None else None)
     except SetupError as problem:
         return LaunchTrial(False, "spawn", 0, problem.why)
     finally:

@@ -33,6 +33,7 @@ class Status:
         self.usage: tuple[int, ...] | None = None  # us user and system, KiB, blocks in and out, processes
         self.is_full = False  # the private areas, when the command ended
         self.exceeded = ""  # the limit that the launcher itself found broken
+        self.is_done = False  # all is said, and the launcher waits to be released
         self.failure: tuple[str, int, str] | None = None
 
     def feed(self, piece: bytes) -> None:
@@ -60,6 +61,8 @@ class Status:
             self.usage = tuple(map(int, rest.split()))
         elif word == "full":
             self.is_full = True
+        elif word == "done":
+            self.is_done = True
         elif word == "limit":
             self.exceeded = self.exceeded or rest
         elif word == "failed" and self.failure is None:
