@@ -1,7 +1,7 @@
 """A group that systemd makes: for users whose own place in the control groups is not theirs to change.
 
-It is made when the launcher is there, which waits for its spec meanwhile, and holds the launcher as well. It is
-gone as soon as it is empty; so the launcher stays until its counters have been read.
+It is made when the launcher is there, which waits for its spec meanwhile, and holds the launcher as well. It
+is gone as soon as it is empty; so the launcher stays until its counters have been read.
 """
 
 from __future__ import annotations
