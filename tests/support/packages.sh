@@ -4,7 +4,8 @@
 set -eu
 
 missing=
-for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux; do
+for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux \
+    qemu-system-x86_64:qemu-system-x86 mksquashfs:squashfs-tools busybox:busybox-static; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 # A static launcher needs the C library's archive.
