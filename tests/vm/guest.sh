@@ -32,7 +32,7 @@ make_host() {
 # The image is read-only. What lies in a directory that must be writable, and is needed, is shown there again.
 make_writable() {
     mount --bind / /mnt
-    mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs /tmp
+    mount -t tmpfs -o mode=1777,nodev tmpfs /tmp # set-user-id programs are tested there
     mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs /var/tmp
     mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /home
     mount -t tmpfs -o mode=755,nosuid,nodev tmpfs /root # 755: the interpreter may lie beneath

@@ -1,4 +1,4 @@
-"""The guest's root file system: what the tests need of this machine, at the same paths, in one squashfs file."""
+"""The guest's root file system: what the tests need of this machine, at the same paths, in one file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ETC = {
 
 
 def kept_paths() -> list[str]:
-    """Trees that must be seen in the guest wherever they lie: the project, its environment, the interpreter."""
+    """Trees that must be seen wherever they lie: the project, its environment, the interpreter."""
     interpreter = os.path.realpath(sys.base_prefix)
     return [str(ROOT), sys.prefix, *([interpreter] if interpreter != "/usr" else [])]
 
