@@ -7,10 +7,12 @@ BIN    := $(VENV)/bin
 SECONDS ?= 60
 TARGETS ?= capability toml json
 RECORD  ?=
+# Of `make test-vm`: arguments of pytest inside, or `shell`.
+VM_ARGS ?=
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz
+.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz test-vm
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +43,10 @@ packages: ## Install the system packages that the tests need (as root, with apt)
 
 test: packages $(VENV)/.dev lint types ## Install what the tests need and run every test.
 	$(BIN)/python -m pytest -n 2 --require native,landlock
+	$(BIN)/python tests/vm/run.py --where-possible
+
+test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test there; VM_ARGS='tests/limits -k memory'.
+	@$(BIN)/python tests/vm/run.py $(VM_ARGS)
 
 fast: $(VENV)/.dev ## Run the tests that need no kernel feature.
 	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture tests/fuzz
@@ -69,4 +75,4 @@ bench: packages $(VENV)/.dev ## Measure against bare processes, bubblewrap and f
 	@$(BIN)/python bench/run.py
 
 clean: ## Remove what the other targets made.
-	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm

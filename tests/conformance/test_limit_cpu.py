@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves(Feature.LIMIT_CPU)
 
-# So much processor time is needed; with a share of 15 % it takes two seconds, without one a third.
+# So much processor time is needed. With a share of 15 % it takes more than six times as long as without one.
 _BURN = """
 import time
 while time.process_time() < 0.3: pass
@@ -34,16 +34,21 @@ for pid in children: os.waitpid(pid, 0)
 print('done')
 """
 _LIMIT = ["cpu:limit:15%"]
-_SECONDS = 1.6
+#: At full speed it takes as long as unconfined, give or take what else the machine does.
+_FULL_SPEED = 2.5
 
 
 @pytest.mark.parametrize("script", [_BURN, _BURN_TWICE], ids=["one process", "two processes"])
 def test_a_busy_command_takes_no_more_than_its_share(backend: Case, stage: Stage, script: str) -> None:
     began = time.monotonic()
+    unconfined: list[float] = []
 
     def is_quick(output: bytes) -> bool:
-        """Whether the work was done at full speed."""
-        return b"done" in output and time.monotonic() - began < _SECONDS
+        """Whether the work was done at full speed, which the control has shown."""
+        took = time.monotonic() - began
+        if b"done" in output and not unconfined:
+            unconfined.append(took)
+        return b"done" in output and took < _FULL_SPEED * unconfined[0]
 
     def restart() -> None:
         nonlocal began
