@@ -28,11 +28,14 @@ static int64_t now_ns(void) {
 }
 
 /* At least SHORTEST_RUN_MS at a time, so that small shares run seldom and not for nothing. */
-static int64_t run_time(const struct watch_record *limits, bool is_stopped) {
-    int64_t permille = limits->share_permille, period = PERIOD_MS * MILLISECOND;
-    if (period * permille / 1000 < SHORTEST_RUN_MS * MILLISECOND) period = SHORTEST_RUN_MS * MILLISECOND * 1000 / permille;
-    int64_t run = period * permille / 1000;
-    return is_stopped ? period - run : run;
+static int64_t run_time(const struct watch_record *limits) {
+    int64_t run = PERIOD_MS * MILLISECOND * limits->share_permille / 1000;
+    return run < SHORTEST_RUN_MS * MILLISECOND ? SHORTEST_RUN_MS * MILLISECOND : run;
+}
+
+/* Whoever could run longer than was meant, because we came late, waits longer. */
+static int64_t stop_time(const struct watch_record *limits, int64_t ran) {
+    return ran * (1000 - limits->share_permille) / limits->share_permille;
 }
 
 void watcher_start(struct watcher *watcher, const struct launch *launch, bool in_namespace) {
@@ -42,7 +45,8 @@ void watcher_start(struct watcher *watcher, const struct launch *launch, bool in
                                 .sweep_at = NEVER};
     if (limits->memory || limits->processes) watcher->look_at = now;
     if (limits->memory) watcher->shared_before = sample_shared();
-    if (limits->share_permille && limits->share_permille < 1000) watcher->turn_at = now + run_time(limits, false);
+    watcher->turned_at = now;
+    if (limits->share_permille && limits->share_permille < 1000) watcher->turn_at = now + run_time(limits);
 }
 
 int64_t watcher_wait(const struct watcher *watcher) {
@@ -56,10 +60,13 @@ int64_t watcher_wait(const struct watcher *watcher) {
 /* INVARIANT: only PID 1 comes here; its kill(-1) reaches everyone in the namespace at the same moment, and a fork
  * under way fails or is stopped with the rest. What the kernel itself may wake, a sweep stops again. */
 static void turn(struct watcher *watcher, int64_t now) {
+    const struct watch_record *limits = &watcher->launch->spec.watch;
     if (now >= watcher->turn_at) {
         watcher->is_stopped = !watcher->is_stopped;
         kill(-1, watcher->is_stopped ? SIGSTOP : SIGCONT);
-        watcher->turn_at = now + run_time(&watcher->launch->spec.watch, watcher->is_stopped);
+        now = now_ns();
+        watcher->turn_at = now + (watcher->is_stopped ? stop_time(limits, now - watcher->turned_at) : run_time(limits));
+        watcher->turned_at = now;
     } else if (now >= watcher->sweep_at) {
         kill(-1, SIGSTOP);
     }

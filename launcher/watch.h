@@ -9,6 +9,7 @@ struct watcher {
     bool in_namespace;             /* everyone in /proc belongs to the tree */
     bool is_stopped, is_over;
     int64_t look_at, turn_at;      /* monotonic nanoseconds; INT64_MAX: never */
+    int64_t turned_at;             /* when the tree was last stopped or woken */
     int64_t sweep_at;              /* while stopped: when to stop whoever was woken */
     uint64_t shared_before;        /* bytes of shared memory on this machine when it began */
 };

@@ -1,11 +1,13 @@
 """Limits as the native backend holds them: rows for the table, for each enforcer that this host has.
 
-`python bench/limits/native.py` prints them as JSON: that is how the rows of another kernel are had.
+`python bench/limits/native.py [PROGRAM]` prints them as JSON, with a measuring program that was built
+before: that is how the rows of another kernel are had.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -51,9 +53,8 @@ def sandbox(host: RealHost, limits: Limits, workspace: Path) -> Sandbox:
     return Sandbox(policy, backend="native", workspace=workspace, host=host)
 
 
-def measure_host(enforcer: str, host: RealHost, workspace: Path) -> Iterator[Row]:
+def measure_host(enforcer: str, host: RealHost, workspace: Path, binary: Path) -> Iterator[Row]:
     """A row for each limit that is held here."""
-    binary = build_measure(workspace)
     probe = next(sandbox(host, Limits(), workspace).probes())
     for case in CASES:
         if case.feature in probe.enforces:
@@ -91,7 +92,12 @@ def measure_cost(host: RealHost, workspace: Path, rounds: int = COST_ROUNDS) -> 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as directory:
         workspace = Path(directory).resolve()
-        rows = [row._asdict() for name, host in hosts() for row in measure_host(name, host, workspace)]
+        binary = workspace / "measure"
+        if len(sys.argv) > 1:
+            shutil.copy(sys.argv[1], binary)
+        else:
+            build_measure(workspace)
+        rows = [row._asdict() for name, host in hosts() for row in measure_host(name, host, workspace, binary)]
         costs = {name: measure_cost(host, workspace, 20) for name, host in hosts() if name != "supervisor"}
     print("rows " + json.dumps({"rows": rows, "costs": costs}))
     return 0

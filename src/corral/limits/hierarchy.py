@@ -7,6 +7,7 @@ by trying (see `prove` in discover.py), once per boot.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from corral.limits.files import read
 from corral.model.enforcer import CGROUP1, CGROUP2
@@ -32,10 +33,20 @@ class Hierarchy(Record):
         return f"{self.enforcer}:{','.join(f'{name}={path}' for name, path in sorted(self.parents.items()))}"
 
 
-def find_hierarchy(root: str = ROOT, membership: str | None = None) -> Hierarchy | None:
+def find_hierarchy() -> Hierarchy | None:
     """The hierarchy with the controllers; None if this process may make no group. Cheap: nothing is tried."""
-    lines = (read("/proc/self/cgroup") if membership is None else membership).splitlines()
-    groups = [line.split(":", 2)[1:] for line in lines if line.count(":") >= 2]
+    return _kept(read("/proc/self/cgroup"))
+
+
+@lru_cache(maxsize=4)
+def _kept(membership: str) -> Hierarchy | None:
+    # As long as the process stays where it is. Should it lose a right meanwhile, the group cannot be made.
+    return hierarchy_of(ROOT, membership)
+
+
+def hierarchy_of(root: str, membership: str) -> Hierarchy | None:
+    """The same for a process with this /proc/PID/cgroup, and groups that are mounted elsewhere."""
+    groups = [line.split(":", 2)[1:] for line in membership.splitlines() if line.count(":") >= 2]
     first = dict(_parents_of_version_1(root, groups))
     if _LIMITING & first.keys():
         return Hierarchy(CGROUP1, first)
