@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import corral
+import output
 import peers
+from limits import table
 from workload import WORKLOAD, make_project
 
 LANDLOCK_WAIVERS = ("fs.metadata", "fs.protect", "proc.contained", "proc.hidden")
@@ -107,7 +109,8 @@ def main() -> int:
     print(f"\n{'':<30}{'median':>10}{'ratio':>9}   goal")
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as directory:
         project = make_project(Path(directory).resolve())
-        results = [start_up(project), work(project), command_line(project)]
+        results = [start_up(project), work(project), command_line(project), output.run(project)]
+    results.append(table.run())
     print("\nEvery goal was reached." if all(results) else "\nSome goals were missed.")
     return 0 if all(results) else 1
 
