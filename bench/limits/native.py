@@ -97,11 +97,9 @@ def main() -> int:
             shutil.copy(sys.argv[1], binary)
         else:
             build_measure(workspace)
-        rows = [
-            row._asdict() for name, host in hosts() for row in measure_host(name, host, workspace, binary)
-        ]
+        found = [row for name, host in hosts() for row in measure_host(name, host, workspace, binary)]
         costs = {name: measure_cost(host, workspace, 20) for name, host in hosts() if name != "supervisor"}
-    print("rows " + json.dumps({"rows": rows, "costs": costs}))
+    print("rows " + json.dumps({"rows": [row._asdict() for row in found], "costs": costs}))
     return 0
 
 

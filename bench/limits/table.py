@@ -15,10 +15,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
-from limits.engines import measure_engines
-from limits.native import hosts, measure_cost, measure_host
-from limits.program import build_measure
-from limits.rows import Row
+from limits.engines import measure_engines  # noqa: E402
+from limits.native import hosts, measure_cost, measure_host  # noqa: E402
+from limits.program import build_measure  # noqa: E402
+from limits.rows import Row  # noqa: E402
 
 TOLERANCE = 0.05
 COST_GOAL_MS = 1.0

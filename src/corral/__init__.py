@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
+    from corral.limits.ceiling import Ceiling
+    from corral.limits.limiter import Excess, ResourceLimiter
     from corral.model.capability import Capability, parse_capability
     from corral.model.errors import (
         BugError,
@@ -39,17 +41,19 @@ if TYPE_CHECKING:
         parse_share,
         parse_size,
     )
-    from corral.model.result import Enforcement, Outcome, Result, Usage
+    from corral.model.result import Enforcement, Outcome, Result, Usage, UsageSample
     from corral.model.violation import Evidence, Violation
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
     from corral.sandbox import Explanation, Sandbox, run
+    from corral.watch import Watch
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
     "BugError": "corral.model.errors",
     "Capability": "corral.model.capability",
     "CapabilitySyntaxError": "corral.model.errors",
+    "Ceiling": "corral.limits.ceiling",
     "CommandFailed": "corral.model.errors",
     "Configuration": "corral.config.configuration",
     "ConfigurationError": "corral.model.errors",
@@ -58,6 +62,7 @@ _EXPORTS = {
     "Enforcement": "corral.model.result",
     "EnvPolicy": "corral.model.policy",
     "Evidence": "corral.model.violation",
+    "Excess": "corral.limits.limiter",
     "Explanation": "corral.sandbox",
     "Feature": "corral.model.feature",
     "Fidelity": "corral.model.fidelity",
@@ -71,12 +76,15 @@ _EXPORTS = {
     "Outcome": "corral.model.result",
     "Policy": "corral.model.policy",
     "PolicyError": "corral.model.errors",
+    "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
     "SetupError": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
+    "UsageSample": "corral.model.result",
     "Violation": "corral.model.violation",
+    "Watch": "corral.watch",
     "build_policy": "corral.policy.compose",
     "format_duration": "corral.model.quantities",
     "format_share": "corral.model.quantities",
@@ -94,6 +102,7 @@ __all__ = [
     "BugError",
     "Capability",
     "CapabilitySyntaxError",
+    "Ceiling",
     "CommandFailed",
     "Configuration",
     "ConfigurationError",
@@ -102,6 +111,7 @@ __all__ = [
     "Enforcement",
     "EnvPolicy",
     "Evidence",
+    "Excess",
     "Explanation",
     "Feature",
     "Fidelity",
@@ -115,12 +125,15 @@ __all__ = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "ResourceLimiter",
     "Result",
     "Sandbox",
     "SetupError",
     "UnenforceableError",
     "Usage",
+    "UsageSample",
     "Violation",
+    "Watch",
     "__version__",
     "build_policy",
     "format_duration",
