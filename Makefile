@@ -9,10 +9,12 @@ TARGETS ?= capability toml json
 RECORD  ?=
 # Of `make test-vm`: arguments of pytest inside, or `shell`.
 VM_ARGS ?=
+# Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
+SUITE   ?= bookworm
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz test-vm
+.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +49,9 @@ test: packages $(VENV)/.dev lint types ## Install what the tests need and run ev
 
 test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test there; VM_ARGS='tests/limits -k memory'.
 	@$(BIN)/python tests/vm/run.py $(VM_ARGS)
+
+test-vm-systemd: packages $(VENV)/.dev ## Boot systemd and test its scopes; SUITE=trixie for a newer one.
+	@$(BIN)/python tests/vm/systemd_run.py $(SUITE)
 
 fast: $(VENV)/.dev ## Run the tests that need no kernel feature.
 	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture tests/fuzz

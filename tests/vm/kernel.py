@@ -43,7 +43,9 @@ def boot_file(kernel: Path) -> Path:
     return found
 
 
-def build_initramfs(kernel: Path, init: Path, job: Path, place: Path) -> None:
+def build_initramfs(
+    kernel: Path, init: Path, job: Path, place: Path, *, modules: tuple[str, ...] = MODULES
+) -> None:
     """An archive with busybox, the modules in the order of their needs, and what is to be done."""
     tree = place.with_suffix(".tree")
     shutil.rmtree(tree, ignore_errors=True)
@@ -53,7 +55,7 @@ def build_initramfs(kernel: Path, init: Path, job: Path, place: Path) -> None:
     shutil.copy(init, tree / "init")
     shutil.copy(job, tree / "job")
     (tree / "init").chmod(0o755)
-    order = list(dict.fromkeys(_with_needs(kernel, MODULES)))
+    order = list(dict.fromkeys(_with_needs(kernel, modules)))
     for module in order:
         shutil.copy(module, tree / "modules")
     (tree / "modules/order").write_text("\n".join(module.name for module in order))

@@ -1,0 +1,8 @@
+"""Lets the tests here import `fake_manager`, in whatever way pytest imports them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
