@@ -1,7 +1,7 @@
 """Test on an older kernel with cgroup v2: `make test-vm`.
 
 prepare   Debian's cloud kernel is unpacked into .vm/ (kernel.py); what the tests need of this machine is
-          written to a read-only image (image.py), at the same paths; busybox and the modules are the initramfs
+          written to a read-only image (image.py), at the same paths; busybox and modules are the initramfs
 boot      qemu emulates a machine in software; init.sh mounts the image, guest.sh makes a host of it
 run       pytest, with what selection.txt says, as root and as an ordinary user with a delegated group
 judge     the guest writes the status of each to a port of its own; what is missing there is a failure
