@@ -11,12 +11,17 @@ import sys
 import time
 import traceback
 
+from corral import Feature, Limits, Outcome, Sandbox, load_preset
+from corral.host import RealHost
 from corral.limits import _doors, systemd
 from corral.limits.systemd import ScopeRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from corral import Result
+    from corral.model.enforcer import Enforcer
 
 MIB = 1 << 20
 #: Each waits for a line first, so that it can be moved before it begins.
@@ -199,6 +204,45 @@ def check_leftovers_are_removed_and_nothing_else() -> None:
     assert systemd.leftovers() == ()
     assert os.path.exists(directory) and process.poll() is None
     process.communicate("\n")
+
+
+class SystemdHost(RealHost):
+    """This host, as if nobody could make a control group but systemd."""
+
+    def enforcers(self) -> tuple[Enforcer, ...]:
+        return (self._systemd(),)
+
+    def limits_key(self) -> str:
+        return "systemd alone"
+
+
+def _workspace() -> str:
+    place = f"/tmp/work-{os.getuid()}"
+    os.makedirs(place, exist_ok=True)
+    return place
+
+
+def _run(script: str, **limits: float) -> Result:
+    policy = load_preset("moderate").replace(limits=Limits(**limits))
+    sandbox = Sandbox(policy, backend="native", workspace=_workspace(), host=SystemdHost())
+    return sandbox.run([sys.executable, "-S", "-c", script])
+
+
+def check_a_run_has_its_limits_from_systemd() -> None:
+    assert SystemdHost().enforcers()[0].holds == {
+        *(Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS)
+    }, SystemdHost().enforcers()
+    fine = _run("print(open('/proc/self/cgroup').read())", memory_bytes=64 * MIB, pids=5, cpus=0.5)
+    assert (fine.outcome, fine.stdout) == (Outcome.EXITED, "0::/\n\n"), fine
+    assert fine.enforcement.enforced[Feature.LIMIT_MEMORY] == "systemd scope", fine.enforcement
+    assert fine.usage.is_whole_tree and MIB < fine.usage.peak_memory_bytes < 64 * MIB, fine.usage
+
+    assert _run(f"full = b'x' * {200 * MIB}", memory_bytes=64 * MIB).outcome is Outcome.OUT_OF_MEMORY
+    forks = "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)"
+    refused = _run(forks, pids=4)
+    assert refused.outcome is Outcome.PIDS_LIMIT, refused
+    assert _run("while True: pass", cpu_seconds=0.5).outcome is Outcome.CPU_LIMIT
+    assert systemd.leftovers() == ()
 
 
 def _checks() -> Iterator[tuple[str, Callable[[], None]]]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from kernel import Unprepared
 
+from corral.host import RealHost
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKAGES = (
@@ -57,10 +59,20 @@ def build_image(cache: Path, place: Path, suite: str) -> None:
     shutil.rmtree(tree / "src", ignore_errors=True)
     unwanted = shutil.ignore_patterns("__pycache__", "bin")
     shutil.copytree(ROOT / "src/corral", tree / "src/corral", ignore=unwanted)
+    (tree / "src/corral/bin").mkdir()
+    shutil.copy(_launcher(), tree / "src/corral/bin/corral-launch")
     shutil.copy(HERE / "systemd_check.py", tree / "check.py")
     place.unlink(missing_ok=True)
     uncompressed = ("-noI", "-noD", "-noF", "-noX", "-no-duplicates", "-no-xattrs")
     _call("mksquashfs", str(tree), str(place), "-quiet", "-no-progress", "-all-root", *uncompressed)
+
+
+def _launcher() -> str:
+    """The one that is installed here; it is static, and works there as well."""
+    launcher, reason = RealHost().launcher()
+    if not launcher:
+        raise Unprepared(reason)
+    return launcher
 
 
 def _unpacked(cache: Path, suite: str) -> Path:
