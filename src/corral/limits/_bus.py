@@ -203,7 +203,7 @@ class Connection:
                 return self._keep(pointer)
             if not did:
                 waited = self._library.sd_bus_wait(self._bus, int(left * 1_000_000))
-                # Older versions tell that a signal came; Python has handled it by now.
+                # A signal may cut it short; Python has handled that by now.
                 if waited != -errno.EINTR:
                     _check(waited)
 

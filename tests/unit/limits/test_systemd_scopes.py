@@ -272,7 +272,7 @@ def test_a_signal_in_between_changes_nothing(manager: FakeManager, scope: Path) 
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_an_older_library_tells_of_the_signal_and_that_changes_nothing(
+def test_a_wait_that_a_signal_cuts_short_is_taken_up_again(
     manager: FakeManager, scope: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = _bus._load()
