@@ -78,11 +78,12 @@ def _as_json(probe: Probe) -> dict[str, Any]:
 
 
 def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
+    limits = list(_render_enforcers(facts["limits"]))
     lines = [
         f"corral {facts['corral']} on Linux {facts['kernel']}, {facts['machine']}, user {facts['user']}",
         f"  launcher        {facts['launcher']}",
         f"  landlock        ABI {facts['landlock_abi']}" + (" (not available)" * (not facts["landlock_abi"])),
-        *(f"  control groups  {line}" for line in _render_enforcers(facts["limits"])),
+        *(f"  {'limits by' if number == 0 else '':<14}  {line}" for number, line in enumerate(limits)),
         "",
     ]
     for probe in probes:
@@ -92,11 +93,14 @@ def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
 
 def _render_enforcers(enforcers: list[dict[str, Any]]) -> Iterator[str]:
     for enforcer in enforcers:
-        title = TITLES[enforcer["enforcer"]].removeprefix("control group, ")
+        title = TITLES[enforcer["enforcer"]]
         if enforcer["holds"]:
-            yield f"{title}: {', '.join(enforcer['holds'])}"
+            lacks = f" ({enforcer['reason']})" if enforcer["reason"] else ""
+            yield f"{title}: {', '.join(enforcer['holds'])}{lacks}"
         else:
-            yield f"none: {enforcer['reason']}"
+            yield f"no {title.split(',')[0]}: {enforcer['reason']}"
+            if enforcer["fix"]:
+                yield f"  fix: {enforcer['fix']}"
 
 
 def _verdict(probes: list[Probe], *, usable: bool) -> str:

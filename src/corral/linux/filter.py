@@ -47,7 +47,7 @@ CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to t
 CLONE_THREAD = 0x0001_0000
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
-SIGCONT, F_SETSIG = 18, 10
+SIGCONT, F_SETSIG, PR_SET_PDEATHSIG = 18, 10, 1
 F_SETLEASE, F_SETDELEG = 1024, 1040
 SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
 SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
@@ -215,6 +215,7 @@ STOPPED_RULES: tuple[Rule, ...] = (
         for rule in _deny(call, EPERM, "wakes a stopped process", equal(argument, SIGCONT))
     ),
     *_deny("clone", EPERM, "a child's end wakes its parent", masked_equal(0, 0xFF, SIGCONT)),
+    *_deny("prctl", EPERM, "a parent's end wakes its child", equal(0, PR_SET_PDEATHSIG), equal(1, SIGCONT)),
     *_deny("fcntl", EPERM, "input wakes a stopped process", equal(1, F_SETSIG)),
     *_deny("timer_create mq_notify", ENOSYS, "wakes a stopped process"),
     *_deny("sched_setaffinity", EPERM, "spreads over more processors than are counted with"),
