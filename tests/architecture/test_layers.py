@@ -15,7 +15,7 @@ ROWS = (
     {"linux"},
     {"limits"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
-    {"sandbox", "fidelity", "session", "pool", "aio", "host", "probes", "state"},
+    {"sandbox", "fidelity", "session", "pool", "aio", "host", "probes", "state", "watch"},
     {"config"},
     {"selftest"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
