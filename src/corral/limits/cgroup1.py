@@ -54,30 +54,32 @@ class Group1(Group):
         )
 
     def has_run_out_of_memory(self) -> bool:
-        return bool(read_counter(f"{self.directories.get('memory')}/memory.oom_control", "oom_kill"))
+        return bool(read_counter(self._file("memory", "memory.oom_control"), "oom_kill"))
 
     def has_refused_a_process(self) -> bool:
-        return bool(read_counter(f"{self.directories.get('pids')}/pids.events", "max"))
+        return bool(read_counter(self._file("pids", "pids.events"), "max"))
 
     def usage(self) -> GroupUsage:
-        memory, pids = self.directories.get("memory"), self.directories.get("pids")
-        swapped = f"{memory}/memory.memsw.max_usage_in_bytes"
-        peak = read_number(swapped)
+        peak = read_number(self._file("memory", "memory.memsw.max_usage_in_bytes"))
+        if peak is None:
+            peak = read_number(self._file("memory", "memory.max_usage_in_bytes"))
         return GroupUsage(
-            read_number(f"{memory}/memory.usage_in_bytes"),
-            peak if peak is not None else read_number(f"{memory}/memory.max_usage_in_bytes"),
-            _less(read_number(f"{pids}/pids.current"), self._request.launcher_pids),
-            _less(read_number(f"{pids}/pids.peak"), self._request.launcher_pids),
+            read_number(self._file("memory", "memory.usage_in_bytes")),
+            peak,
+            _less(read_number(self._file("pids", "pids.current")), self._request.launcher_pids),
+            _less(read_number(self._file("pids", "pids.peak")), self._request.launcher_pids),
             *self._times(),
         )
 
     def _times(self) -> tuple[float | None, float | None]:
-        cpuacct = self.directories.get("cpuacct")
-        if cpuacct is None:
-            return None, None
-        user = read_number(f"{cpuacct}/cpuacct.usage_user")
-        system = read_number(f"{cpuacct}/cpuacct.usage_sys")
+        user = read_number(self._file("cpuacct", "cpuacct.usage_user"))
+        system = read_number(self._file("cpuacct", "cpuacct.usage_sys"))
         return (None if user is None else user / 1e9), (None if system is None else system / 1e9)
+
+    def _file(self, controller: str, name: str) -> str:
+        """Empty without the controller. TRUST: never a relative path, which the command could have made."""
+        directory = self.directories.get(controller)
+        return f"{directory}/{name}" if directory else ""
 
     def kill(self) -> None:
         kill_listed(self.directories.values(), self.directories.get("freezer", ""))
