@@ -89,11 +89,20 @@ class Group1(Group):
         if request.memory_bytes is not None:
             self._write_memory(self.directories["memory"], request.memory_bytes)
         if request.cpus is not None:
-            quota, period = cpu_quota(request.cpus)
-            write(f"{self.directories['cpu']}/cpu.cfs_period_us", period)
-            write(f"{self.directories['cpu']}/cpu.cfs_quota_us", quota)
+            self._write_share(self.directories["cpu"], request.cpus)
         if request.pids is not None:
             write(f"{self.directories['pids']}/pids.max", request.pids + request.launcher_pids)
+
+    @staticmethod
+    def _write_share(directory: str, cpus: float) -> None:
+        quota, period = cpu_quota(cpus)
+        write(f"{directory}/cpu.cfs_period_us", period)
+        try:
+            write(f"{directory}/cpu.cfs_quota_us", quota)
+        except OSError as problem:
+            # Version 1 refuses a share that is more than a group above has; that one holds then.
+            if problem.errno != errno.EINVAL or not _is_less_above(directory, cpus):
+                raise
 
     @staticmethod
     def _write_memory(directory: str, size: int) -> None:
@@ -124,6 +133,15 @@ def _freeze(state: str) -> None:
     deadline = time.monotonic() + _FREEZE_SECONDS
     while read(state).strip() != "FROZEN" and time.monotonic() < deadline:
         time.sleep(0.0005)
+
+
+def _is_less_above(directory: str, cpus: float) -> bool:
+    """Whether a group above this one has a smaller share of the processors."""
+    while os.path.exists(f"{(directory := os.path.dirname(directory))}/cpu.cfs_quota_us"):
+        quota, period = (read_number(f"{directory}/cpu.cfs_{name}_us") for name in ("quota", "period"))
+        if quota is not None and period and quota / period < cpus:
+            return True
+    return False
 
 
 def _less(value: int | None, own: int) -> int | None:
