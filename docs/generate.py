@@ -26,6 +26,7 @@ from corral.config.keys import KEYS  # noqa: E402
 from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
 from corral.linux import landlock  # noqa: E402
 from corral.model.capability import parse_capability  # noqa: E402
+from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe  # noqa: E402
 from corral.planning.require import features_of  # noqa: E402
@@ -37,7 +38,7 @@ from corral.selftest.catalogue import PROBES  # noqa: E402
 SCHEMA = DOCS.parent / "src/corral/config" / FILE_NAME
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
-_CONTROLLERS = frozenset({"memory", "cpu", "pids"})
+_BY_GROUP = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 _PRESET_FILES = Path(preset.__file__).parent / "presets"
 
 #: One example for each kind and verb, and what it means.
@@ -64,6 +65,7 @@ EXAMPLES = {
     "file:limit:100MiB": "size of each single file that is written",
     "files:limit:256": "open files of each process",
     "disk:limit:1GiB": "size of the private areas together",
+    "disk:files:10000": "number of files and directories in the private areas together",
     "env:pass:LANG": "the caller's variable of this name; `LC_*` stands for all that begin so",
     "env:set:MODE=test": "this variable with this value",
     "process:spawn": "further processes may be started; every preset grants it",
@@ -89,8 +91,11 @@ class ImaginaryHost:
     def landlock_abi(self) -> int:
         return self._abi
 
-    def cgroup_controllers(self) -> frozenset[str]:
-        return _CONTROLLERS if self._groups else frozenset()
+    def enforcers(self) -> tuple[Enforcer, ...]:
+        return (Enforcer(CGROUP2, _BY_GROUP if self._groups else frozenset()),)
+
+    def processors(self) -> int:
+        return 4
 
     def try_launch(self, _spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec")

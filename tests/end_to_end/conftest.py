@@ -52,6 +52,14 @@ def project(tmp_path: Path, home: Path) -> Path:
 
 
 @pytest.fixture
+def user_file(home: Path) -> Path:
+    """Where the user's own file is; it is not there yet."""
+    directory = home / ".config" / "corral"
+    directory.mkdir(parents=True)
+    return directory / "corral.json"
+
+
+@pytest.fixture
 def corral(project: Path) -> Corral:
     """Runs `corral ARGUMENTS` in the project and returns what it printed."""
 

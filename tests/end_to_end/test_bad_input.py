@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from conftest import Corral
 
 MARK = "touch ran"
+BEYOND_LANDLOCK = "fs.metadata,fs.protect,proc.hidden,proc.contained"
 
 
 def assert_refused(done: subprocess.CompletedProcess[bytes], status: int, project: Path) -> None:
@@ -53,7 +54,7 @@ def assert_refused(done: subprocess.CompletedProcess[bytes], status: int, projec
         (["--sandbox", "--backend", "none"], 2),
         (["--net", "limited"], 3),
         (["--cap", "network:https:example.com"], 3),
-        (["--cap", "disk:limit:1g"], 3),
+        (["--backend", "landlock", "--waive", BEYOND_LANDLOCK, "--cap", "disk:limit:1g"], 3),
         (["--backend", "landlock"], 3),
     ],
 )

@@ -8,11 +8,15 @@ from corral.backends.registry import get_backend
 from corral.host import RealHost
 from corral.model.feature import Feature
 
-NOBODY_YET = {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_CPU_TIME, Feature.LIMIT_DISK}
-BY_CONTROL_GROUP = {"memory": Feature.LIMIT_MEMORY, "cpu": Feature.LIMIT_CPU, "pids": Feature.LIMIT_PIDS}
+NOBODY_YET = {Feature.NET_PORTS, Feature.NET_DOMAINS}
+#: The supervisor holds the other limits where there are no control groups.
+BY_CONTROL_GROUP_ALONE = {
+    "native": {Feature.LIMIT_CPU_TIME},
+    "landlock": {Feature.LIMIT_CPU_TIME, Feature.LIMIT_CPU},
+}
 BEYOND_LANDLOCK = {
     *(Feature.FS_DENY, Feature.FS_METADATA, Feature.FS_PROTECT),
-    *(Feature.PROC_HIDDEN, Feature.PROC_CONTAINED),
+    *(Feature.PROC_HIDDEN, Feature.PROC_CONTAINED, Feature.LIMIT_DISK),
 }
 
 
@@ -24,8 +28,7 @@ def test_the_claims_are_the_known_ones(name: str, request: pytest.FixtureRequest
         required = request.config.getoption("--require").split(",")
         (pytest.fail if name in required else pytest.skip)(probe.reason or "an older Landlock claims less")
 
-    groups = {BY_CONTROL_GROUP[controller] for controller in host.cgroup_controllers()}
-    limits = groups | ({Feature.LIMIT_PIDS} if name == "native" and host.uid != 0 else set())
+    by_group = {feature for enforcer in host.enforcers() for feature in enforcer.holds}
     beyond = BEYOND_LANDLOCK if name == "landlock" else set()
-    unproved = set(BY_CONTROL_GROUP.values()) - limits
+    unproved = BY_CONTROL_GROUP_ALONE[name] - by_group
     assert probe.enforces == frozenset(Feature) - NOBODY_YET - beyond - unproved

@@ -13,25 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.host import RealHost
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from conftest import Corral
 
 CONFIGURATIONS = Path(__file__).parent / "configurations"
 LACKING_IN_LANDLOCK = "fs.metadata,fs.protect,fs.deny,proc.hidden,proc.contained"
-needs_memory_limit = pytest.mark.skipif(
-    "memory" not in RealHost().cgroup_controllers(), reason="no control group for memory can be made here"
-)
-
-
-@pytest.fixture
-def user_file(home: Path) -> Path:
-    """Where the user's own file is; it is not there yet."""
-    directory = home / ".config" / "corral"
-    directory.mkdir(parents=True)
-    return directory / "corral.json"
 
 
 @pytest.fixture
@@ -82,7 +69,6 @@ def test_the_explore_agent_cannot_write_the_workspace(corral: Corral, agents: Pa
     assert can_write(corral, project)
 
 
-@needs_memory_limit
 def test_the_code_agent_can_write_and_has_its_own_memory_and_network(
     corral: Corral, agents: Path, project: Path, home: Path
 ) -> None:
@@ -90,18 +76,6 @@ def test_the_code_agent_can_write_and_has_its_own_memory_and_network(
     assert not can_read_secret(corral, home, "--agent", "code")
     assert {"network:full", "memory:limit:4GiB"} <= capabilities(corral, "--agent", "code")
     assert "network:none" in capabilities(corral)
-
-
-def test_the_code_agent_is_refused_where_its_memory_cannot_be_limited(
-    corral: Corral, agents: Path, project: Path
-) -> None:
-    if "memory" in RealHost().cgroup_controllers():
-        pytest.skip("this host can limit memory")
-
-    done = corral("run", "--agent", "code", "--", "touch", "made")
-
-    assert (done.returncode, (project / "made").exists()) == (3, False)
-    assert b"limit.memory" in done.stderr
 
 
 def test_the_trusted_agent_is_unconfined_because_the_users_file_says_so(
@@ -128,8 +102,7 @@ def test_the_same_words_in_the_project_let_nobody_out(
 
     assert not can_read_secret(corral, home, "--agent", "trusted")
     assert "network:none" in capabilities(corral, "--agent", "code")
-    if "memory" in RealHost().cgroup_controllers():  # else it is refused, for the limit that it adds
-        assert not can_read_secret(corral, home, "--agent", "code")
+    assert not can_read_secret(corral, home, "--agent", "code")
     done = corral("run", "--agent", "trusted", "--", "true")
     assert b"were cut" in done.stderr or b"was cut" in done.stderr
     # Narrowing needs nobody's leave.
@@ -158,7 +131,6 @@ def test_what_cannot_be_enforced_here_is_refused_and_not_passed_over(
     assert b"net.ports" in done.stderr
 
 
-@needs_memory_limit
 def test_the_rest_of_the_full_configuration_holds(corral: Corral, user_file: Path, project: Path) -> None:
     shutil.copy(CONFIGURATIONS / "full.json", user_file)
 
@@ -207,90 +179,6 @@ def test_kept_caches_outlive_a_run_and_are_not_the_users_own(
     assert b"numpy.whl" not in elsewhere.stdout
     assert all(b"MINE" not in done.stdout for done in (first, again, elsewhere))
     assert sorted(os.listdir(home / ".cache" / "pip")) == ["mine"]
-
-
-# ---- tools that bypass the sandbox
-
-
-@pytest.fixture
-def todoread(home: Path, user_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tool of the user's on the PATH that bypasses the sandbox."""
-    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": ["~/bin/todoread", "cat"]}}))
-    tool = home / "bin" / "todoread"
-    tool.parent.mkdir()
-    tool.write_text(f"#!/bin/sh\ncat {home}/.ssh/id_ed25519\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
-    return tool
-
-
-def test_a_bypass_tool_runs_on_the_host_and_nothing_else_does(
-    corral: Corral, todoread: Path, home: Path
-) -> None:
-    key = f"{home}/.ssh/id_ed25519"
-    for words in (("todoread",), (str(todoread),), ("cat", key)):
-        done = corral("run", "--", *words)
-        assert done.stdout == b"SECRET KEY"
-        assert b"is among bypass_tools" in done.stderr
-    for words in (("sh", "-c", "todoread"), ("env", "todoread"), ("/usr/bin/head", key), ("./todoread",)):
-        assert b"SECRET KEY" not in corral("run", "--", *words).stdout
-    assert b"SECRET KEY" not in corral("run", "-c", "todoread").stdout
-    for flag in (("--sandbox",), ("--backend", "native")):
-        assert b"SECRET KEY" not in corral("run", *flag, "--", "todoread").stdout
-
-
-def test_a_bare_name_is_for_programs_of_the_system(corral: Corral, todoread: Path, user_file: Path) -> None:
-    """In any other directory of the PATH a command may have put it, in some earlier workspace."""
-    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": ["todoread"]}}))
-
-    assert b"SECRET KEY" not in corral("run", "--", "todoread").stdout
-
-
-def test_a_program_that_another_agent_can_write_is_no_bypass_tool(
-    corral: Corral, todoread: Path, user_file: Path, home: Path
-) -> None:
-    user_file.write_text(
-        json.dumps(
-            {
-                "sandbox": {"bypass_tools": [str(todoread)]},
-                "agent": {"w": {"sandbox": {"readwrite_paths": [str(todoread.parent)]}}},
-            }
-        )
-    )
-
-    assert b"SECRET KEY" not in corral("run", "--", "todoread").stdout
-
-
-def test_a_program_that_a_command_could_have_planted_is_no_bypass_tool(
-    corral: Corral, todoread: Path, project: Path, home: Path
-) -> None:
-    """Earlier on the PATH than the real one, inside the workspace: as in node_modules/.bin, or by a link."""
-    planted = project / "bin"
-    planted.mkdir()
-    shutil.copy(todoread, planted / "todoread")
-    user_file = home / ".config" / "corral" / "corral.json"
-    named = [str(planted / "todoread"), str(home / "bin2" / "todoread"), "todoread"]
-    user_file.write_text(json.dumps({"sandbox": {"bypass_tools": named}}))
-    found_first = {"PATH": f"{planted}:{os.environ['PATH']}"}
-    assert (
-        subprocess.run(["todoread"], env={**os.environ, **found_first}, capture_output=True).returncode == 0
-    )
-
-    assert b"SECRET KEY" not in corral("run", "--", "todoread", **found_first).stdout
-
-    (home / "bin2").mkdir()
-    (home / "bin2" / "todoread").symlink_to(planted / "todoread")
-    assert (
-        b"SECRET KEY" not in corral("run", "--", "todoread", PATH=f"{home}/bin2:{os.environ['PATH']}").stdout
-    )
-
-
-def test_a_project_cannot_name_bypass_tools(
-    corral: Corral, todoread: Path, user_file: Path, project: Path
-) -> None:
-    shutil.move(user_file, project / "corral.json")
-
-    assert b"SECRET KEY" not in corral("run", "--", "todoread").stdout
 
 
 # ---- landlock by name, with paths

@@ -12,21 +12,11 @@ import jsonschema
 import pytest
 
 from corral.policy.preset import PRESETS
+from support.mistakes import FIVE_MISTAKES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from conftest import Corral
-
-FIVE_MISTAKES = """\
-[sandbox]
-enabled = "yes"
-netwrok = "none"
-backend = "dokcer"
-
-[sandbox.resources]
-memory = "lots"
-pids = -3
-"""
 
 
 def answer(corral: Corral, *arguments: str, status: int = 0) -> dict[str, object]:

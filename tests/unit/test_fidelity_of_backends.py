@@ -81,13 +81,31 @@ def test_a_clause_is_held_no_better_than_the_weakest_that_it_needs() -> None:
     assert landlock.hold_of(()) is None
 
 
-def test_without_control_groups_nothing_comes_near_a_limit_of_memory() -> None:
+def test_without_control_groups_the_supervisor_holds_a_limit_of_memory() -> None:
     limited = sandbox("memory:limit:1g").fidelity()
-    with_groups = sandbox("memory:limit:1g", host=FakeHost(controllers=frozenset({"memory"}))).fidelity()
+    with_groups = sandbox(
+        "memory:limit:1g", host=FakeHost(holds=frozenset({Feature.LIMIT_MEMORY}))
+    ).fidelity()
 
     for name in ("native", "landlock"):
-        assert finding_of(limited, name, Feature.LIMIT_MEMORY).hold is Hold.NOT_ENFORCEABLE
-        assert finding_of(with_groups, name, Feature.LIMIT_MEMORY).how == "control group"
+        alone, grouped = (finding_of(found, name, Feature.LIMIT_MEMORY) for found in (limited, with_groups))
+        assert (alone.hold, alone.how) == (Hold.ENFORCED, "the launcher looks every few milliseconds")
+        assert (grouped.hold, grouped.how) == (Hold.ENFORCED, "control group, version 2")
+
+
+def test_without_control_groups_nobody_holds_a_limit_of_processor_time() -> None:
+    limited = sandbox("cpu:time:10s").fidelity()
+
+    for name in ("native", "landlock"):
+        assert finding_of(limited, name, Feature.LIMIT_CPU_TIME).hold is Hold.NOT_ENFORCEABLE
+    assert limited.chosen == ""
+
+
+def test_only_where_there_is_a_pid_1_is_a_share_of_the_processors_supervised() -> None:
+    limited = sandbox("cpu:limit:50%").fidelity()
+
+    assert finding_of(limited, "native", Feature.LIMIT_CPU).hold is Hold.ENFORCED
+    assert finding_of(limited, "landlock", Feature.LIMIT_CPU).hold is Hold.NOT_ENFORCEABLE
 
 
 def test_a_backend_that_does_not_work_says_why_and_has_no_findings() -> None:

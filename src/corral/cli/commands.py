@@ -90,7 +90,7 @@ def shell(**options: Any) -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@with_options(without=("terminal",))
+@with_options(without=("terminal", "stats"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def explain(command: tuple[str, ...], **options: Any) -> None:
     """Say what a command could do, and how it would be confined, without running it."""

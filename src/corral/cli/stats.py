@@ -29,9 +29,9 @@ def _parts(result: Result) -> Iterator[str]:
         yield f"{approximate(usage.peak_memory_bytes)} at most{whose}"
     if usage.processes is not None:
         at_once = "" if usage.peak_pids is None else f", {usage.peak_pids} at once"
-        yield f"{usage.processes} {'process' if usage.processes == 1 else 'processes'}{at_once}"
+        yield f"{_processes(usage.processes)}{at_once}"
     elif usage.peak_pids is not None:
-        yield f"{usage.peak_pids} processes at once"
+        yield f"{_processes(usage.peak_pids)} at once"
     yield f"{approximate(usage.read_bytes)} read"
     yield f"{approximate(usage.written_bytes)} written"
 
@@ -46,8 +46,12 @@ def describe_sample(sample: UsageSample) -> str:
     if sample.memory_bytes is not None:
         parts.append(approximate(sample.memory_bytes))
     if sample.pids is not None:
-        parts.append(f"{sample.pids} processes")
+        parts.append(_processes(sample.pids))
     return ", ".join(parts)
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def approximate(size: int) -> str:

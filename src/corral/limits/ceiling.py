@@ -6,7 +6,7 @@ from corral.limits.discover import make_group
 from corral.limits.files import write
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP2
-from corral.model.errors import PolicyError, UnenforceableError
+from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
 from corral.model.policy import Limits
@@ -28,7 +28,7 @@ class Ceiling:
             Sandbox("moderate", within=ceiling).run(...)
 
     Each run counts one process more than its command has, the launcher's. To enter it raises
-    UnenforceableError where no control group can be made.
+    UnenforceableError where no control group can be made, SetupError where one that could be was refused.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -57,7 +57,16 @@ class Ceiling:
         limits = self._limits
         request = GroupRequest(found.enforcer, limits.memory_bytes, limits.cpus, limits.pids)
         self._group = make_group(request, os.urandom(8).hex())
-        self.hierarchy = self._beneath(found, self._group)
+        try:
+            self.hierarchy = self._beneath(found, self._group)
+        except OSError as problem:
+            self.close()
+            raise SetupError(
+                "cgroup",
+                "the ceiling could not be set up",
+                why=f"control group: {problem}",
+                fix="run `corral doctor` to see which limits hold here",
+            ) from problem
         return self
 
     def __exit__(

@@ -36,9 +36,7 @@ class Group1(Group):
         missing = [name for name, needed in wanted.items() if needed and name not in parents]
         if missing:
             raise OSError(errno.ENODEV, f"no controller for {', '.join(missing)}")
-        counting = {"memory", "pids", *(["freezer"] if request.ends_by_group else [])}
-        if request.counts_time:
-            counting.add("cpuacct")
+        counting = {"memory", "pids", "cpuacct", *(["freezer"] if request.ends_by_group else [])}
         return tuple(name for name in parents if wanted.get(name) or name in counting)
 
     def records(self, grace_ms: int) -> GroupRecords:
@@ -54,30 +52,37 @@ class Group1(Group):
         )
 
     def has_run_out_of_memory(self) -> bool:
-        return bool(read_counter(f"{self.directories.get('memory')}/memory.oom_control", "oom_kill"))
+        return bool(read_counter(self._file("memory", "memory.oom_control"), "oom_kill"))
 
     def has_refused_a_process(self) -> bool:
-        return bool(read_counter(f"{self.directories.get('pids')}/pids.events", "max"))
+        return bool(read_counter(self._file("pids", "pids.events"), "max"))
 
     def usage(self) -> GroupUsage:
-        memory, pids = self.directories.get("memory"), self.directories.get("pids")
-        swapped = f"{memory}/memory.memsw.max_usage_in_bytes"
-        peak = read_number(swapped)
+        peak = read_number(self._file("memory", "memory.memsw.max_usage_in_bytes"))
+        if peak is None:
+            peak = read_number(self._file("memory", "memory.max_usage_in_bytes"))
         return GroupUsage(
-            read_number(f"{memory}/memory.usage_in_bytes"),
-            peak if peak is not None else read_number(f"{memory}/memory.max_usage_in_bytes"),
-            _less(read_number(f"{pids}/pids.current"), self._request.launcher_pids),
-            _less(read_number(f"{pids}/pids.peak"), self._request.launcher_pids),
+            read_number(self._file("memory", "memory.usage_in_bytes")),
+            peak,
+            _less(read_number(self._file("pids", "pids.current")), self._request.launcher_pids),
+            _less(read_number(self._file("pids", "pids.peak")), self._request.launcher_pids),
             *self._times(),
         )
 
     def _times(self) -> tuple[float | None, float | None]:
-        cpuacct = self.directories.get("cpuacct")
-        if cpuacct is None:
+        """The whole is exact, its parts are sampled by the kernel's clock."""
+        whole = read_number(self._file("cpuacct", "cpuacct.usage"))
+        if whole is None:
             return None, None
-        user = read_number(f"{cpuacct}/cpuacct.usage_user")
-        system = read_number(f"{cpuacct}/cpuacct.usage_sys")
-        return (None if user is None else user / 1e9), (None if system is None else system / 1e9)
+        user = read_number(self._file("cpuacct", "cpuacct.usage_user")) or 0
+        system = read_number(self._file("cpuacct", "cpuacct.usage_sys")) or 0
+        share = user / (user + system) if user + system else 1.0
+        return whole * share / 1e9, whole * (1 - share) / 1e9
+
+    def _file(self, controller: str, name: str) -> str:
+        """Empty without the controller. TRUST: never a relative path, which the command could have made."""
+        directory = self.directories.get(controller)
+        return f"{directory}/{name}" if directory else ""
 
     def kill(self) -> None:
         kill_listed(self.directories.values(), self.directories.get("freezer", ""))
@@ -87,11 +92,20 @@ class Group1(Group):
         if request.memory_bytes is not None:
             self._write_memory(self.directories["memory"], request.memory_bytes)
         if request.cpus is not None:
-            quota, period = cpu_quota(request.cpus)
-            write(f"{self.directories['cpu']}/cpu.cfs_period_us", period)
-            write(f"{self.directories['cpu']}/cpu.cfs_quota_us", quota)
+            self._write_share(self.directories["cpu"], request.cpus)
         if request.pids is not None:
             write(f"{self.directories['pids']}/pids.max", request.pids + request.launcher_pids)
+
+    @staticmethod
+    def _write_share(directory: str, cpus: float) -> None:
+        quota, period = cpu_quota(cpus)
+        write(f"{directory}/cpu.cfs_period_us", period)
+        try:
+            write(f"{directory}/cpu.cfs_quota_us", quota)
+        except OSError as problem:
+            # Version 1 refuses a share that is more than a group above has; that one holds then.
+            if problem.errno != errno.EINVAL or not _is_less_above(directory, cpus):
+                raise
 
     @staticmethod
     def _write_memory(directory: str, size: int) -> None:
@@ -122,6 +136,15 @@ def _freeze(state: str) -> None:
     deadline = time.monotonic() + _FREEZE_SECONDS
     while read(state).strip() != "FROZEN" and time.monotonic() < deadline:
         time.sleep(0.0005)
+
+
+def _is_less_above(directory: str, cpus: float) -> bool:
+    """Whether a group above this one has a smaller share of the processors."""
+    while os.path.exists(f"{(directory := os.path.dirname(directory))}/cpu.cfs_quota_us"):
+        quota, period = (read_number(f"{directory}/cpu.cfs_{name}_us") for name in ("quota", "period"))
+        if quota is not None and period and quota / period < cpus:
+            return True
+    return False
 
 
 def _less(value: int | None, own: int) -> int | None:

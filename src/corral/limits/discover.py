@@ -52,7 +52,7 @@ def cgroup_enforcer(try_group: Callable[[Group], str]) -> Enforcer:
     request = trial_request(hierarchy.enforcer, holds)
     fix = "run `corral doctor --json` and report it if this kernel should be able to do this"
     try:
-        group = make_group(request, "trial")
+        group = make_group(request, f"trial{os.urandom(4).hex()}")  # other threads try as well
     except SetupError as problem:
         return Enforcer(hierarchy.enforcer, frozenset(), problem.why, fix)
     try:

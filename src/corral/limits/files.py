@@ -12,7 +12,10 @@ def read(path: str) -> str:
     except OSError:
         return ""
     try:
-        return os.read(descriptor, 65_536).decode("ascii", "replace")
+        pieces = []  # one read gives no more than a page of a list of processes
+        while piece := os.read(descriptor, 65_536):
+            pieces.append(piece)
+        return b"".join(pieces).decode("ascii", "replace")
     except OSError:  # the group has been removed meanwhile
         return ""
     finally:

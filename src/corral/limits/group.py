@@ -143,7 +143,7 @@ def _label_of(pid: int) -> str:
 def is_leftover(name: str) -> bool:
     """Whether a group belongs to a corral process of this PID namespace that is gone."""
     parts = name.removeprefix(LABEL).split("-")
-    if not name.startswith(LABEL) or len(parts) != 4 or not parts[1].isdigit():
+    if not name.startswith(LABEL) or len(parts) != 4 or not parts[1].isdecimal():
         return False
     return parts[0] == _pid_namespace() and start_time(int(parts[1])) != parts[2]
 

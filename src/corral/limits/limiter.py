@@ -137,7 +137,6 @@ class ResourceLimiter:
                 limits.cpus,
                 limits.pids,
                 ends_by_group=True,
-                counts_time=True,
             )
             self._origin = _own_places(hierarchy)
             self._group = make_group(request, os.urandom(8).hex())

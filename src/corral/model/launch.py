@@ -22,7 +22,6 @@ class GroupRequest(Record):
     cpu_seconds: float | None = None
     launcher_pids: int = 0  # processes of the launcher itself that live in the group, and do not count
     ends_by_group: bool = False  # nothing else ends all processes at once
-    counts_time: bool = False  # also its processor time, for whoever looks while it runs
 
     @property
     def is_needed(self) -> bool:

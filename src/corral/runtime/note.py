@@ -9,6 +9,7 @@ _CLEAR = b"\r\x1b[K"
 _QUIET_SECONDS = 1.0
 _ENTERS_SCREEN = (b"\x1b[?1049h", b"\x1b[?47h")
 _LEAVES_SCREEN = (b"\x1b[?1049l", b"\x1b[?47l")
+_LONGEST = max(map(len, _ENTERS_SCREEN + _LEAVES_SCREEN))
 
 
 class Note:
@@ -19,6 +20,7 @@ class Note:
         self._is_line_start = True
         self._has_screen = False
         self._last = 0.0
+        self._tail = b""
 
     def draw(self, text: str) -> bytes:
         """What to print for a note; nothing if this is not the moment."""
@@ -37,8 +39,10 @@ class Note:
         """What to print before a piece of the command's own output."""
         self._last = time.monotonic()
         self._is_line_start = piece.endswith(b"\n")
-        entered = max(piece.rfind(mark) for mark in _ENTERS_SCREEN)
-        left = max(piece.rfind(mark) for mark in _LEAVES_SCREEN)
+        seen = self._tail + piece  # a sequence may come in two pieces
+        self._tail = seen[1 - _LONGEST :]
+        entered = max(seen.rfind(mark) for mark in _ENTERS_SCREEN)
+        left = max(seen.rfind(mark) for mark in _LEAVES_SCREEN)
         if entered != left:  # both -1: nothing of the kind
             self._has_screen = entered > left
         return self.clear()

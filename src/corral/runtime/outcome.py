@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from corral.limits.group import GroupUsage
 from corral.model.record import Record
 from corral.model.result import Outcome, Usage
 
@@ -60,16 +61,21 @@ def decide_outcome(facts: Facts) -> Outcome:
 def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:
     """What the run cost: from its group where there is one, else from what was waited for."""
     user, system, memory, blocks_in, blocks_out, processes = status.usage or (0, 0, 0, 0, 0, 0)
-    counted = group.usage() if group is not None else None
-    peak = counted.peak_memory_bytes if counted is not None else None
+    counted = group.usage() if group is not None else GroupUsage()
+    peak = counted.peak_memory_bytes
     return Usage(
         wall_seconds=wall_seconds,
-        user_seconds=user / 1e6,
-        system_seconds=system / 1e6,
+        # ORDER: the group's first. What is not waited for, as a tree that was killed, is in no rusage.
+        user_seconds=_first(counted.user_seconds, user / 1e6),
+        system_seconds=_first(counted.system_seconds, system / 1e6),
         peak_memory_bytes=memory * 1024 if peak is None else peak,
         is_whole_tree=peak is not None,
-        peak_pids=counted.peak_pids if counted is not None else None,
+        peak_pids=counted.peak_pids,
         processes=processes or None,
         read_bytes=blocks_in * _BLOCK_BYTES,
         written_bytes=blocks_out * _BLOCK_BYTES,
     )
+
+
+def _first(counted: float | None, otherwise: float) -> float:
+    return otherwise if counted is None else counted

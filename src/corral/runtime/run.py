@@ -143,8 +143,6 @@ class Run:
             return None
         from corral.limits.discover import make_group
 
-        if self._monitor is not None:
-            request = request.replace(counts_time=True)
         try:
             return make_group(request, self._plan.run_id, self._within)
         except SetupError:

@@ -8,6 +8,7 @@ import os
 from corral.model.errors import SetupError
 
 _MAX_BYTES = 65_536
+_MAX_DIGITS = 20  # of 64 bits
 
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
@@ -53,12 +54,12 @@ class Status:
             self.timed_out = True
         elif word == "lost":
             self.lost = True
-        elif word == "exited" and rest.isdigit():
+        elif word == "exited" and _is_number(rest):
             self.exit_code = int(rest)
-        elif word == "signalled" and rest.isdigit():
+        elif word == "signalled" and _is_number(rest):
             self.signal = int(rest)
-        elif word == "usage" and all(map(str.isdigit, rest.split())) and rest.count(" ") == 5:
-            self.usage = tuple(map(int, rest.split()))
+        elif word == "usage" and len(numbers := rest.split(" ")) == 6 and all(map(_is_number, numbers)):
+            self.usage = tuple(map(int, numbers))
         elif word == "full":
             self.is_full = True
         elif word == "done":
@@ -67,7 +68,7 @@ class Status:
             self.exceeded = self.exceeded or rest
         elif word == "failed" and self.failure is None:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
-            self.failure = (phase, int(number) if number.isdigit() else 0, detail)
+            self.failure = (phase, int(number) if _is_number(number) else 0, detail)
 
     def error(self) -> SetupError | None:
         """The reason why the command did not run, if it did not."""
@@ -81,6 +82,10 @@ class Status:
             why="it reported nothing; it may be broken, or was killed",
             fix="run `corral doctor`; reinstall corral if it finds the launcher broken",
         )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def path_changed(why: str) -> SetupError:

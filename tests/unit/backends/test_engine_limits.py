@@ -103,9 +103,9 @@ def test_areas_together_never_exceed_the_limit(engine: str, disk_bytes: int, cou
 
 
 def test_an_area_whose_size_nobody_limits_has_the_same_as_elsewhere() -> None:
-    from corral.backends.native import _PRIVATE_BYTES
+    from corral.backends.native import _AREAS_BYTES
 
-    assert f"size={_PRIVATE_BYTES}," in words(Limits(), "docker", ("/tmp", "/home/someone"))
+    assert f"size={_AREAS_BYTES}," in words(Limits(), "docker", ("/tmp", "/home/someone"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

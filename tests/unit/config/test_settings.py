@@ -12,6 +12,7 @@ from corral.config.template import render_toml
 from corral.config.values import WrongValue
 from corral.config.variables import read_variables
 from corral.model.problem import Problem
+from support.mistakes import FIVE_MISTAKES
 
 
 def settings(text: str, file: str = "corral.toml") -> dict[str, object]:
@@ -30,18 +31,7 @@ def problems(text: str, file: str = "corral.toml") -> list[Problem]:
 
 
 def test_five_different_mistakes_are_five_problems_with_their_places() -> None:
-    text = """\
-[sandbox]
-enabled = "yes"
-netwrok = "none"
-backend = "dokcer"
-
-[sandbox.resources]
-memory = "lots"
-pids = -3
-"""
-
-    found = [(problem.line, problem.column, problem.fix) for problem in problems(text)]
+    found = [(problem.line, problem.column, problem.fix) for problem in problems(FIVE_MISTAKES)]
 
     assert found == [
         (2, 11, "write true or false, without quotes"),

@@ -20,7 +20,7 @@ GOOD = Result(
     b"",
     False,
     0.25,
-    Usage(0.1, 0.2, 300),
+    Usage(0.25, 0.1, 0.2, 300, is_whole_tree=True, peak_pids=3, processes=5),
     (Violation(Feature.NET_NONE, "network", Evidence.INFERRED, "unreachable", "network:full"),),
     Enforcement("native", {Feature.SYSCALLS: "seccomp"}, frozenset({Feature.FS_DENY})),
     Policy(),
@@ -67,7 +67,17 @@ def test_the_record_is_json_and_names_everything() -> None:
     }
     assert record["violations"][0]["evidence"] == "inferred"
     assert record["policy"]["hash"] == Policy().digest()
-    assert record["usage"] == {"user_seconds": 0.1, "system_seconds": 0.2, "peak_memory_bytes": 300}
+    assert record["usage"] == {
+        "wall_seconds": 0.25,
+        "user_seconds": 0.1,
+        "system_seconds": 0.2,
+        "peak_memory_bytes": 300,
+        "is_whole_tree": True,
+        "peak_pids": 3,
+        "processes": 5,
+        "read_bytes": 0,
+        "written_bytes": 0,
+    }
 
 
 def test_a_guess_is_marked_as_a_guess() -> None:
