@@ -57,7 +57,9 @@ def compile_seccomp(
     denied: frozenset[str] = frozenset(),
 ) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
-    watched = (watch is not None and watch.memory_bytes > 0, watch is not None and watch.share_permille > 0)
+    watched = (False, False, False)
+    if watch is not None:
+        watched = (watch.memory_bytes > 0, watch.processors > 0, 0 < watch.share_permille < 1000)
     key = (machine, sockets, by_filter, single, watched, denied)
     if key not in _filters:
         try:
@@ -66,7 +68,8 @@ def compile_seccomp(
                 private_ipc_by_filter=by_filter,
                 single_process=single,
                 watched_memory=watched[0],
-                stopped=watched[1],
+                pinned=watched[1],
+                stopped=watched[2],
                 extra_denied=denied,
             )
         except ValueError as problem:

@@ -203,8 +203,13 @@ WATCHED_MEMORY_RULES: tuple[Rule, ...] = (
     *_deny("memfd_create memfd_secret shmget", ENOSYS, "memory that no process need map is out of sight"),
 )
 
-#: Where a share of the processors is kept by stopping the whole tree: nobody but the launcher may wake it up,
-#: and no timer, message or child's end in its stead; and nobody may spread over more processors.
+#: Where a share of the processors is that of some of them.
+PINNED_RULES: tuple[Rule, ...] = _deny(
+    "sched_setaffinity", EPERM, "spreads over more processors than are counted with"
+)
+
+#: Where it is kept by stopping the whole tree: nobody but the launcher may wake it up, and no timer, message
+#: or child's end in its stead.
 STOPPED_RULES: tuple[Rule, ...] = (
     *(
         rule
@@ -218,7 +223,6 @@ STOPPED_RULES: tuple[Rule, ...] = (
     *_deny("prctl", EPERM, "a parent's end wakes its child", equal(0, PR_SET_PDEATHSIG), equal(1, SIGCONT)),
     *_deny("fcntl", EPERM, "input wakes a stopped process", equal(1, F_SETSIG)),
     *_deny("timer_create mq_notify", ENOSYS, "wakes a stopped process"),
-    *_deny("sched_setaffinity", EPERM, "spreads over more processors than are counted with"),
 )
 
 _NO_FAMILY = fail_with(Errno.EAFNOSUPPORT)
@@ -331,6 +335,7 @@ def default_filter(
     private_ipc_by_filter: bool,
     single_process: bool = False,
     watched_memory: bool = False,
+    pinned: bool = False,
     stopped: bool = False,
     extra_denied: Iterable[str] = (),
 ) -> Filter:
@@ -338,7 +343,8 @@ def default_filter(
 
     `private_ipc_by_filter`: there are no IPC and PID namespaces, so the filter must close what they would.
     `single_process`: the command may have threads, and no further process.
-    `watched_memory`, `stopped`: the launcher keeps the memory, or the share of the processors, by itself.
+    `watched_memory`: the launcher keeps the memory by itself; `pinned` and `stopped`: the share of the
+    processors, by using only some of them, and these for a part of the time.
     Raises ValueError, with the name, for a denied call that does not exist or that nothing can do without.
     """
     rules = (*DEFAULT_RULES, *_SOCKET_RULES[sockets])
@@ -347,7 +353,8 @@ def default_filter(
     if single_process:
         rules += SINGLE_PROCESS_RULES
     denied_anyway = {rule.syscall for rule in rules if not rule.conditions}
-    more = (WATCHED_MEMORY_RULES if watched_memory else ()) + (STOPPED_RULES if stopped else ())
+    watching = ((watched_memory, WATCHED_MEMORY_RULES), (pinned, PINNED_RULES), (stopped, STOPPED_RULES))
+    more = tuple(rule for is_needed, family in watching if is_needed for rule in family)
     rules += tuple(rule for rule in more if rule.syscall not in denied_anyway)
     denied_anyway |= {rule.syscall for rule in more if not rule.conditions}
     extra = sorted(set(extra_denied) - denied_anyway)
