@@ -94,20 +94,11 @@ def _prepare(job: str) -> list[str]:
     clock = f"tsc_early_khz={_clock_khz()} tsc=reliable"
     return [
         *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive this process, however that ends
-        *(
-            "qemu-system-x86_64",
-            "-M",
-            "microvm,accel=tcg,rtc=on",
-            "-cpu",
-            "Nehalem",
-            "-smp",
-            "2",
-            "-m",
-            "1024",
-        ),
+        *("qemu-system-x86_64", "-M", "microvm,accel=tcg,rtc=on", "-cpu", "Nehalem-v1"),
+        *("-smp", "2", "-m", "1024"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-kernel", str(boot_file(kernel)), "-initrd", str(CACHE / "initramfs")),
-        *("-append", f"console=ttyS0 panic=-1 quiet mitigations=off {clock}"),
+        *("-append", f"console=ttyS0 quiet panic=-1 reboot=triple mitigations=off {clock}"),
         *("-serial", f"file:{CACHE / 'console'}"),
         *("-drive", f"id=image,file={CACHE / 'image'},format=raw,if=none,readonly=on"),
         *("-device", "virtio-blk-device,drive=image", "-device", "virtio-rng-device"),
