@@ -1,6 +1,6 @@
 #!/bin/sh
 # Process 1 of the guest: make it look like a host of today, run what the job says, tell the host how it ended.
-# The job (made by run.py) has PROJECT, PYTHON, KEEP and the function `job`, which calls `session` and `as_user`.
+# The job (made by run.py) says PROJECT, KEEP (paths that must be seen) and `job`, a function.
 set -u
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb
 CGROUPS=/sys/fs/cgroup
@@ -55,7 +55,7 @@ session() {
     done
 }
 
-# as_user NAME UID HOME COMMAND...: the command in the user's session; its status goes to the host.
+# as_user NAME UID HOME COMMAND...: the command in the user's session; its status is noted.
 as_user() {
     name=$1 uid=$2 home=$3
     shift 3
@@ -67,9 +67,18 @@ as_user() {
         [ "$uid" = 0 ] || set -- setpriv --reuid="$uid" --regid="$uid" --init-groups "$@"
         exec "$@"
     )
-    status=$?
-    echo "=== as $name: status $status after $(cut -d. -f1 /proc/uptime) seconds"
-    echo "$name $status" >$RESULT
+    echo "$name $?" >"/run/status-$name"
+    echo "=== as $name: status $(cut -d' ' -f2 "/run/status-$name") after $(cut -d. -f1 /proc/uptime) seconds"
+}
+
+# beside NAME UID HOME COMMAND...: the same at the same time as others, and shown when `show` is called.
+beside() {
+    as_user "$@" >"/run/output-$1" 2>&1 &
+}
+
+show() {
+    wait
+    cat "/run/output-$1"
 }
 
 . /run/job
@@ -77,5 +86,5 @@ make_host
 exec </dev/hvc0 >/dev/hvc0 2>&1
 stty -opost
 job
-echo "done" >$RESULT
+{ cat /run/status-* && echo "done"; } >$RESULT
 busybox poweroff -f

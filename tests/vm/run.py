@@ -1,9 +1,10 @@
 """Test on an older kernel with cgroup v2: `make test-vm`.
 
 prepare   Debian's cloud kernel is unpacked into .vm/ (kernel.py); what the tests need of this machine is
-          written to a read-only image (image.py), at the same paths; busybox and modules are the initramfs
+          written to a read-only image (image.py), at the same paths
 boot      qemu emulates a machine in software; init.sh mounts the image, guest.sh makes a host of it
-run       pytest, with what selection.txt says, as root and as an ordinary user with a delegated group
+run       pytest, with what selection.txt says, as root and as an ordinary user with a delegated group, both
+          at once
 judge     the guest writes the status of each to a port of its own; what is missing there is a failure
 
 run.py [--user NAME] [arguments of pytest]    instead of selection.txt
@@ -57,10 +58,13 @@ def main() -> int:
 def _job(users: list[str], arguments: list[str]) -> str:
     """What guest.sh has to know and to do, as shell."""
     lines = [f"PROJECT={shlex.quote(str(ROOT))}", f"KEEP={shlex.quote(' '.join(kept_paths()))}", "job() {"]
-    for user in users:
+    first, *others = users  # at the same time: there are two processors
+    lines += [f"session {user} {USERS[user][0]}" for user in users]
+    for user in (*others, first):
         uid, home = USERS[user]
-        lines.append(f"session {user} {uid}")
-        lines.append(f"as_user {user} {uid} {home} {shlex.join(_command(arguments))}")
+        function = "as_user" if user == first else "beside"
+        lines.append(f"{function} {user} {uid} {home} {shlex.join(_command(arguments))}")
+    lines += [f"show {user}" for user in others]
     return "\n".join([*lines, "}", ""])
 
 
@@ -90,20 +94,11 @@ def _prepare(job: str) -> list[str]:
     clock = f"tsc_early_khz={_clock_khz()} tsc=reliable"
     return [
         *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive this process, however that ends
-        *(
-            "qemu-system-x86_64",
-            "-M",
-            "microvm,accel=tcg,rtc=on",
-            "-cpu",
-            "Nehalem",
-            "-smp",
-            "2",
-            "-m",
-            "1024",
-        ),
+        *("qemu-system-x86_64", "-M", "microvm,accel=tcg,rtc=on", "-cpu", "Nehalem-v1"),
+        *("-smp", "2", "-m", "1024"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-kernel", str(boot_file(kernel)), "-initrd", str(CACHE / "initramfs")),
-        *("-append", f"console=ttyS0 panic=-1 quiet mitigations=off {clock}"),
+        *("-append", f"console=ttyS0 quiet panic=-1 reboot=triple mitigations=off {clock}"),
         *("-serial", f"file:{CACHE / 'console'}"),
         *("-drive", f"id=image,file={CACHE / 'image'},format=raw,if=none,readonly=on"),
         *("-device", "virtio-blk-device,drive=image", "-device", "virtio-rng-device"),
@@ -140,7 +135,7 @@ def _boot(machine: list[str], users: list[str], *, interactive: bool) -> int:
         process.kill()
         process.wait()
     result = (CACHE / "result").read_text().splitlines()
-    if result == [*(f"{user} 0" for user in users), "done"]:
+    if result == [*(f"{user} 0" for user in sorted(users)), "done"]:
         return 0
     print(f"test-vm: failed; user and status: {', '.join(result) or 'none'}", file=sys.stderr)
     if "done" not in result:
