@@ -94,7 +94,11 @@ def test_a_program_agrees_with_its_filter(data: st.DataObject, policy: Filter, a
         assert interpret(program, call).code == evaluate(policy, arch, call).code
 
 
-DEFAULTS = [default_filter(sockets=sockets, private_ipc_by_filter=True) for sockets in SocketPolicy]
+DEFAULTS = [
+    default_filter(sockets=sockets, private_ipc_by_filter=True, watched_memory=watched, stopped=stopped)
+    for sockets in SocketPolicy
+    for watched, stopped in ((False, False), (True, False), (False, True), (True, True))
+]
 
 
 @settings(max_examples=50)

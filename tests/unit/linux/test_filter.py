@@ -10,6 +10,8 @@ from corral.linux.filter import (
     DEFAULT_RULES,
     SHARED_NAMESPACE_RULES,
     SINGLE_PROCESS_RULES,
+    STOPPED_RULES,
+    WATCHED_MEMORY_RULES,
     SocketPolicy,
     default_filter,
 )
@@ -108,7 +110,8 @@ def test_a_program_is_short(key: tuple[SocketPolicy, bool, Arch]) -> None:
 
 
 def test_every_rule_names_a_call_and_a_reason() -> None:
-    for rule in (*DEFAULT_RULES, *SHARED_NAMESPACE_RULES, *SINGLE_PROCESS_RULES):
+    added = (*SHARED_NAMESPACE_RULES, *SINGLE_PROCESS_RULES, *WATCHED_MEMORY_RULES, *STOPPED_RULES)
+    for rule in (*DEFAULT_RULES, *added):
         assert is_known(rule.syscall)
         assert rule.reason
 

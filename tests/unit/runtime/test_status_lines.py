@@ -99,3 +99,53 @@ def test_a_failure_without_details_is_a_failure_all_the_same(line: bytes) -> Non
 
 def test_the_first_failure_counts() -> None:
     assert status_of(b"failed net 1 a\nfailed caps 2 b\n").failure == ("net", 1, "a")
+
+
+def test_what_the_run_cost_is_six_numbers() -> None:
+    assert status_of(b"usage 1500000 250000 2048 8 16 3\n").usage == (1_500_000, 250_000, 2048, 8, 16, 3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "usage",
+        "usage ",
+        "usage 1 2 3",
+        "usage 1 2 3 4 5",
+        "usage 1 2 3 4 5 6 7",
+        "usage 1  2 3 4 5",
+        "usage 1 2 3 4 5 ",
+        "usage 1 2 3 4 5 x",
+        "usage 1 2 3 4 5 -6",
+        "usage 1 2 3 4 5 ²",
+        f"usage 1 2 3 4 5 {'6' * 5000}",
+        "exited ²",
+        f"exited {'6' * 5000}",
+        f"signalled {'6' * 5000}",
+        "exited 1 2",
+        "fulll",
+        "limits memory",
+    ],
+)
+def test_a_malformed_line_says_nothing(line: str) -> None:
+    status = status_of(f"{line}\n".encode())
+
+    assert (status.usage, status.exit_code, status.signal) == (None, None, None)
+    assert (status.is_full, status.exceeded) == (False, "")
+
+
+def test_a_failure_with_a_malformed_number_is_a_failure_all_the_same() -> None:
+    for number in ("²", "6" * 5000, "-1", ""):
+        assert status_of(f"failed mounts {number} detail\n".encode()).failure == ("mounts", 0, "detail")
+
+
+def test_the_first_limit_that_was_broken_is_the_one() -> None:
+    assert status_of(b"limit memory\nlimit processes\n").exceeded == "memory"
+    assert status_of(b"full\n").is_full
+
+
+def test_whatever_comes_later_does_not_undo_a_failure() -> None:
+    status = status_of(b"failed seccomp 22 first\nfailed mounts 1 second\nstarted\nexited 0\n")
+
+    assert status.failure == ("seccomp", 22, "first")
+    assert status.error() is not None

@@ -1,0 +1,76 @@
+"""`corral doctor` on limits: who holds which, or why nobody does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from corral.cli import doctor
+from corral.cli.doctor import examine
+from corral.model.enforcer import CGROUP1, CGROUP2, SYSTEMD, TITLES, Enforcer
+from corral.model.feature import Feature
+from support.fake_host import FakeHost
+
+TWO = frozenset({Feature.LIMIT_PIDS, Feature.LIMIT_MEMORY})
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch):
+    """Say which enforcers this host has."""
+
+    def set_enforcers(*enforcers: Enforcer) -> None:
+        host = FakeHost()
+        monkeypatch.setattr(host, "enforcers", lambda: enforcers)
+        monkeypatch.setattr(doctor, "RealHost", lambda: host)
+
+    return set_enforcers
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert examine(as_json=False) == 0
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  control groups")]
+    return [line.removeprefix("  control groups").strip() for line in found]
+
+
+@pytest.mark.parametrize(
+    ("enforcer", "line"),
+    [
+        (Enforcer(CGROUP1, TWO), "version 1: limit.memory, limit.pids"),
+        (Enforcer(CGROUP2, TWO, "no controller for limit.cpu"), "version 2: limit.memory, limit.pids"),
+        (Enforcer(SYSTEMD, TWO), "systemd scope: limit.memory, limit.pids"),
+        (
+            Enforcer(CGROUP2, frozenset(), "no groups are mounted"),
+            "none: no groups are mounted",
+        ),
+    ],
+)
+def test_an_enforcer_has_a_line(
+    here, capsys: pytest.CaptureFixture[str], enforcer: Enforcer, line: str
+) -> None:
+    here(enforcer)
+
+    assert lines(capsys) == [line]
+
+
+def test_several_have_a_line_each(here, capsys: pytest.CaptureFixture[str]) -> None:
+    here(Enforcer(CGROUP2, frozenset(), "it is not ours"), Enforcer(SYSTEMD, TWO))
+
+    assert lines(capsys) == ["none: it is not ours", "systemd scope: limit.memory, limit.pids"]
+
+
+def test_as_json_they_have_their_fix_as_well(here, capsys: pytest.CaptureFixture[str]) -> None:
+    here(Enforcer(CGROUP2, TWO), Enforcer(SYSTEMD, frozenset(), "there is no systemd", "install it"))
+
+    assert examine(as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["limits"] == [
+        {"enforcer": "cgroup2", "holds": ["limit.memory", "limit.pids"], "reason": "", "fix": ""},
+        {"enforcer": "systemd", "holds": [], "reason": "there is no systemd", "fix": "install it"},
+    ]
+
+
+def test_every_enforcer_has_a_title() -> None:
+    from corral.model import enforcer
+
+    names = {value for name, value in vars(enforcer).items() if name.isupper() and isinstance(value, str)}
+    assert names == TITLES.keys()
