@@ -24,8 +24,8 @@ held = bytearray(256 << 20)
 time.sleep(float(sys.argv[1]))
 open('mark', 'w').close()
 """
-# When all have their share, each is asked whether it is still there: one that was ended to make room for another
-# cannot answer.
+# When all have their share, each is asked whether it is still there: one that was ended to make room for
+# another cannot answer.
 _MANY = """
 import os, sys, time
 children = []

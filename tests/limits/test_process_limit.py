@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LIMIT = 24
 _PIDS = f"pids:limit:{_LIMIT}"
 
-# A bomb of seven stages, so of 128 processes, and never of more. Each says that it is there, and whoever could
+# A bomb of seven stages, so of 128 processes, and never of more. Each says that it is there, and who could
 # not fork says so for all that are missing in consequence. Everyone waits for the first, who waits for all.
 _BOMB = """
 import os, sys, time
