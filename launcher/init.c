@@ -52,6 +52,12 @@ static void tell_end(const struct launch *launch, int wait_status) {
                                          .processes = count_processes(), .is_full = areas_are_full(launch)});
 }
 
+/* The kernel would end them as well; but what nobody has waited for is missing in the account. */
+static void end_the_rest(void) {
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) continue;
+}
+
 /* Until there is a signal. Init only tells of a limit that is broken: the supervisor ends everyone, and init. */
 static bool wait_and_watch(const struct launch *launch, struct watcher *watcher, int signals) {
     struct pollfd poller = {.fd = signals, .events = POLLIN};
@@ -76,6 +82,7 @@ static int serve(struct launch *launch, pid_t command, int signals) {
             signals_forward(launch, command, signal);
         } else if (reap(command, &wait_status)) {
             tell_end(launch, wait_status);
+            end_the_rest();
             return 0;
         }
     }

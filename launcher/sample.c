@@ -14,7 +14,11 @@
 
 #include "watch.h"
 
-enum { MOST_SEGMENTS = 256 };
+enum {
+    MOST_SEGMENTS = 256,
+    FILE_BYTES = 2048,        /* of the kernel's own for a file: the inode, and an entry with a long name */
+    SMALL_TABLES = 256 << 10, /* not worth a closer look */
+};
 
 struct shared_segments {
     uint64_t seen[MOST_SEGMENTS], bytes;
@@ -57,6 +61,17 @@ static int64_t read_share(int pid) {
     return line ? strtoll(line + 5, NULL, 10) * 1024 : -1;
 }
 
+/* Page tables take a 512th of what they map at the least. To read is enough to have them made, and nothing is
+ * resident then but the one page of zeros. */
+static uint64_t page_tables(int pid, uint64_t virtual) {
+    char path[64], text[4096];
+    uint64_t most = virtual / 512;
+    if (most < SMALL_TABLES) return most;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    const char *line = read_text(path, text, sizeof text) > 0 ? strstr(text, "\nVmPTE:") : NULL;
+    return line ? strtoull(line + 7, NULL, 10) * 1024 : most;
+}
+
 static void add_segment(struct shared_segments *segments, uint64_t inode, uint64_t size) {
     for (size_t i = 0; i < segments->count; i++)
         if (segments->seen[i] == inode) return;
@@ -88,9 +103,12 @@ uint64_t sample_shared(void) {
     return line ? strtoull(line + 7, NULL, 10) * 1024 : 0;
 }
 
-static uint64_t areas_used(const struct launch *launch) {
+/* What the private areas hold, and what their files take of the kernel beside that. */
+static uint64_t areas_used(const struct launch *launch, uint64_t *beside) {
     struct statfs status;
+    *beside = 0;
     if (launch->areas_fd < 0 || fstatfs(launch->areas_fd, &status) < 0) return 0;
+    *beside = (uint64_t)(status.f_files - status.f_ffree) * FILE_BYTES;
     return (uint64_t)(status.f_blocks - status.f_bfree) * (uint64_t)status.f_bsize;
 }
 
@@ -106,7 +124,7 @@ static void add_process(int pid, void *context) {
     if (!read_stat(pid, &threads, &virtual, &resident)) return;
     int64_t share = all->exact ? read_share(pid) : -1;
     all->sample->processes += threads;
-    all->sample->memory += share >= 0 ? (uint64_t)share : resident;
+    all->sample->memory += (share >= 0 ? (uint64_t)share : resident) + page_tables(pid, virtual);
     if (all->wants_segments) add_segments(&all->segments, pid, virtual);
 }
 
@@ -124,9 +142,9 @@ static void visit_namespace(void (*visit)(int pid, void *), void *context) {
  * happens only when this machine has so much more shared memory that the tree may be hiding some. */
 void sample_tree(const struct watcher *watcher, bool exact, struct sample *sample) {
     const struct launch *launch = watcher->launch;
-    uint64_t areas = areas_used(launch), shared = launch->spec.watch.memory ? sample_shared() : 0;
+    uint64_t beside = 0, areas = areas_used(launch, &beside), shared = launch->spec.watch.memory ? sample_shared() : 0;
     uint64_t grown = shared > watcher->shared_before + areas ? shared - watcher->shared_before - areas : 0;
-    *sample = (struct sample){.memory = areas};
+    *sample = (struct sample){.memory = areas + beside};
     struct gathering all = {.exact = exact, .wants_segments = grown > launch->spec.watch.memory / 8, .sample = sample};
     if (watcher->in_namespace) visit_namespace(add_process, &all);
     else tree_visit(add_process, &all);

@@ -38,7 +38,8 @@ CONTROL_SECONDS = 30
 
 #: An interpreter without site-packages: quick to start, and of a version we know.
 PYTHON = os.path.realpath(sys.executable)
-_INTERPRETER = () if sys.base_prefix == "/usr" else (f"filesystem:read:{os.path.realpath(sys.base_prefix)}",)
+#: What must be readable for it, where it is not among the tools of the system.
+INTERPRETER = () if sys.base_prefix == "/usr" else (f"filesystem:read:{os.path.realpath(sys.base_prefix)}",)
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def confine(
 ) -> Result:
     """Run a command on one backend, waiving exactly what that backend does not claim."""
     host = RealHost()
-    policy = build_policy(preset, (*_INTERPRETER, *capabilities))
+    policy = build_policy(preset, (*INTERPRETER, *capabilities))
     ground = build_ground(policy, str(stage.work), host)
     command = Command(argv, str(stage.work), stdio=stdio)
     if case.feature not in ground.requires:

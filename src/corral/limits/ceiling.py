@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.limits.discover import make_group
+from corral.limits.discover import make_group, remove_tree
 from corral.limits.files import write
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP2
@@ -77,8 +77,10 @@ class Ceiling:
     def close(self) -> None:
         """Remove it. Runs that are still under way are ended."""
         group, self._group, self.hierarchy = self._group, None, None
-        if group is not None:
-            group.remove()
+        if group is None:
+            return
+        for directory in dict.fromkeys(group.directories.values()):
+            remove_tree(directory)  # those of the runs are beneath it
 
     def usage(self) -> GroupUsage:
         """What all runs together have now, and had at most."""

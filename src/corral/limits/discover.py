@@ -114,10 +114,10 @@ def remove_leftovers(parent: str, *, again: bool = False) -> None:
     except OSError:
         return
     for name in names:
-        _remove_tree(os.path.join(parent, name))
+        remove_tree(os.path.join(parent, name))
 
 
-def _remove_tree(directory: str) -> None:
+def remove_tree(directory: str) -> None:
     """A group and those beneath it, from the deepest upwards; whoever lives there is ended."""
     for path, _, _ in os.walk(directory, topdown=False):
         remove_directories((path,), partial(_kill_in, path))
