@@ -83,8 +83,7 @@ def test_each_limit_that_was_met_is_named(
 
     now[0] += 61
     assert limiter.exceeded() == Excess(Feature.LIMIT_WALL, "61.0 s have passed")
-    (place(groups, "cpuacct") / "cpuacct.usage_user").write_text("4000000000\n")
-    (place(groups, "cpuacct") / "cpuacct.usage_sys").write_text("1500000000\n")
+    (place(groups, "cpuacct") / "cpuacct.usage").write_text("5500000000\n")
     assert limiter.exceeded() == Excess(Feature.LIMIT_CPU_TIME, "5.5 s of processor time were used")
     (place(groups, "pids") / "pids.events").write_text("max 1\n")
     assert limiter.exceeded() == Excess(Feature.LIMIT_PIDS, "a new process was refused")
@@ -98,7 +97,7 @@ def test_what_was_not_limited_is_not_exceeded(groups: FakeGroups, member: subpro
     limiter.apply(member.pid)
     (place(groups, "pids") / "pids.events").write_text("max 1\n")
     (place(groups, "memory") / "memory.oom_control").write_text("oom_kill 1\n")
-    (place(groups, "cpuacct") / "cpuacct.usage_user").write_text("4000000000\n")
+    (place(groups, "cpuacct") / "cpuacct.usage").write_text("4000000000\n")
 
     assert limiter.exceeded() is None
 

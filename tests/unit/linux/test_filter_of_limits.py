@@ -24,6 +24,7 @@ PROGRAMS = {
             private_ipc_by_filter=shared,
             single_process=single,
             watched_memory=watched,
+            pinned=stopped,  # who is stopped is pinned as well
             stopped=stopped,
         ),
         arch,
@@ -154,6 +155,7 @@ def test_a_denial_of_the_policy_replaces_a_narrower_one() -> None:
         sockets=SocketPolicy.NAMESPACED,
         private_ipc_by_filter=False,
         watched_memory=True,
+        pinned=True,
         stopped=True,
         extra_denied=["kill", "shmget"],
     )
@@ -172,3 +174,15 @@ def test_no_call_is_named_twice_without_a_condition() -> None:
     names = [rule.syscall for rule in (*WATCHED_MEMORY_RULES, *STOPPED_RULES) if not rule.conditions]
 
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("arch", Arch)
+def test_a_tree_that_is_only_pinned_may_be_woken(arch: Arch) -> None:
+    program = compile_filter(
+        default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False, pinned=True), arch
+    )
+
+    affinity = Call(numbers(arch)["sched_setaffinity"], arch.audit, (0, 0, 0, 0, 0, 0))
+    wake = Call(numbers(arch)["kill"], arch.audit, (1, SIGCONT, 0, 0, 0, 0))
+    assert interpret(program, affinity).code == EPERM.code
+    assert interpret(program, wake).code == ALLOW.code
