@@ -29,19 +29,23 @@ def here(monkeypatch: pytest.MonkeyPatch):
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     assert examine(as_json=False) == 0
-    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  control groups")]
-    return [line.removeprefix("  control groups").strip() for line in found]
+    shown = capsys.readouterr().out.splitlines()
+    first = next(number for number, line in enumerate(shown) if line.startswith("  limits by"))
+    return [line[18:] for line in shown[first : shown.index("", first)]]
 
 
 @pytest.mark.parametrize(
     ("enforcer", "line"),
     [
-        (Enforcer(CGROUP1, TWO), "version 1: limit.memory, limit.pids"),
-        (Enforcer(CGROUP2, TWO, "no controller for limit.cpu"), "version 2: limit.memory, limit.pids"),
+        (Enforcer(CGROUP1, TWO), "control group, version 1: limit.memory, limit.pids"),
+        (
+            Enforcer(CGROUP2, TWO, "no controller for limit.cpu"),
+            "control group, version 2: limit.memory, limit.pids (no controller for limit.cpu)",
+        ),
         (Enforcer(SYSTEMD, TWO), "systemd scope: limit.memory, limit.pids"),
         (
             Enforcer(CGROUP2, frozenset(), "no groups are mounted"),
-            "none: no groups are mounted",
+            "no control group: no groups are mounted",
         ),
     ],
 )
@@ -54,9 +58,13 @@ def test_an_enforcer_has_a_line(
 
 
 def test_several_have_a_line_each(here, capsys: pytest.CaptureFixture[str]) -> None:
-    here(Enforcer(CGROUP2, frozenset(), "it is not ours"), Enforcer(SYSTEMD, TWO))
+    here(Enforcer(CGROUP2, frozenset(), "it is not ours", "ask root"), Enforcer(SYSTEMD, TWO))
 
-    assert lines(capsys) == ["none: it is not ours", "systemd scope: limit.memory, limit.pids"]
+    assert lines(capsys) == [
+        "no control group: it is not ours",
+        "  fix: ask root",
+        "systemd scope: limit.memory, limit.pids",
+    ]
 
 
 def test_as_json_they_have_their_fix_as_well(here, capsys: pytest.CaptureFixture[str]) -> None:
