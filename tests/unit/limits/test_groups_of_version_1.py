@@ -195,7 +195,7 @@ def test_what_was_used_is_without_the_launcher_and_with_swap(version_1: FakeGrou
 
     assert group.usage().replace(user_seconds=None, system_seconds=None) == GroupUsage(300, 500, 0, 4)
     assert group.usage().user_seconds == pytest.approx(0.75 * 1.75)
-    assert group.cpu_seconds() == 1.75
+    assert group.cpu_seconds() == pytest.approx(1.75)
     Path(group.directories["memory"], "memory.memsw.max_usage_in_bytes").unlink()
     assert group.usage().peak_memory_bytes == 400
 
