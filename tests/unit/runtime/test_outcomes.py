@@ -107,18 +107,19 @@ def test_without_a_group_the_launchers_own_account_is_all_there_is() -> None:
     )
 
 
-def test_a_group_knows_the_memory_and_the_processes_of_the_whole_tree() -> None:
-    group = CountedGroup(usage=GroupUsage(1, 5_000_000, 1, 4, 9.0, 9.0))
+def test_a_group_knows_the_whole_tree_also_whom_nobody_waited_for() -> None:
+    group = CountedGroup(usage=GroupUsage(1, 5_000_000, 1, 4, 9.0, 0.0))
     usage = measure(status_of("usage 1500000 250000 2048 0 0 3, exited 0"), group, 2.0)
 
     assert (usage.peak_memory_bytes, usage.is_whole_tree, usage.peak_pids) == (5_000_000, True, 4)
-    assert usage.cpu_seconds == 1.75
+    assert (usage.user_seconds, usage.system_seconds) == (9.0, 0.0)
 
 
-def test_a_group_that_has_no_peak_is_no_better_than_none() -> None:
-    usage = measure(status_of("usage 1 1 2048 0 0 3, exited 0"), CountedGroup(), 2.0)
+def test_a_group_that_has_counted_nothing_is_no_better_than_none() -> None:
+    usage = measure(status_of("usage 1500000 250000 2048 0 0 3, exited 0"), CountedGroup(), 2.0)
 
     assert (usage.peak_memory_bytes, usage.is_whole_tree, usage.peak_pids) == (2048 * 1024, False, None)
+    assert (usage.user_seconds, usage.system_seconds) == (1.5, 0.25)
 
 
 def test_a_launcher_that_said_nothing_has_counted_nothing() -> None:
