@@ -71,6 +71,11 @@ class Group1(Group):
             *self._times(),
         )
 
+    def cpu_seconds(self) -> float | None:
+        """The kernel's exact sum: the parts, of the program and of the kernel, are counted by ticks alone."""
+        spent = read_number(f"{self.directories.get('cpuacct')}/cpuacct.usage")
+        return None if spent is None else spent / 1e9
+
     def _times(self) -> tuple[float | None, float | None]:
         cpuacct = self.directories.get("cpuacct")
         if cpuacct is None:
