@@ -56,7 +56,7 @@ def test_samples_come_in_order_and_tell_what_is_spent(arena: Arena) -> None:
     assert walls == sorted(set(walls))
     assert spent == sorted(spent)
     assert 0.2 < spent[-1] <= watch.result().usage.cpu_seconds + 0.05
-    assert {sample.pids for sample in samples} <= {1, 2}  # a process may be looked at while it is being made
+    assert {sample.pids for sample in samples} <= {0, 1, 2}  # it may be looked at before or after its time
     assert list(watch) == []
 
 
