@@ -25,7 +25,7 @@ from corral.backends._limits import (
     watch_request,
 )
 from corral.limits.group import cpu_quota, is_leftover, label
-from corral.limits.hierarchy import find_hierarchy
+from corral.limits.hierarchy import hierarchy_of
 from corral.model.enforcer import CGROUP1, CGROUP2, RLIMIT, SUPERVISOR, SYSTEMD, Enforcer
 from corral.model.feature import Feature
 from corral.model.policy import Limits
@@ -70,7 +70,7 @@ def test_whatever_a_membership_says_what_is_found_is_a_group_of_the_tree(texts: 
         (root / "cpu").symlink_to("cpu,cpuacct")
         (root / "a" / "cgroup.subtree_control").write_text("memory pids\n")
 
-        found = find_hierarchy(str(root), "\n".join(texts))
+        found = hierarchy_of(str(root), "\n".join(texts))
 
         for parent in found.parents.values() if found is not None else ():
             assert Path(parent).is_relative_to(root)
