@@ -3,7 +3,8 @@
  * TRUST: the tree may hide. A process that is not dumpable has no smaps, but its resident set can always be seen,
  * and counts whole then. Memory that nobody maps: files in the private areas are counted by their file system;
  * memfd and System V segments cannot be made (the filter); shared mappings that were filled and let go of are
- * bounded by what the mappings could hold, and by how much shared memory this machine has more than before. */
+ * bounded by what the mappings could hold, and by how much shared memory this machine has more than before; each
+ * socket of a network namespace counts with all that it may hold, but for the first few. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,12 +13,15 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "kernel.h"
 #include "watch.h"
 
 enum {
     MOST_SEGMENTS = 256,
     FILE_BYTES = 2048,        /* of the kernel's own for a file: the inode, and an entry with a long name */
     SMALL_TABLES = 256 << 10, /* not worth a closer look */
+    FREE_SOCKETS = 128,
+    SOCKET_BYTES = 2 * 212992, /* what a program may ask for at most, doubled by the kernel */
 };
 
 struct shared_segments {
@@ -112,6 +116,15 @@ static uint64_t areas_used(const struct launch *launch, uint64_t *beside) {
     return (uint64_t)(status.f_blocks - status.f_bfree) * (uint64_t)status.f_bsize;
 }
 
+/* Nobody tells how full they are. Without a network namespace of its own, not even how many the tree has. */
+static uint64_t socket_buffers(const struct launch *launch) {
+    char text[256];
+    if (!(launch->spec.namespaces & K_CLONE_NEWNET) || read_text("/proc/self/net/sockstat", text, sizeof text) <= 0)
+        return 0;
+    uint64_t count = strtoull(text + strcspn(text, "0123456789"), NULL, 10);
+    return count > FREE_SOCKETS ? (count - FREE_SOCKETS) * SOCKET_BYTES : 0;
+}
+
 struct gathering {
     bool exact, wants_segments;
     struct sample *sample;
@@ -144,7 +157,7 @@ void sample_tree(const struct watcher *watcher, bool exact, struct sample *sampl
     const struct launch *launch = watcher->launch;
     uint64_t beside = 0, areas = areas_used(launch, &beside), shared = launch->spec.watch.memory ? sample_shared() : 0;
     uint64_t grown = shared > watcher->shared_before + areas ? shared - watcher->shared_before - areas : 0;
-    *sample = (struct sample){.memory = areas + beside};
+    *sample = (struct sample){.memory = areas + beside + socket_buffers(launch)};
     struct gathering all = {.exact = exact, .wants_segments = grown > launch->spec.watch.memory / 8, .sample = sample};
     if (watcher->in_namespace) visit_namespace(add_process, &all);
     else tree_visit(add_process, &all);

@@ -1,35 +1,57 @@
-"""limit.cpu-time: nobody enforces it yet, so asking for it is refused."""
+"""limit.cpu-time: the whole tree together stays within its processor time."""
 
 from __future__ import annotations
 
 import pytest
 
-from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.policy.compose import build_policy
-from corral.sandbox import Sandbox
-from support.unclaimed import claiming_backends
+from corral.model.result import Outcome
+from support.confinement import attempt, python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from support.confinement import Stage
+    from support.confinement import Case, Stage
 
 pytestmark = pytest.mark.proves(Feature.LIMIT_CPU_TIME)
 
+_LIMIT = ["cpu:time:200ms"]
 
-def test_no_backend_claims_it() -> None:
-    """The day one does, this file has to become a proof in three legs."""
-    assert claiming_backends(Feature.LIMIT_CPU_TIME) == []
+_ONE = """
+import time
+while time.process_time() < 0.8: pass
+open('mark', 'w').close()
+"""
+# None of them has too much for itself, not even those that come one after the other.
+_TOGETHER = """
+import os, time
+def burn():
+    while time.process_time() < 0.1: pass
+    os._exit(0)
+for _ in range(8):
+    if os.fork() == 0: burn()
+    if os.wait()[1] != 0: os._exit(1)
+open('mark', 'w').close()
+"""
+_DEAF = """
+import signal, time
+for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
+while time.process_time() < 0.8: pass
+open('mark', 'w').close()
+"""
 
 
-@pytest.mark.parametrize("backend_name", ["auto", "native", "landlock"])
-def test_asking_for_it_is_refused_and_nothing_runs(stage: Stage, backend_name: str) -> None:
-    sandbox = Sandbox(build_policy("moderate", ["cpu:time:10s"]), backend=backend_name, workspace=stage.work)
+@pytest.mark.parametrize("script", [_ONE, _TOGETHER, _DEAF], ids=["one process", "many", "one that is deaf"])
+def test_a_tree_is_ended_when_its_processor_time_is_over(backend: Case, stage: Stage, script: str) -> None:
+    mark = stage.work / "mark"
 
-    with pytest.raises(UnenforceableError) as refused:
-        sandbox.run("touch ran")
+    done = attempt(
+        backend,
+        stage,
+        python(script),
+        effect=lambda _: mark.exists(),
+        reset=mark.unlink,
+        capabilities=_LIMIT,
+    )
 
-    assert refused.value.exit_status == 3
-    assert not refused.value.ran
-    assert Feature.LIMIT_CPU_TIME.value in str(refused.value) or "limit" in str(refused.value)
-    assert not (stage.work / "ran").exists()
+    assert not done.worked
+    assert done.result.outcome is Outcome.CPU_LIMIT

@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves(Feature.LIMIT_MEMORY)
 
 _LIMIT = ["memory:limit:96MiB"]
+_LOOK_SECONDS = 2
 
+# Whoever looks only now and then has a moment to find too much; then nobody is left who could make the mark.
 _ONE = """
+import time
 held = bytearray(192 << 20)
+time.sleep({seconds})
 open('mark', 'w').close()
 """
 # Four children that hold 48 MiB each. When all have it, each is asked whether it is still there: one that the
 # kernel ended to make room for another has said that it had it, and cannot answer.
 _FOUR = """
-import os
+import os, time
 children = []
 for _ in range(4):
     (asked, ask), (told, tell) = os.pipe(), os.pipe()
@@ -39,6 +43,7 @@ for _ in range(4):
     os.close(asked); os.close(tell)
     children.append((ask, told))
 have = [os.read(told, 1) for _, told in children]
+if all(have): time.sleep({seconds})
 for ask, _ in children:
     try: os.write(ask, b'?')
     except BrokenPipeError: pass
@@ -53,7 +58,8 @@ def test_a_process_does_not_get_more_memory_than_permitted(backend: Case, stage:
     done = attempt(
         backend,
         stage,
-        python(_ONE),
+        python(_ONE.format(seconds=_LOOK_SECONDS)),
+        control=python(_ONE.format(seconds=0)),
         effect=lambda _: mark.exists(),
         reset=mark.unlink,
         capabilities=_LIMIT,
@@ -69,7 +75,8 @@ def test_processes_together_do_not_get_more_memory_than_permitted(backend: Case,
     done = attempt(
         backend,
         stage,
-        python(_FOUR),
+        python(_FOUR.format(seconds=_LOOK_SECONDS)),
+        control=python(_FOUR.format(seconds=0)),
         effect=lambda _: mark.exists(),
         reset=mark.unlink,
         capabilities=_LIMIT,

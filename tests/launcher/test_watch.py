@@ -102,6 +102,28 @@ def test_files_in_private_areas_count(launcher: Path) -> None:
     assert "limit memory" in launch(launcher, spec).lines
 
 
+_SOCKETS = """
+import socket, sys
+held = []
+for _ in range(int(sys.argv[1])):
+    pair = socket.socketpair()
+    held.append(pair)
+    pair[0].setblocking(False)
+    try:
+        while True: pair[0].send(b'x' * 4096)
+    except BlockingIOError: pass
+input()
+"""
+
+
+def test_buffers_of_sockets_count(launcher: Path) -> None:
+    many = confined("python3", "-c", _SOCKETS, "400", watch=Watch(memory_bytes=128 * _MIB))
+    few = confined("python3", "-c", _SOCKETS, "20", watch=Watch(memory_bytes=128 * _MIB))
+
+    assert "limit memory" in launch(launcher, many).lines
+    assert "limit memory" not in launch(launcher, few).lines
+
+
 @pytest.mark.parametrize("make", [bare, confined])
 def test_too_many_processes_end_the_tree(launcher: Path, make) -> None:
     script = "for i in $(seq 40); do sleep 60 & done; echo all; wait"

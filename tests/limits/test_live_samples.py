@@ -26,6 +26,8 @@ for number in range(3):
     held.append(bytearray(20 << 20))
     while not os.path.exists(f'go-{number}'): time.sleep(0.005)
 """
+#: Without a group the kernel tells in ticks, which are rounded for each process.
+_TICKS_SECONDS = 0.025
 _STAY = "exec 9>gate; setsid sleep 600 & touch here; sleep 600"
 
 
@@ -54,9 +56,9 @@ def test_samples_come_in_order_and_tell_what_is_spent(arena: Arena) -> None:
     spent = [sample.cpu_seconds for sample in samples]
     assert samples
     assert walls == sorted(set(walls))
-    assert spent == sorted(spent)
+    assert all(later > earlier - _TICKS_SECONDS for earlier, later in itertools.pairwise(spent))
     assert 0.2 < spent[-1] <= watch.result().usage.cpu_seconds + 0.05
-    assert {sample.pids for sample in samples} <= {1, 2}  # a process may be looked at while it is being made
+    assert {sample.pids for sample in samples} <= {0, 1, 2}  # it may be looked at before or after its time
     assert list(watch) == []
 
 

@@ -69,6 +69,11 @@ class Group1(Group):
             *self._times(),
         )
 
+    def cpu_seconds(self) -> float | None:
+        """The kernel's exact sum: the parts, of the program and of the kernel, are counted by ticks alone."""
+        spent = read_number(f"{self.directories.get('cpuacct')}/cpuacct.usage")
+        return None if spent is None else spent / 1e9
+
     def _times(self) -> tuple[float | None, float | None]:
         """The whole is exact, its parts are sampled by the kernel's clock."""
         whole = read_number(self._file("cpuacct", "cpuacct.usage"))

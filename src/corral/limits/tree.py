@@ -21,15 +21,24 @@ _UTIME, _STIME, _CUTIME, _CSTIME, _THREADS, _RSS = 11, 12, 13, 14, 17, 21
 def look_at_tree(root: int) -> GroupUsage:
     """What all descendants of a process have now. Memory that they share counts for each of them."""
     memory = threads = 0
-    user = system = 0
+    waited = _fields(
+        root
+    )  # the time of those that are gone is with whoever waited for them, the root included
+    user, system = (int(waited[_CUTIME]), int(waited[_CSTIME])) if waited else (0, 0)
     for pid in _descendants(root):
-        fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-        if len(fields) > _RSS:
+        fields = _fields(pid)
+        if fields:
             memory += int(fields[_RSS]) * _PAGE
             threads += int(fields[_THREADS])
             user += int(fields[_UTIME]) + int(fields[_CUTIME])
             system += int(fields[_STIME]) + int(fields[_CSTIME])
     return GroupUsage(memory, None, threads, None, user / _TICKS, system / _TICKS)
+
+
+def _fields(pid: int) -> list[str]:
+    """What the kernel tells of a process, from behind its name; nothing if it is gone."""
+    fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields if len(fields) > _RSS else []
 
 
 def _descendants(root: int) -> Iterator[int]:
