@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,23 @@ def test_the_group_of_a_run_is_made_beneath_it(version: str, request: pytest.Fix
         assert (above / "pids.max").read_text() == "100"
         assert Path(run.directories["pids"], "pids.max").read_text() == "3"
         run.remove()
+    assert groups.groups() == []
+
+
+@pytest.mark.parametrize("version", [CGROUP1, CGROUP2])
+def test_to_close_it_ends_the_runs_beneath_it(
+    version: str, request: pytest.FixtureRequest, here, member: subprocess.Popen[bytes]
+) -> None:
+    groups: FakeGroups = request.getfixturevalue("version_1" if version == CGROUP1 else "version_2")
+    groups.without = {"cgroup.kill"}  # which is an ordinary file here, and ends nobody
+    here(groups.hierarchy())
+
+    with Ceiling(LIMITS) as ceiling:
+        run = make_group(GroupRequest(version, pids=3), "run", ceiling.hierarchy)
+        Path(run.directories["pids"], "cgroup.procs").write_text(f"{member.pid}\n")
+        assert member.poll() is None
+
+    assert member.wait(timeout=10) == -9
     assert groups.groups() == []
 
 
