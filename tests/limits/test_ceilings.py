@@ -87,12 +87,12 @@ def test_two_sandboxes_share_what_is_there(
         results = _run_both(arena, script, ceiling)
         usage = ceiling.usage()
 
-    assert not all(result.ok for result in results)
+    assert {result.outcome for result in results if not result.ok} == {outcome}
     assert any(result.ok for result in results) or limits.memory_bytes is None
     assert len(list(work.glob("had-*"))) < 2
     if limits.memory_bytes is not None:
         assert usage.peak_memory_bytes <= limits.memory_bytes
-    else:
+    elif usage.peak_pids is not None:  # None: a kernel that does not count it
         assert usage.peak_pids <= limits.pids
 
 

@@ -18,12 +18,12 @@ _LIMIT = "memory:limit:64MiB"
 
 _MEMFD = """
 held = os.memfd_create('held')
-for _ in range(256): os.write(held, bytes(1 << 20))
+for _ in range(160): os.write(held, bytes(1 << 20))
 """
 _SYSTEM_V = """
 libc = ctypes.CDLL(None)
 libc.shmat.restype = ctypes.c_void_p
-for _ in range(16):
+for _ in range(10):
     segment = libc.shmget(0, ctypes.c_size_t(16 << 20), 0o600)
     if segment < 0: raise OSError('no segment')
     place = libc.shmat(segment, None, 0)
@@ -31,20 +31,20 @@ for _ in range(16):
     libc.shmdt(ctypes.c_void_p(place))
 """
 _LET_GO = """
-held = mmap.mmap(-1, 256 << 20)
-for at in range(0, 256 << 20, 4 << 20):
+held = mmap.mmap(-1, 160 << 20)
+for at in range(0, 160 << 20, 4 << 20):
     held[at:at + (4 << 20)] = bytes(b'x') * (4 << 20)
     held.madvise(mmap.MADV_DONTNEED, at, 4 << 20)
 """
 _NOT_DUMPABLE = """
 ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
-held = bytearray(256 << 20)
+held = bytearray(160 << 20)
 """
 _INHERITED = """
-held = mmap.mmap(-1, 256 << 20)
+held = mmap.mmap(-1, 160 << 20)
 for part in range(8):
     if os.fork() == 0:
-        size = (256 << 20) // 8
+        size = (160 << 20) // 8
         held[part * size:(part + 1) * size] = bytes(b'x') * size
         os._exit(0)
     if os.wait()[1] != 0: raise OSError('it was ended')

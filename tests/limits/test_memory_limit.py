@@ -20,7 +20,7 @@ _LIMIT = "memory:limit:64MiB"
 # Whoever has more than permitted holds on to it until he is found, and would leave a mark in the end.
 _ONE = """
 import sys, time
-held = bytearray(256 << 20)
+held = bytearray(160 << 20)
 time.sleep(float(sys.argv[1]))
 open('mark', 'w').close()
 """
@@ -49,7 +49,7 @@ for ask, _ in children:
 if not all(have) or not all([os.read(told, 1) for _, told in children]): sys.exit(1)
 open('mark', 'w').close()
 """
-_FILL = "head -c 256m /dev/zero > {area}/fill && sleep $1 && touch mark"
+_FILL = "head -c 160m /dev/zero > {area}/fill && sleep $1 && touch mark"
 
 
 def _hold(arena: Arena) -> str:

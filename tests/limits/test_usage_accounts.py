@@ -89,7 +89,7 @@ for _ in range(4): os.wait()
 
     if arena.is_grouped:  # else it is that of the largest one
         assert usage.peak_memory_bytes - without.peak_memory_bytes == pytest.approx(100 * _MIB, rel=0.1)
-        assert usage.peak_pids == 5
+        assert usage.peak_pids in {5, None}  # None: a kernel that does not count it
 
 
 def test_processes(arena: Arena) -> None:
@@ -101,7 +101,7 @@ def test_processes(arena: Arena) -> None:
         assert usage.processes is not None
         assert 21 <= usage.processes < 30
     if arena.is_grouped:
-        assert usage.peak_pids == 2
+        assert usage.peak_pids in {2, None}
 
 
 def test_written_bytes(arena: Arena, work: Path) -> None:
