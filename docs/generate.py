@@ -94,8 +94,8 @@ class ImaginaryHost:
     def enforcers(self) -> tuple[Enforcer, ...]:
         return (Enforcer(CGROUP2, _BY_GROUP if self._groups else frozenset()),)
 
-    def processors(self) -> int:
-        return 4
+    def processors(self) -> tuple[int, int]:
+        return 4, 4
 
     def try_launch(self, _spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec")

@@ -7,27 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernel.h"
 #include "launch.h"
 #include "report.h"
 #include "watch.h"
-
-/* True when the command itself was among the dead. */
-static bool reap(pid_t command, int *wait_status) {
-    for (;;) {
-        int status = 0;
-        pid_t pid = waitpid(-1, &status, WNOHANG);
-        if (pid == command) {
-            *wait_status = status;
-            return true;
-        }
-        if (pid <= 0 && !(pid < 0 && errno == EINTR)) return false;
-    }
-}
 
 /* The last number that was given to a process of this namespace is how many there have been, until they begin
  * anew from the bottom. Ours is the first. */
@@ -59,9 +46,9 @@ static void end_the_rest(void) {
 }
 
 /* Until there is a signal. Init only tells of a limit that is broken: the supervisor ends everyone, and init. */
-static bool wait_and_watch(const struct launch *launch, struct watcher *watcher, int signals) {
+static bool wait_and_watch(const struct launch *launch, struct watcher *watcher, int signals, bool has_more) {
     struct pollfd poller = {.fd = signals, .events = POLLIN};
-    int64_t left = watcher_wait(watcher);
+    int64_t left = has_more ? 0 : watcher_wait(watcher);
     const struct timespec wait = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
     if (ppoll(&poller, 1, left < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) return false;
     uint32_t found = watcher_act(watcher);
@@ -72,20 +59,19 @@ static bool wait_and_watch(const struct launch *launch, struct watcher *watcher,
 static int serve(struct launch *launch, pid_t command, int signals) {
     struct watcher watcher;
     int wait_status = 0;
+    bool has_ended = false, has_more = false;
     watcher_start(&watcher, launch, true);
-    for (;;) {
+    /* Each turn does a little of everything: no flood of signals or of dead children keeps it from looking. */
+    while (!has_ended) {
+        if (!wait_and_watch(launch, &watcher, signals, has_more)) return EXIT_SETUP_FAILED;
         int signal = signals_next(signals);
         if (signal < 0) return EXIT_SETUP_FAILED;
-        if (signal == 0) {
-            if (!wait_and_watch(launch, &watcher, signals)) return EXIT_SETUP_FAILED;
-        } else if (signal != SIGCHLD) {
-            signals_forward(launch, command, signal);
-        } else if (reap(command, &wait_status)) {
-            tell_end(launch, wait_status);
-            end_the_rest();
-            return 0;
-        }
+        if (signal > 0 && signal != SIGCHLD) signals_forward(launch, command, signal);
+        if (signal == SIGCHLD || has_more) has_more = tree_reap(command, &wait_status, &has_ended) > 0;
     }
+    tell_end(launch, wait_status);
+    end_the_rest();
+    return 0;
 }
 
 static int fail(struct launch *launch, const char *detail, int err) {

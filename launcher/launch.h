@@ -86,6 +86,7 @@ int64_t cgroup_cpu_us(const struct launch *launch);
 /* Descendants, where no PID namespace holds them. tree.c */
 int tree_signal(int signal);                     /* every one that is found; returns how many */
 void tree_visit(void (*visit)(int pid, void *), void *context);
+int tree_reap(pid_t awaited, int *wait_status, bool *is_found); /* some of the dead; how many, -1: no child */
 int tree_end(const struct launch *launch);       /* kills and reaps all */
 
 #endif

@@ -20,7 +20,8 @@ enum {
     MOST_SEGMENTS = 256,
     FILE_BYTES = 2048,        /* of the kernel's own for a file: the inode, and an entry with a long name */
     SMALL_TABLES = 256 << 10, /* not worth a closer look */
-    FREE_SOCKETS = 128,
+    THREAD_BYTES = 24 << 10, /* of the kernel's own: a stack, and what describes it */
+    FREE_SOCKETS = 32,
     SOCKET_BYTES = 2 * 212992, /* what a program may ask for at most, doubled by the kernel */
 };
 
@@ -137,6 +138,7 @@ static void add_process(int pid, void *context) {
     if (!read_stat(pid, &threads, &virtual, &resident)) return;
     int64_t share = all->exact ? read_share(pid) : -1;
     all->sample->processes += threads;
+    all->sample->memory += threads * THREAD_BYTES;
     all->sample->memory += (share >= 0 ? (uint64_t)share : resident) + page_tables(pid, virtual);
     if (all->wants_segments) add_segments(&all->segments, pid, virtual);
 }

@@ -24,6 +24,7 @@ struct watch {
     bool ended, gone;                /* the command has ended; its whole tree is gone */
     bool killed;                     /* by us */
     bool is_silent;                  /* init will say no more */
+    bool has_more;                   /* of the dead, perhaps, that were not waited for yet */
     bool over_cpu;                   /* its processor time is over, and it was told so */
     int64_t term_at, kill_at;        /* monotonic milliseconds, or NEVER */
     int64_t look_at;                 /* when to look at its processor time */
@@ -91,16 +92,14 @@ static void on_ended(struct watch *w, int wait_status) {
 /* Without namespaces: the command is our child, and so is every orphan it leaves. */
 static void reap_command(struct watch *w) {
     int status = 0;
-    pid_t pid = 0;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        if (pid == w->launch->child) {
-            on_ended(w, status);
-            w->gone = true;
-            if (tree_end(w->launch) == 0) return;
-            status_line("lost\n"); /* something that SIGKILL does not end is still there: say so */
-            w->failed = true;
-            return;
-        }
+    bool is_found = false;
+    w->has_more = tree_reap(w->launch->child, &status, &is_found) > 0;
+    if (!is_found) return;
+    on_ended(w, status);
+    w->gone = true;
+    if (tree_end(w->launch) == 0) return;
+    status_line("lost\n"); /* something that SIGKILL does not end is still there: say so */
+    w->failed = true;
 }
 
 static void on_exceeded(struct watch *w, uint32_t notice) {
@@ -191,6 +190,7 @@ static void on_watch(struct watch *w) {
 }
 
 static int poll_timeout(const struct watch *w) {
+    if (w->has_more) return 0;
     int64_t look = has_namespaces(w->launch) || w->killed ? -1 : watcher_wait(&w->watcher);
     if (look >= 0) look = now_ms() + look / 1000000 + 1;
     int64_t next = w->term_at < w->kill_at ? w->term_at : w->kill_at;
@@ -215,6 +215,7 @@ static void watch_loop(struct watch *w) {
         if (fds[3].revents) read_channel(w);
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
+        else if (w->has_more) reap_command(w);
         /* ORDER: last, so that an end in time is never called late */
         if (!w->ended && !w->gone) on_time(w);
         if (!w->ended && !w->gone) on_cpu_time(w);

@@ -19,71 +19,89 @@
 enum {
     STOP_PASSES = 20,
     KILL_ROUNDS = 500, /* of up to 10 ms */
-    DEPTH = 100, /* who is deeper comes up when those above are gone */
+    MOST = 1 << 17,    /* processes; nobody makes more that SIGKILL does not meet on the way */
+    REAPED = 256,      /* at a time: orphans may die faster than anyone can reap them, and there is more to do */
 };
 
 typedef void (*visitor)(int pid, void *context);
 
-/* Visits one process, then all below it. Returns how many. Children are listed by the kernel in one short file
- * per thread; only a multi-threaded parent has more than one, hence the directory. */
-static int visit_below(pid_t parent, visitor visit, void *context, int depth);
+/* Everyone who is known to descend from us; it grows while it is read. */
+struct family {
+    int *pids;
+    size_t count, room;
+};
 
-static int visit_listed(const char *path, visitor visit, void *context, int depth) {
-    FILE *list = fopen(path, "re");
-    int count = 0, pid = 0;
-    if (!list) return 0; /* the thread is gone, and its children with it: they are ours now */
-    while (fscanf(list, "%d", &pid) == 1) {
-        visit(pid, context);
-        count += 1 + visit_below(pid, visit, context, depth + 1);
+static bool family_add(struct family *family, int pid) {
+    if (family->count == family->room) {
+        size_t room = family->room ? family->room * 2 : 256;
+        int *pids = room > MOST ? NULL : realloc(family->pids, room * sizeof *pids);
+        if (!pids) return false;
+        family->pids = pids;
+        family->room = room;
     }
-    fclose(list);
-    return count;
+    family->pids[family->count++] = pid;
+    return true;
 }
 
-static int visit_below(pid_t parent, visitor visit, void *context, int depth) {
+static void add_listed(struct family *family, const char *path) {
+    FILE *list = fopen(path, "re");
+    int pid = 0;
+    if (!list) return; /* the thread is gone, and its children with it: they are ours now */
+    while (fscanf(list, "%d", &pid) == 1 && family_add(family, pid)) continue;
+    fclose(list);
+}
+
+/* Children are listed by the kernel in one short file per thread; only a multi-threaded parent has more than one. */
+static void add_children(struct family *family, pid_t parent) {
     char path[320];
     snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
-    DIR *threads = depth < DEPTH ? opendir(path) : NULL;
-    int count = 0;
-    if (!threads) return 0;
+    DIR *threads = opendir(path);
+    if (!threads) return;
     for (struct dirent *entry; (entry = readdir(threads));) {
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)parent, entry->d_name);
-        count += visit_listed(path, visit, context, depth);
+        add_listed(family, path);
     }
     closedir(threads);
-    return count;
 }
 
-/* For kernels without lists of children: the direct ones. When they die, theirs become ours. */
-static int visit_scanned(visitor visit, void *context) {
+static int parent_of(int pid) {
+    char path[64], line[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *status = fopen(path, "re");
+    if (!status) return 0;
+    size_t size = fread(line, 1, sizeof line - 1, status);
+    line[size] = 0;
+    fclose(status);
+    /* The name may hold spaces and parentheses, but nothing after it does: look from the last ")". */
+    const char *after = strrchr(line, ')');
+    return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* For kernels without lists of children. */
+static void add_scanned(struct family *family, pid_t parent) {
     DIR *processes = opendir("/proc");
-    int count = 0;
-    if (!processes) return 0;
+    if (!processes) return;
     for (struct dirent *entry; (entry = readdir(processes));) {
-        char path[320];
-        int pid = atoi(entry->d_name), parent = 0;
-        if (pid <= 0) continue;
-        snprintf(path, sizeof path, "/proc/%d/stat", pid);
-        FILE *status = fopen(path, "re");
-        if (!status) continue;
-        /* The name may hold spaces and parentheses, but nothing after it does: look from the last ")". */
-        char line[512] = "";
-        size_t size = fread(line, 1, sizeof line - 1, status);
-        line[size] = 0;
-        fclose(status);
-        const char *after = strrchr(line, ')');
-        if (!after || sscanf(after, ") %*c %d", &parent) != 1 || parent != (int)getpid()) continue;
-        visit(pid, context);
-        count++;
+        int pid = atoi(entry->d_name);
+        if (pid > 0 && parent_of(pid) == (int)parent && !family_add(family, pid)) break;
     }
     closedir(processes);
-    return count;
 }
 
+/* Visits all, parents before their children. Returns how many. */
 static int visit_all(visitor visit, void *context) {
-    int count = visit_below(getpid(), visit, context, 0);
-    return count ? count : visit_scanned(visit, context);
+    struct family family = {0};
+    bool has_lists = access("/proc/self/task", F_OK) == 0 && access("/proc/thread-self/children", F_OK) == 0;
+    void (*add)(struct family *, pid_t) = has_lists ? add_children : add_scanned;
+    add(&family, getpid());
+    for (size_t i = 0; i < family.count; i++) {
+        visit(family.pids[i], context);
+        add(&family, family.pids[i]);
+    }
+    free(family.pids);
+    return (int)family.count;
 }
 
 void tree_visit(visitor visit, void *context) { (void)visit_all(visit, context); }
@@ -92,11 +110,23 @@ static void send_signal(int pid, void *signal) { kill(pid, *(int *)signal); }
 
 int tree_signal(int signal) { return visit_all(send_signal, &signal); }
 
-/* False when no child is left. */
-static bool reap_all(void) {
-    pid_t pid = 0;
-    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
-    return !(pid < 0 && errno == ECHILD);
+/* Some of the dead; the number of those that were waited for, or -1 when no child is left. */
+int tree_reap(pid_t awaited, int *wait_status, bool *is_found) {
+    int count = 0, status = 0;
+    for (pid_t pid = 0; count < REAPED && (pid = waitpid(-1, &status, WNOHANG)) != 0; count++) {
+        if (pid < 0 && errno == EINTR) continue;
+        if (pid < 0) return -1;
+        if (pid != awaited) continue;
+        *wait_status = status;
+        *is_found = true;
+    }
+    return count;
+}
+
+static bool has_children(void) {
+    int status = 0;
+    bool is_found = false;
+    return tree_reap(-1, &status, &is_found) >= 0;
 }
 
 static void stop_all(void) {
@@ -109,12 +139,12 @@ static void stop_all(void) {
 }
 
 int tree_end(const struct launch *launch) {
-    if (!reap_all()) return 0;
+    if (!has_children()) return 0;
     cgroup_kill(launch);
     stop_all();
     for (int round = 0; round < KILL_ROUNDS; round++) {
         tree_signal(SIGKILL);
-        if (!reap_all()) return 0;
+        if (!has_children()) return 0;
         struct timespec pause = {.tv_nsec = round < 10 ? 200000 : 10000000};
         nanosleep(&pause, NULL);
     }

@@ -87,7 +87,8 @@ static uint32_t look(struct watcher *watcher, int64_t now) {
     int64_t after = now_ns(), spent = after - now;
     if (pause < MILLISECOND / 2) pause = MILLISECOND / 2;
     if (pause > longest) pause = longest;
-    if (pause < 4 * spent) pause = 4 * spent; /* never more than a fifth of a processor for looking */
+    if (spent > LONGEST_LOOK_MS * MILLISECOND) spent = LONGEST_LOOK_MS * MILLISECOND;
+    if (pause < 4 * spent) pause = 4 * spent; /* a fifth of a processor for looking, or not much more */
     watcher->look_at = after + pause;
     return 0;
 }

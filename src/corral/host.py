@@ -144,8 +144,8 @@ class RealHost:
         hierarchy = find_hierarchy()
         return hierarchy.key() if hierarchy is not None else f"- {_has_systemd()}"
 
-    def processors(self) -> int:
-        return len(os.sched_getaffinity(0))
+    def processors(self) -> tuple[int, int]:
+        return len(os.sched_getaffinity(0)), os.cpu_count() or 1
 
     def _try_group(self, group: Group) -> str:
         """Let the launcher's child enter a group; returns what went wrong."""

@@ -53,7 +53,7 @@ class GrouplessHost(RealHost):
 
 @dataclass
 class Arena:
-    """Where commands are limited. Whatever is required beside the limits and not claimed is waived."""
+    """Where commands are limited. What is required and not claimed is waived; the supervisor looks anyway."""
 
     backend: str
     enforcer: str
@@ -76,10 +76,10 @@ class Arena:
         return read_holders(self.probe).of(feature)
 
     def needs(self, *features: Feature) -> None:
-        """Skip what is not claimed here."""
+        """Skip what is neither claimed here nor approximated."""
         for feature in features:
-            if feature not in self.probe.enforces:
-                pytest.skip(f"{self.backend} with {self.enforcer} does not claim {feature.value} here")
+            if feature not in self.probe.enforces | dict(self.probe.approximates).keys():
+                pytest.skip(f"{self.backend} with {self.enforcer} does not hold {feature.value} here")
 
     def sandbox(self, *capabilities: str, within: Ceiling | None = None) -> Sandbox:
         """A sandbox with limits; the test is skipped if one of them is not claimed."""

@@ -162,8 +162,8 @@ class FakeHost:
     def enforcers(self) -> tuple[Enforcer, ...]:
         return (Enforcer(CGROUP2, self._holds),)
 
-    def processors(self) -> int:
-        return 4
+    def processors(self) -> tuple[int, int]:
+        return 4, 4
 
     def try_launch(self, spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec", 2, "/corral-trial")

@@ -4,7 +4,8 @@ cgroup1, cgroup2, systemd   the kernel counts the whole tree; exact, and it tell
 rlimit                      RLIMIT_NPROC counts for each user namespace: exact, for anyone but root
 supervisor                  the launcher looks for itself, every few milliseconds, and ends a tree that has
                             too much; a share of the processors is kept by stopping all processes for the
-                            rest of the time. Only where nothing better is; docs/limits.md tells how exact.
+                            rest of the time. Whoever wants to can hide from it, or be too quick: so it
+                            counts as an approximation, and is in use where the limit has been waived.
 """
 
 from __future__ import annotations
@@ -46,9 +47,14 @@ class Holders(Record):
     counting: str = ""  # the kind of control group that every run may have for its accounts
 
     @property
-    def features(self) -> frozenset[Feature]:
-        """The limits that are held by someone."""
-        return frozenset(feature for feature, _ in self.pairs)
+    def claims(self) -> frozenset[Feature]:
+        """The limits that are held, whatever the command does."""
+        return frozenset(feature for feature, name in self.pairs if name != SUPERVISOR)
+
+    @property
+    def approximates(self) -> tuple[tuple[Feature, str], ...]:
+        """The limits that hold for commands that do not try to get around them, and how."""
+        return tuple((pair[0], _MECHANISMS[pair[1], pair[0]]) for pair in self.pairs if pair[1] == SUPERVISOR)
 
     def of(self, feature: Feature) -> str:
         """The enforcer of a limit, or an empty string."""
@@ -99,8 +105,11 @@ def group_request(
     return GroupRequest(kind, **held, launcher_pids=launcher_pids + outer, ends_by_group=ends_by_group)
 
 
-def watch_request(limits: Limits, holders: Holders, *, processors: int) -> Watch | None:
-    """What the launcher itself has to look after; None if there is nothing."""
+def watch_request(limits: Limits, holders: Holders, *, processors: int, online: int) -> Watch | None:
+    """What the launcher itself has to look after; None if there is nothing.
+
+    `processors` are those that the caller may use now, `online` all that the command could move to.
+    """
     watched = {
         field: getattr(limits, field) or 0
         for feature, field in _FIELDS.items()
@@ -110,7 +119,7 @@ def watch_request(limits: Limits, holders: Holders, *, processors: int) -> Watch
     # Not more processors than are needed for the share: then the tree runs most of the time.
     used = min(processors, max(1, -int(-share // 1))) if share else 0
     permille = max(1, min(1000, int(share / used * 1000))) if used else 0
-    if used and permille == 1000 and used == processors:
+    if used and permille == 1000 and used == online:
         used = permille = 0  # it is all there is
     found = Watch(watched.get("memory_bytes", 0), watched.get("pids", 0), permille, used)
     return None if found == Watch() else found

@@ -90,7 +90,7 @@ class LandlockBackend:
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         holders = limiting.find_holders(host, namespaced=False)
-        enforces = _CLAIMS | holders.features
+        enforces = _CLAIMS | holders.claims
         scoped = abi >= _SCOPES_ABI
         return Probe(
             self.name,
@@ -103,7 +103,7 @@ class LandlockBackend:
                 ("machine", host.machine),
                 *holders.details(),
             ),
-            approximates=_APPROXIMATES if scoped else _APPROXIMATES + _APPROXIMATES_UNSCOPED,
+            approximates=holders.approximates + _APPROXIMATES + (() if scoped else _APPROXIMATES_UNSCOPED),
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -149,7 +149,7 @@ def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[s
 def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
     no_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
-    watch = limiting.watch_request(ground.limits, holders, processors=1)
+    watch = limiting.watch_request(ground.limits, holders, processors=1, online=1)
     return encode_ground(
         Spec(
             argv=(),

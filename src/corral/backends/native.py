@@ -1,6 +1,7 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything but net.ports and net.domains; limit.cpu-time needs control groups
+Guarantees   everything but net.ports and net.domains; limit.memory, limit.cpu and limit.cpu-time need control
+             groups, and so does root's limit.pids
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
@@ -75,15 +76,16 @@ class NativeBackend:
         return Probe(
             self.name,
             True,
-            _CLAIMS | holders.features,
+            _CLAIMS | holders.claims,
             version=landlock.describe(abi) if abi else "without landlock",
             details=(
                 ("launcher", host.launcher()[0]),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
-                ("processors", str(host.processors())),
+                ("processors", " ".join(map(str, host.processors()))),
                 *holders.details(),
             ),
+            approximates=holders.approximates,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -108,7 +110,7 @@ class NativeBackend:
             env=(),
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, machine, holders, int(probe.detail("processors"))),
+                _encoded_ground(ground, abi, machine, holders, _processors(probe)),
                 _encoded_mounts(plan),
                 encode_command(command),
             ),
@@ -116,13 +118,18 @@ class NativeBackend:
         )
 
 
+def _processors(probe: Probe) -> tuple[int, int]:
+    usable, online = map(int, probe.detail("processors").split())
+    return usable, online
+
+
 @lru_cache(maxsize=64)
 def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, processors: int
+    ground: Ground, abi: int, machine: str, holders: Holders, processors: tuple[int, int]
 ) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
-    watch = limiting.watch_request(ground.limits, holders, processors=processors)
+    watch = limiting.watch_request(ground.limits, holders, processors=processors[0], online=processors[1])
     return encode_ground(
         Spec(
             argv=(),

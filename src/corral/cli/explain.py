@@ -130,7 +130,9 @@ def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
     plan = explanation.plan
     for feature in sorted(plan.requires | plan.waived, key=lambda feature: feature.value):
         if feature in plan.waived:
-            yield feature, "WAIVED"
+            how = explanation.launch.enforced.get(feature)
+            is_near = feature in dict(explanation.probe.approximates) and how is not None
+            yield feature, f"WAIVED; approximated: {how}" if is_near else "WAIVED"
         elif feature in explanation.launch.enforced:
             yield feature, explanation.launch.enforced[feature]
         elif feature in RUNNER_FEATURES:
@@ -177,7 +179,9 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "network": plan.ground.net.mode.value,
         "limits": list(_limits(plan)),
         "environment": [name for name, _ in plan.env],
-        "enforced": {feature.value: how for feature, how in _mechanisms(explanation) if how != "WAIVED"},
+        "enforced": {
+            feature.value: how for feature, how in _mechanisms(explanation) if feature not in plan.waived
+        },
         "waived": sorted(feature.value for feature in plan.waived),
         "backends": {
             backend.backend: {

@@ -69,11 +69,6 @@ class Group1(Group):
             *self._times(),
         )
 
-    def cpu_seconds(self) -> float | None:
-        """The kernel's exact sum: the parts, of the program and of the kernel, are counted by ticks alone."""
-        spent = read_number(f"{self.directories.get('cpuacct')}/cpuacct.usage")
-        return None if spent is None else spent / 1e9
-
     def _times(self) -> tuple[float | None, float | None]:
         """The whole is exact, its parts are sampled by the kernel's clock."""
         whole = read_number(self._file("cpuacct", "cpuacct.usage"))
@@ -115,6 +110,9 @@ class Group1(Group):
     @staticmethod
     def _write_memory(directory: str, size: int) -> None:
         write(f"{directory}/memory.limit_in_bytes", size)
+        buffers = f"{directory}/memory.kmem.tcp.limit_in_bytes"
+        if os.path.exists(buffers):  # those of TCP are counted apart, and not at all without a limit
+            write(buffers, size)
         both = f"{directory}/memory.memsw.limit_in_bytes"
         if os.path.exists(both):
             write(both, size)

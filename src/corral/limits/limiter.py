@@ -14,7 +14,7 @@ from corral.limits.discover import make_group
 from corral.limits.files import read, write
 from corral.limits.hierarchy import explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP1
-from corral.model.errors import SetupError, UnenforceableError
+from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
 from corral.model.record import Record
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
     from corral.model.policy import Limits
+
+
+_UNKNOWN = ("output_bytes", "disk_bytes", "disk_files")
+_ROUNDS = 200
 
 
 class Excess(Record):
@@ -44,10 +48,20 @@ class ResourceLimiter:
             limiter.apply(process.pid)
             print(limiter.usage().memory_bytes, limiter.exceeded())
 
-    What it starts after `apply` is bound as well. `cleanup` lets everyone go, to the caller's own group.
+    What it starts after `apply` is bound as well. Time and processor time are not held: `exceeded` tells, and
+    the caller decides. `cleanup` lets everyone go, to the caller's own group; limits of open files and of the
+    size of files stay with those who had them.
     """
 
     def __init__(self, limits: Limits) -> None:
+        others = [name for name in _UNKNOWN if getattr(limits, name) is not None]
+        if others:
+            raise PolicyError(
+                "limiter-limit",
+                f"{', '.join(others)} cannot be limited for a process that is there already",
+                why="its output and its private areas are made before a command starts",
+                fix="leave them out, or run the command in a Sandbox",
+            )
         self._limits = limits
         self._group: Group | None = None
         self._origin: dict[str, str] = {}
@@ -113,9 +127,7 @@ class ResourceLimiter:
         if group is None:
             return
         for controller, directory in group.directories.items():
-            for pid in read(f"{directory}/cgroup.procs").split():
-                with contextlib.suppress(OSError):
-                    write(f"{self._origin[controller]}/cgroup.procs", pid)
+            _let_go(directory, self._origin[controller])
         group.remove()
 
     def _make_group(self) -> Group:
@@ -151,6 +163,24 @@ class ResourceLimiter:
         for kind, value in pairs:
             if value is not None:
                 resource.prlimit(pid, kind, (value, value))
+
+
+def _let_go(directory: str, origin: str) -> None:
+    """Move everyone out, those who are forked meanwhile as well. Raises SetupError; nobody is ended."""
+    for _ in range(_ROUNDS):
+        members = read(f"{directory}/cgroup.procs").split()
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(OSError):  # it may have ended; whoever is still there is seen again
+                write(f"{origin}/cgroup.procs", pid)
+    raise SetupError(
+        "cgroup",
+        f"the processes in {directory} could not be let go",
+        why="they may not be moved, or start others faster than they can be",
+        fix="end them with `kill`",
+        ran=True,
+    )
 
 
 def _own_places(hierarchy: Hierarchy) -> dict[str, str]:

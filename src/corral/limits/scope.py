@@ -7,6 +7,7 @@ is gone as soon as it is empty; so the launcher stays until its counters have be
 from __future__ import annotations
 
 import contextlib
+import os
 
 from corral.limits.cgroup2 import usage_of
 from corral.limits.files import read_counter
@@ -102,7 +103,7 @@ def systemd_enforcer(
     if not holds:
         return Enforcer(SYSTEMD, frozenset(), "systemd's manager for this user was given no controllers")
     holds |= {Feature.LIMIT_CPU_TIME}
-    failure = try_scope(Scope(request(holds), "trial"))
+    failure = try_scope(Scope(request(holds), f"trial{os.urandom(4).hex()}"))
     if failure:
         return Enforcer(SYSTEMD, frozenset(), f"a process could not enter a scope: {failure}")
     return Enforcer(SYSTEMD, holds)

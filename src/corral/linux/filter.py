@@ -200,7 +200,11 @@ SINGLE_PROCESS_RULES: tuple[Rule, ...] = (
 #: Where the launcher looks itself how much memory there is: it sees what processes map and what lies in the
 #: private areas. A kernel without these calls is nothing new to libraries.
 WATCHED_MEMORY_RULES: tuple[Rule, ...] = (
-    *_deny("memfd_create memfd_secret shmget", ENOSYS, "memory that no process need map is out of sight"),
+    *_deny(
+        "memfd_create memfd_secret shmget semget msgget mq_open vmsplice",
+        ENOSYS,
+        "memory that no process need map is out of sight",
+    ),
 )
 
 #: Where a share of the processors is that of some of them.

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
         def enforcers(self) -> tuple[Enforcer, ...]:
             """What can hold limits for a whole tree, proved, the best first."""
 
-        def processors(self) -> int:
-            """How many processors the caller may use."""
+        def processors(self) -> tuple[int, int]:
+            """How many processors the caller may use now, and how many there are."""
 
         def try_launch(self, spec: bytes) -> LaunchTrial:
             """Run the launcher with a spec and say how far it came."""

@@ -43,7 +43,7 @@ class Usage(Record):
     wall_seconds: float = 0.0
     user_seconds: float = 0.0
     system_seconds: float = 0.0
-    peak_memory_bytes: int = 0
+    peak_memory_bytes: int | None = None
     is_whole_tree: bool = False  # the memory is that of all processes together, not of the largest one
     peak_pids: int | None = None  # processes and threads at the same time
     processes: int | None = None  # processes and threads that were started in all

@@ -35,7 +35,9 @@ def _names(features: frozenset[Feature]) -> str:
 def _reason(probe: Probe, lacking: frozenset[Feature]) -> str:
     if not probe.available:
         return f"{probe.backend}: {probe.reason}"
-    return f"{probe.backend}: cannot enforce {_names(lacking)}"
+    nearly = [f"{feature.value} ({how})" for feature, how in probe.approximates if feature in lacking]
+    words = f"; approximates {', '.join(nearly)}" if nearly else ""
+    return f"{probe.backend}: cannot enforce {_names(lacking)}{words}"
 
 
 def _fix(refusals: list[tuple[Probe, frozenset[Feature]]]) -> str:

@@ -68,7 +68,7 @@ def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:
         # ORDER: the group's first. What is not waited for, as a tree that was killed, is in no rusage.
         user_seconds=_first(counted.user_seconds, user / 1e6),
         system_seconds=_first(counted.system_seconds, system / 1e6),
-        peak_memory_bytes=memory * 1024 if peak is None else peak,
+        peak_memory_bytes=(memory * 1024 or None) if peak is None else peak,
         is_whole_tree=peak is not None,
         peak_pids=counted.peak_pids,
         processes=processes or None,

@@ -98,7 +98,7 @@ class Run:
 
     def _is_enough(self, idle_seconds: float) -> bool:
         """Whether to stop waiting for a reader who does not take the last of the output."""
-        stopped = self._over_output or self._over_time or self._blocked or self._status.timed_out
+        stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
         return (stopped and idle_seconds >= GRACE_SECONDS) or not _ENDING.isdisjoint(self._early)
 
     def send(self, number: int) -> None:
@@ -379,6 +379,7 @@ class Run:
                 streams.stderr,
                 signal=self._status.signal,
                 lost=self._status.lost,
+                by_launcher=bool(self._status.exceeded),
             ),
             enforcement=Enforcement(self._launch.backend, self._promised(), self._plan.waived),
             policy=self._plan.policy,

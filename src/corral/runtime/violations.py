@@ -24,6 +24,11 @@ _LIMIT_OUTCOMES = {
     Outcome.DISK_LIMIT: (Feature.LIMIT_DISK, "the private areas were full when it ended"),
     Outcome.OUTPUT_LIMIT: (Feature.LIMIT_OUTPUT, "more was printed than permitted"),
 }
+#: Where the launcher has looked for itself.
+_BY_LAUNCHER = {
+    Outcome.OUT_OF_MEMORY: "it had more memory than permitted, and the launcher ended it",
+    Outcome.PIDS_LIMIT: "it had more processes than permitted, and the launcher ended it",
+}
 _SIGXFSZ = 25
 _MAX_INFERRED = 5
 _TAIL_BYTES = 16_384
@@ -46,11 +51,14 @@ def collect(
     *,
     signal: int | None = None,
     lost: bool = False,
+    by_launcher: bool = False,
 ) -> tuple[Violation, ...]:
     """Everything that is known, observed first."""
     found = list(guarded)
     if outcome in _LIMIT_OUTCOMES:
         feature, detail = _LIMIT_OUTCOMES[outcome]
+        if by_launcher:
+            detail = _BY_LAUNCHER.get(outcome, detail)
         found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, _twice(plan, feature)))
     if lost:
         detail = "a process of the run could not be ended"
