@@ -122,7 +122,11 @@ class Sandbox:
         stdout: Target | None = None,
         stderr: Target | None = None,
     ) -> Watch:
-        """Run a command in the background; what is returned tells every so many seconds what it costs."""
+        """Run a command in the background; what is returned tells every so many seconds what it costs.
+
+        A run that is over sooner has no sample. Raises what `run` raises before a command starts; the rest
+        is raised by `Watch.result`.
+        """
         from corral.watch import Watch
 
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)

@@ -9,11 +9,8 @@ from corral.host import RealHost
 from corral.model.feature import Feature
 
 NOBODY_YET = {Feature.NET_PORTS, Feature.NET_DOMAINS}
-#: The supervisor holds the other limits where there are no control groups.
-BY_CONTROL_GROUP_ALONE = {
-    "native": {Feature.LIMIT_CPU_TIME},
-    "landlock": {Feature.LIMIT_CPU_TIME, Feature.LIMIT_CPU},
-}
+#: The supervisor approximates some of these where there are no control groups.
+BY_CONTROL_GROUP = {Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}
 BEYOND_LANDLOCK = {
     *(Feature.FS_DENY, Feature.FS_METADATA, Feature.FS_PROTECT),
     *(Feature.PROC_HIDDEN, Feature.PROC_CONTAINED, Feature.LIMIT_DISK),
@@ -30,5 +27,6 @@ def test_the_claims_are_the_known_ones(name: str, request: pytest.FixtureRequest
 
     by_group = {feature for enforcer in host.enforcers() for feature in enforcer.holds}
     beyond = BEYOND_LANDLOCK if name == "landlock" else set()
-    unproved = BY_CONTROL_GROUP_ALONE[name] - by_group
+    by_rlimit = {Feature.LIMIT_PIDS} if name == "native" and host.uid != 0 else set()
+    unproved = BY_CONTROL_GROUP - by_group - by_rlimit
     assert probe.enforces == frozenset(Feature) - NOBODY_YET - beyond - unproved

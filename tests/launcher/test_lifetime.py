@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from launching import MountFlag, bare, bind, confined, launch, shell, start
 
+from corral.linux.spec import Watch
+
 TICK = 0.05
 
 
@@ -227,3 +229,34 @@ def test_a_caller_that_ignores_its_children_is_survived(launcher: Path, make, us
         signal.signal(signal.SIGCHLD, before)
 
     assert running.finish().lines == ["started", "exited 5"]
+
+
+#: Processes that do nothing but start one like themselves and end, for eight seconds at most.
+_COMETS = """
+import os, time
+end = time.monotonic() + 8
+for _ in range(24):
+    if os.fork() == 0:
+        while time.monotonic() < end:
+            if os.fork(): os._exit(0)
+        os._exit(0)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("make", [bare, confined])
+def test_a_flood_of_the_dead_does_not_stop_the_clock(launcher: Path, make) -> None:
+    began = time.monotonic()
+    running = start(launcher, make("python3", "-S", "-c", _COMETS, wall_ms=700, grace_ms=200))
+    running.wait_for("timed-out", seconds=6.0)
+    running.finish(seconds=20.0)
+
+    assert time.monotonic() - began < 7.5
+
+
+@pytest.mark.parametrize("make", [bare, confined])
+def test_a_flood_of_the_dead_does_not_stop_the_watch(launcher: Path, make) -> None:
+    fills = _COMETS.replace("time.sleep(60)", "time.sleep(0.3); held = bytearray(300 << 20); time.sleep(60)")
+    running = start(launcher, make("python3", "-S", "-c", fills, watch=Watch(memory_bytes=200 << 20)))
+    running.wait_for("limit memory", seconds=6.0)
+    running.finish(seconds=20.0)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from corral.limits.discover import remove_leftovers
 from corral.limits.hierarchy import explain_absence, find_hierarchy
 from corral.limits.limiter import ResourceLimiter
 from corral.model.errors import SetupError
@@ -157,3 +162,26 @@ def test_open_files_are_held(servant: Servant) -> None:
         answers = [servant.ask("held.append(os.dup(0))") for _ in range(12)]
 
     assert "refused" in answers
+
+
+def test_a_sweep_of_leftovers_lets_processes_live_that_were_only_limited() -> None:
+    """Their program died without letting them go; they are not of a sandbox, and nobody's to end."""
+    script = (
+        "import os, subprocess, sys\n"
+        "from corral import Limits, ResourceLimiter\n"
+        "process = subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)\n"
+        "ResourceLimiter(Limits(pids=20)).apply(process.pid)\n"
+        "print(process.pid, flush=True)\n"
+        "os._exit(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    pid = int(done.stdout)
+    try:
+        hierarchy = find_hierarchy()
+        assert hierarchy is not None
+        for parent in dict.fromkeys(hierarchy.parents.values()):
+            remove_leftovers(parent, again=True)
+        assert os.path.exists(f"/proc/{pid}")
+        assert Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    finally:
+        os.kill(pid, signal.SIGKILL)

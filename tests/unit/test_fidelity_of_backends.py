@@ -81,7 +81,7 @@ def test_a_clause_is_held_no_better_than_the_weakest_that_it_needs() -> None:
     assert landlock.hold_of(()) is None
 
 
-def test_without_control_groups_the_supervisor_holds_a_limit_of_memory() -> None:
+def test_without_control_groups_the_supervisor_approximates_a_limit_of_memory() -> None:
     limited = sandbox("memory:limit:1g").fidelity()
     with_groups = sandbox(
         "memory:limit:1g", host=FakeHost(holds=frozenset({Feature.LIMIT_MEMORY}))
@@ -89,7 +89,7 @@ def test_without_control_groups_the_supervisor_holds_a_limit_of_memory() -> None
 
     for name in ("native", "landlock"):
         alone, grouped = (finding_of(found, name, Feature.LIMIT_MEMORY) for found in (limited, with_groups))
-        assert (alone.hold, alone.how) == (Hold.ENFORCED, "the launcher looks every few milliseconds")
+        assert (alone.hold, alone.how) == (Hold.APPROXIMATED, "the launcher looks every few milliseconds")
         assert (grouped.hold, grouped.how) == (Hold.ENFORCED, "control group, version 2")
 
 
@@ -104,7 +104,7 @@ def test_without_control_groups_nobody_holds_a_limit_of_processor_time() -> None
 def test_only_where_there_is_a_pid_1_is_a_share_of_the_processors_supervised() -> None:
     limited = sandbox("cpu:limit:50%").fidelity()
 
-    assert finding_of(limited, "native", Feature.LIMIT_CPU).hold is Hold.ENFORCED
+    assert finding_of(limited, "native", Feature.LIMIT_CPU).hold is Hold.APPROXIMATED
     assert finding_of(limited, "landlock", Feature.LIMIT_CPU).hold is Hold.NOT_ENFORCEABLE
 
 

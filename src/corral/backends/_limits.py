@@ -105,10 +105,10 @@ def group_request(
     return GroupRequest(kind, **held, launcher_pids=launcher_pids + outer, ends_by_group=ends_by_group)
 
 
-def watch_request(limits: Limits, holders: Holders, *, processors: int, online: int) -> Watch | None:
+def watch_request(limits: Limits, holders: Holders, *, processors: int, online: int = 0) -> Watch | None:
     """What the launcher itself has to look after; None if there is nothing.
 
-    `processors` are those that the caller may use now, `online` all that the command could move to.
+    `processors` are those that the caller may use now, `online` all that the command could move to, if more.
     """
     watched = {
         field: getattr(limits, field) or 0
@@ -119,7 +119,7 @@ def watch_request(limits: Limits, holders: Holders, *, processors: int, online: 
     # Not more processors than are needed for the share: then the tree runs most of the time.
     used = min(processors, max(1, -int(-share // 1))) if share else 0
     permille = max(1, min(1000, int(share / used * 1000))) if used else 0
-    if used and permille == 1000 and used == online:
+    if used and permille == 1000 and used >= max(processors, online):
         used = permille = 0  # it is all there is
     found = Watch(watched.get("memory_bytes", 0), watched.get("pids", 0), permille, used)
     return None if found == Watch() else found

@@ -149,7 +149,7 @@ def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[s
 def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
     no_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
-    watch = limiting.watch_request(ground.limits, holders, processors=1, online=1)
+    watch = limiting.watch_request(ground.limits, holders, processors=1)
     return encode_ground(
         Spec(
             argv=(),

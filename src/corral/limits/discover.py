@@ -8,7 +8,7 @@ from functools import partial
 
 from corral.limits.cgroup1 import Group1, kill_listed
 from corral.limits.cgroup2 import Group2, kill_directory
-from corral.limits.group import Group, group_failed, is_leftover, label, remove_directories
+from corral.limits.group import KEPT, Group, group_failed, is_leftover, label, remove_directories
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP1, CGROUP2, SYSTEMD, Enforcer
 from corral.model.errors import SetupError
@@ -114,7 +114,11 @@ def remove_leftovers(parent: str, *, again: bool = False) -> None:
     except OSError:
         return
     for name in names:
-        remove_tree(os.path.join(parent, name))
+        directory = os.path.join(parent, name)
+        if name.rpartition("-")[2].startswith(KEPT):
+            remove_directories((directory,), lambda: None, patience=0.0)
+        else:
+            remove_tree(directory)
 
 
 def remove_tree(directory: str) -> None:

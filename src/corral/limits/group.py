@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from corral.model.launch import GroupRequest
 
 LABEL = "corral-"
+#: Begins the last part of a name: its members are not of a sandbox, and are never ended by a sweep.
+KEPT = "kept"
 CPU_PERIOD_US = 100_000
 LONG_CPU_PERIOD_US = 1_000_000  # for small shares: no quota can be less than a millisecond
 _REMOVE_SECONDS = 2.0
@@ -162,9 +164,11 @@ def _pid_namespace() -> str:
         return "0"
 
 
-def remove_directories(directories: Iterable[str], kill: Callable[[], None]) -> None:
+def remove_directories(
+    directories: Iterable[str], kill: Callable[[], None], patience: float | None = None
+) -> None:
     """Remove groups that belong together. The members of one that has any are ended."""
-    deadline = time.monotonic() + _REMOVE_SECONDS
+    deadline = time.monotonic() + (_REMOVE_SECONDS if patience is None else patience)
     for directory in dict.fromkeys(directories):
         if _is_removed(directory):
             continue

@@ -12,6 +12,7 @@ import time
 
 from corral.limits.discover import make_group
 from corral.limits.files import read, write
+from corral.limits.group import KEPT
 from corral.limits.hierarchy import explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP1
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
@@ -76,7 +77,9 @@ class ResourceLimiter:
         self.cleanup()
 
     def apply(self, pid: int) -> None:
-        """Bind a process from now on. Raises UnenforceableError or SetupError."""
+        """Bind a process from now on. Raises UnenforceableError, SetupError or ValueError."""
+        if pid <= 0:
+            raise ValueError(f"{pid} is not the number of a process")
         group = self._make_group()
         try:
             self._set_rlimits(pid)
@@ -151,7 +154,7 @@ class ResourceLimiter:
                 ends_by_group=True,
             )
             self._origin = _own_places(hierarchy)
-            self._group = make_group(request, os.urandom(8).hex())
+            self._group = make_group(request, f"{KEPT}{os.urandom(8).hex()}")
             self._began = time.monotonic()
         return self._group
 

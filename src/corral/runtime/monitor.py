@@ -31,7 +31,7 @@ class Monitor:
     def begin(self, group: Group | None, pid: int, began: float) -> None:
         """From now on, for the descendants of a process, or for a group that counts them."""
         self._group, self._pid, self._began = group, pid, began
-        self._next = began  # the first one at once: a short run has one as well
+        self._next = began + self._every
 
     @property
     def patience_ms(self) -> float:

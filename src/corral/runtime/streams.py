@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -95,6 +96,14 @@ class InheritedStreams:
         return self.is_over_limit
 
 
+def _reading_only(descriptor: int) -> int:
+    """A terminal is open for both; whoever's output is limited must not print through his input."""
+    if os.isatty(descriptor):
+        with contextlib.suppress(OSError):  # another user's terminal
+            return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    return os.dup(descriptor)
+
+
 class PipedStreams(InheritedStreams):
     """Pipes: stdin is fed from bytes or the caller's own; output is read to its end, whatever is kept of it.
 
@@ -138,7 +147,7 @@ class PipedStreams(InheritedStreams):
 
     def _open_stdin(self) -> int:
         if self._inherits_stdin:
-            return os.dup(0)
+            return os.dup(0) if self._limit is None else _reading_only(0)
         if not self._pending:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         theirs, self._feed_end = os.pipe()

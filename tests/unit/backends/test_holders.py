@@ -67,7 +67,8 @@ def test_without_groups_the_kernel_or_the_supervisor_holds_what_it_can(
     holders = find_holders(Host(*enforcers, uid=uid), namespaced=namespaced)
 
     assert (by_whom(holders), holders.counting) == (held, "")
-    assert TIME not in holders.features
+    assert TIME not in by_whom(holders)
+    assert holders.claims == {feature for feature, name in held.items() if name != SUPERVISOR}
 
 
 @pytest.mark.parametrize("name", [CGROUP1, CGROUP2, SYSTEMD])
@@ -109,7 +110,8 @@ def test_they_survive_as_facts_of_a_probe(holders: Holders) -> None:
 
 def test_an_enforcer_is_found_by_its_limit() -> None:
     assert (SUPERVISED.of(MEMORY), SUPERVISED.of(TIME)) == (SUPERVISOR, "")
-    assert SUPERVISED.features == {MEMORY, CPU, PIDS}
+    assert SUPERVISED.claims == frozenset()
+    assert dict(SUPERVISED.approximates).keys() == {MEMORY, CPU, PIDS}
 
 
 # ---- the control group
