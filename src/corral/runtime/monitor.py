@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from corral.limits.group import Group
 
-LEAST_SECONDS = 0.01
+LEAST_SECONDS, MOST_SECONDS = 0.01, 86_400.0
 
 
 class Monitor:
@@ -23,7 +23,7 @@ class Monitor:
 
     def __init__(self, tell: Callable[[UsageSample], str | None], every: float) -> None:
         self._tell = tell
-        self._every = max(LEAST_SECONDS, every)
+        self._every = min(max(LEAST_SECONDS, every), MOST_SECONDS)
         self._group: Group | None = None
         self._pid = 0
         self._began = self._next = 0.0

@@ -60,7 +60,7 @@ def collect(
         if by_launcher:
             detail = _BY_LAUNCHER.get(outcome, detail)
         found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, _twice(plan, feature)))
-    if lost:
+    if lost and outcome is not Outcome.OUT_OF_MEMORY:  # then the kernel chose PID 1, and all ended with it
         detail = "a process of the run could not be ended"
         found.append(Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, detail))
     if signal == _SIGXFSZ:
