@@ -10,6 +10,7 @@ Order        mounts go from shallow to deep, so that a deeper rule covers a shal
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 from corral.backends import _launcher as common
@@ -231,10 +232,22 @@ def _private(path: str) -> Mount:
 
 
 def _areas(ground: Ground) -> Areas:
-    """The size of the one file system in which all private areas lie."""
+    """The size of the one file system in which all private areas lie; what corral makes there does not count."""
     size = ground.limits.disk_bytes or _AREAS_BYTES
-    own = len(ground.private) + len(ground.private_files) + 1
-    return Areas(size, (ground.limits.disk_files or size // _BYTES_PER_FILE + 1) + own)
+    files = ground.limits.disk_files or size // _BYTES_PER_FILE + 1
+    own = len(ground.private) + 1 + len(set(_places_in_areas(ground)))
+    return Areas(size + len(ground.private_files) * _BYTES_PER_FILE, files + own)
+
+
+def _places_in_areas(ground: Ground) -> Iterator[str]:
+    """Files, links, and places to mount on in a private area, with the directories that lead there."""
+    made = [*ground.private, *(grant.target.path for grant in ground.grants)]
+    made += [entry.path for entry in (*ground.links, *ground.private_files)]
+    for path in made:
+        place = path
+        while any(place.startswith(f"{area}/") for area in ground.private):
+            yield place
+            place = os.path.dirname(place)
 
 
 def _shields(plan: Plan) -> Iterator[tuple[Mount, int]]:

@@ -68,18 +68,21 @@ def _parents_of_version_1(root: str, groups: list[list[str]]) -> Iterator[tuple[
 
 
 def _parent_of_version_2(root: str, path: str) -> tuple[str, frozenset[str]]:
-    """The nearest directory from ours upwards that hands out controllers and is ours to write.
+    """The nearest directory upwards that is ours to write and hands out all controllers, or else some.
 
     A group that has processes hands out none (the root is the exception), so that it is seldom our own.
     To be moved there, `cgroup.procs` of what is above both must be writable: the directory itself is.
     """
+    nearest: tuple[str, frozenset[str]] = ("", frozenset())
     directory = f"{root}{path}".rstrip("/")
     while directory.startswith(root):
         names = frozenset(read(f"{directory}/cgroup.subtree_control").split()) & _LIMITING
         if names and os.access(directory, os.W_OK) and os.access(f"{directory}/cgroup.procs", os.W_OK):
-            return directory, names
+            if names == _LIMITING:
+                return directory, names
+            nearest = nearest if nearest[0] else (directory, names)
         directory = os.path.dirname(directory)
-    return "", frozenset()
+    return nearest
 
 
 def explain_absence(root: str = ROOT) -> tuple[str, str]:

@@ -74,7 +74,7 @@ class Status:
         """The reason why the command did not run, if it did not."""
         if self.failure is not None:
             return _explain(*self.failure)
-        if self.started or self.timed_out:
+        if self.started or self.timed_out or self.exceeded:
             return None
         return SetupError(
             "launcher",
