@@ -46,6 +46,7 @@ packages: ## Install the system packages that the tests need (as root, with apt)
 test: packages $(VENV)/.dev lint types ## Install what the tests need and run every test.
 	$(BIN)/python -m pytest -n 2 --require native,landlock
 	$(BIN)/python tests/vm/run.py --where-possible
+	$(BIN)/python tests/vm/systemd_run.py --where-possible
 
 test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test there; VM_ARGS='tests/limits -k memory'.
 	@$(BIN)/python tests/vm/run.py $(VM_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -14,18 +15,21 @@ from run import CACHE, _clock_khz
 
 CONSOLE = CACHE / "systemd-console"
 SUITE = "bookworm"  # or what the argument says: each release of Debian has its own systemd
-SECONDS = 240
+WHERE_POSSIBLE = "--where-possible"  # leave it out if an ordinary user lacks something
+SECONDS = 300
 PARAMETERS = ("console=ttyS0", "panic=-1", "quiet", "mitigations=off", "systemd.unit=check.target")
 
 
 def main() -> int:
+    words = [word for word in sys.argv[1:] if word != WHERE_POSSIBLE]
     try:
         began = time.monotonic()
-        qemu = _prepare(sys.argv[1] if sys.argv[1:] else SUITE)
+        qemu = _prepare(words[0] if words else SUITE)
         print(f"prepared in {time.monotonic() - began:.1f} s", flush=True)
     except Unprepared as problem:
-        print(f"the virtual machine cannot be made: {problem}", file=sys.stderr)
-        return 2
+        left_out = WHERE_POSSIBLE in sys.argv and os.geteuid() != 0
+        print(f"test-vm-systemd {'is left out' if left_out else 'cannot run'}: {problem}", file=sys.stderr)
+        return 0 if left_out else 2
     began = time.monotonic()
     _boot(qemu)
     console = CONSOLE.read_text(errors="replace").splitlines()

@@ -232,7 +232,7 @@ def _private(path: str) -> Mount:
 
 
 def _areas(ground: Ground) -> Areas:
-    """The size of the one file system in which all private areas lie; what corral makes there does not count."""
+    """The one file system in which all private areas lie; what corral itself makes there does not count."""
     size = ground.limits.disk_bytes or _AREAS_BYTES
     files = ground.limits.disk_files or size // _BYTES_PER_FILE + 1
     own = len(ground.private) + 1 + len(set(_places_in_areas(ground)))
@@ -242,7 +242,7 @@ def _areas(ground: Ground) -> Areas:
 def _places_in_areas(ground: Ground) -> Iterator[str]:
     """Files, links, and places to mount on in a private area, with the directories that lead there."""
     made = [*ground.private, *(grant.target.path for grant in ground.grants)]
-    made += [entry.path for entry in (*ground.links, *ground.private_files)]
+    made += [link.path for link in ground.links] + [file.path for file in ground.private_files]
     for path in made:
         place = path
         while any(place.startswith(f"{area}/") for area in ground.private):
