@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from corral import PolicyError, Sandbox, SetupError, build_policy, run
+from corral.limits.hierarchy import explain_absence, find_hierarchy
 from corral.model.result import Outcome
 from corral.runtime.status import path_changed
 from support.gates import PATIENCE_SECONDS, Gate
@@ -156,6 +157,16 @@ def test_a_reader_that_stops_does_not_stop_the_clock(stalled, option: str) -> No
     corral = stalled(option, "--timeout", "1s", "--", "yes")
 
     assert corral.process.wait(timeout=PATIENCE_SECONDS) == 124
+
+
+@RELAYED
+def test_a_reader_that_stops_does_not_keep_whom_a_limit_ended(stalled, option: str) -> None:
+    if find_hierarchy() is None:
+        pytest.skip(f"processor time cannot be limited here: {explain_absence()[0]}")
+    corral = stalled(option, "--cap", "cpu:time:300ms", "-c", "yes & while :; do :; done")
+
+    ended = {128 + signal.SIGTERM, 128 + signal.SIGKILL}
+    assert corral.process.wait(timeout=PATIENCE_SECONDS) in ended
 
 
 @RELAYED

@@ -102,6 +102,23 @@ def test_files_in_private_areas_count(launcher: Path) -> None:
     assert "limit memory" in launch(launcher, spec).lines
 
 
+_DEEP = """
+import os, time
+for _ in range(120):
+    if os.fork(): os.wait(); os._exit(0)
+held = bytearray(600 << 20)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("make", [bare, confined])
+def test_descendants_of_any_depth_count(launcher: Path, make) -> None:
+    done = launch(launcher, make(*python(_DEEP), watch=Watch(memory_bytes=300 * _MIB)))
+
+    assert "limit memory" in done.lines
+    assert "signalled 9" in done.lines
+
+
 _SOCKETS = """
 import socket, sys
 held = []

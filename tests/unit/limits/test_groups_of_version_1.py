@@ -218,9 +218,11 @@ def test_a_counter_that_is_not_there_is_not_looked_for_in_the_working_directory(
     (planted / "memory.oom_control").write_text("oom_kill 1\n")
     (planted / "pids.events").write_text("max 1\n")
     (planted / "memory.usage_in_bytes").write_text("1\n")
+    (planted / "cpuacct.usage").write_text("1\n")
     monkeypatch.chdir(planted.parent)
 
     assert group.usage() == GroupUsage()
+    assert group.cpu_seconds() is None
     assert (group.has_run_out_of_memory(), group.has_refused_a_process()) == (False, False)
 
 
