@@ -70,7 +70,7 @@ def test_a_sleeping_command_is_neither_slow_nor_busy(arena: Arena) -> None:
     assert result.ok, result.stderr
     assert 0.5 <= float(result.stdout) < 5
     assert result.usage.wall_seconds < 20
-    assert result.usage.cpu_seconds < 0.4
+    assert result.usage.cpu_seconds < 1.0
 
 
 @pytest.mark.parametrize("script", [_BURN, _BURN_UNSEEN], ids=["in the open", "as a daemon"])
@@ -79,7 +79,7 @@ def test_a_tree_is_ended_when_its_processor_time_is_over(arena: Arena, work: Pat
 
     assert result.outcome is Outcome.CPU_LIMIT, (result, result.stderr)
     assert not (work / "mark").exists()
-    assert result.usage.cpu_seconds < 0.6
+    assert result.usage.cpu_seconds < 1.3
 
 
 def test_without_a_limit_it_has_its_time(arena: Arena, work: Path) -> None:
@@ -88,7 +88,7 @@ def test_without_a_limit_it_has_its_time(arena: Arena, work: Path) -> None:
 
     assert result.ok, result.stderr
     assert (work / "mark").exists()
-    assert result.usage.cpu_seconds >= 1.2
+    assert result.usage.cpu_seconds >= 1.8
 
 
 def test_time_that_is_slept_away_does_not_count(arena: Arena) -> None:
