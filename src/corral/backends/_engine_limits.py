@@ -1,5 +1,6 @@
 """The limits of a policy as arguments of `docker run` and `podman run`, and which of them an engine holds.
 
+For the backends that use these engines, which are not there yet; the tests measure it on real ones.
 Both engines refuse a number that they cannot do with (docker less than 6 MiB of memory, runc less than about
 a dozen open files): then the command does not run. But for a controller that they lack, they print a warning
 and run it without the limit. So what `engine_limit_features` does not name must not be asked of them.
