@@ -35,7 +35,8 @@ def fork(count):
         if os.fork() == 0:
             os.close(gate[1]); os.read(gate[0], 1); os._exit(0)
 def burn(seconds):
-    while time.process_time() < seconds: pass
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
 for line in sys.stdin:
     try: eval(line)
     except OSError: print('refused', flush=True)
@@ -169,7 +170,7 @@ def test_a_sweep_of_leftovers_lets_processes_live_that_were_only_limited() -> No
     script = (
         "import os, subprocess, sys\n"
         "from corral import Limits, ResourceLimiter\n"
-        "process = subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)\n"
+        "process = subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "ResourceLimiter(Limits(pids=20)).apply(process.pid)\n"
         "print(process.pid, flush=True)\n"
         "os._exit(1)\n"
