@@ -48,17 +48,20 @@ def hosts() -> Iterator[tuple[str, RealHost]]:
     yield "supervisor", GrouplessHost()
 
 
-def sandbox(host: RealHost, limits: Limits, workspace: Path) -> Sandbox:
+def sandbox(
+    host: RealHost, limits: Limits, workspace: Path, waive: frozenset[Feature] = frozenset()
+) -> Sandbox:
     policy = load_preset("moderate").replace(limits=limits)
-    return Sandbox(policy, backend="native", workspace=workspace, host=host)
+    return Sandbox(policy, backend="native", workspace=workspace, waive=waive, host=host)
 
 
 def measure_host(enforcer: str, host: RealHost, workspace: Path, binary: Path) -> Iterator[Row]:
     """A row for each limit that is held here."""
     probe = next(sandbox(host, Limits(), workspace).probes())
+    nearly = frozenset(dict(probe.approximates))  # waived, the launcher looks all the same
     for case in CASES:
-        if case.feature in probe.enforces:
-            yield _row(enforcer, case, sandbox(host, case.limits, workspace), binary)
+        if case.feature in probe.enforces | nearly:
+            yield _row(enforcer, case, sandbox(host, case.limits, workspace, nearly), binary)
     waits = sandbox(host, Limits(wall_seconds=_SECONDS), workspace).run([str(binary), "sleep", "60"])
     yield Row(enforcer, "time", _SECONDS, waits.duration_seconds, "s")
     if Feature.LIMIT_CPU_TIME in probe.enforces:
