@@ -10,7 +10,6 @@ Order        mounts go from shallow to deep, so that a deeper rule covers a shal
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 
 from corral.backends import _launcher as common
@@ -247,7 +246,7 @@ def _places_in_areas(ground: Ground) -> Iterator[str]:
         place = path
         while any(place.startswith(f"{area}/") for area in ground.private):
             yield place
-            place = os.path.dirname(place)
+            place = place.rpartition("/")[0]
 
 
 def _shields(plan: Plan) -> Iterator[tuple[Mount, int]]:
