@@ -170,6 +170,9 @@ def test_open_files_are_held(servant: Servant) -> None:
 
 def test_a_sweep_of_leftovers_lets_processes_live_that_were_only_limited() -> None:
     """Their program died without letting them go; they are not of a sandbox, and nobody's to end."""
+    hierarchy = find_hierarchy()
+    if hierarchy is None:
+        pytest.skip(f"no control group can be made here: {explain_absence()[0]}")
     script = (
         "import os, subprocess, sys\n"
         "from corral import Limits, ResourceLimiter\n"
@@ -181,8 +184,6 @@ def test_a_sweep_of_leftovers_lets_processes_live_that_were_only_limited() -> No
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     pid = int(done.stdout)
     try:
-        hierarchy = find_hierarchy()
-        assert hierarchy is not None
         for parent in dict.fromkeys(hierarchy.parents.values()):
             remove_leftovers(parent, again=True)
         assert os.path.exists(f"/proc/{pid}")
