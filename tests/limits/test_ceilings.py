@@ -89,7 +89,11 @@ def test_two_sandboxes_share_what_is_there(
 
     assert {result.outcome for result in results if not result.ok} == {outcome}
     assert any(result.ok for result in results) or limits.memory_bytes is None
-    assert len(list(work.glob("had-*"))) < 2
+    # The kernel may end one that has had its part already, to make room for the other.
+    kept = [
+        number for number, result in enumerate(results) if result.ok and (work / f"had-{number}").exists()
+    ]
+    assert len(kept) < 2
     if limits.memory_bytes is not None:
         assert usage.peak_memory_bytes <= limits.memory_bytes
     elif usage.peak_pids is not None:  # None: a kernel that does not count it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.limits.discover import make_group, remove_tree
+from corral.limits.discover import make_own_group, remove_tree
 from corral.limits.files import write
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP2
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from corral.limits.group import Group, GroupUsage
+    from corral.limits.group import GroupUsage, OwnGroup
 
 _HELD = ("memory_bytes", "cpus", "pids")
 
@@ -41,7 +41,7 @@ class Ceiling:
                 fix="set the other limits in the policy of each run",
             )
         self._limits = limits
-        self._group: Group | None = None
+        self._group: OwnGroup | None = None
         self.hierarchy: Hierarchy | None = None
 
     def __enter__(self) -> Self:
@@ -56,7 +56,7 @@ class Ceiling:
             )
         limits = self._limits
         request = GroupRequest(found.enforcer, limits.memory_bytes, limits.cpus, limits.pids)
-        self._group = make_group(request, os.urandom(8).hex())
+        self._group = make_own_group(request, os.urandom(8).hex())
         try:
             self.hierarchy = self._beneath(found, self._group)
         except OSError as problem:
@@ -89,7 +89,7 @@ class Ceiling:
         return self._group.usage()
 
     @staticmethod
-    def _beneath(found: Hierarchy, group: Group) -> Hierarchy:
+    def _beneath(found: Hierarchy, group: OwnGroup) -> Hierarchy:
         if found.enforcer == CGROUP2:
             for directory in dict.fromkeys(group.directories.values()):
                 handed_on = " ".join(f"+{name}" for name in found.parents)

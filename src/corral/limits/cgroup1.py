@@ -9,35 +9,31 @@ import signal
 import time
 
 from corral.limits.files import read, read_counter, read_number, write
-from corral.limits.group import Group, GroupRecords, GroupUsage, cpu_quota
+from corral.limits.group import GroupRecords, GroupUsage, OwnGroup, cpu_quota
 from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, CpuTime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from corral.model.launch import GroupRequest
+    from collections.abc import Iterable
+    from typing import ClassVar
 
 _FREEZE_SECONDS = 0.5
+_COUNTING = frozenset({"memory", "pids", "cpuacct"})
 _NANOSECONDS = 1000  # cpuacct counts in these; for microseconds it is divided
 
 
-class Group1(Group):
+class Group1(OwnGroup):
     """A group in every tree that is needed, all of the same name."""
 
-    @staticmethod
-    def controllers(request: GroupRequest, parents: Mapping[str, str]) -> tuple[str, ...]:
-        wanted = {
-            "memory": request.memory_bytes is not None,
-            "cpu": request.cpus is not None,
-            "pids": request.pids is not None,
-            "cpuacct": request.cpu_seconds is not None,
-        }
-        missing = [name for name, needed in wanted.items() if needed and name not in parents]
-        if missing:
-            raise OSError(errno.ENODEV, f"no controller for {', '.join(missing)}")
-        counting = {"memory", "pids", "cpuacct", *(["freezer"] if request.ends_by_group else [])}
-        return tuple(name for name in parents if wanted.get(name) or name in counting)
+    needs: ClassVar[dict[str, str]] = {
+        "memory_bytes": "memory",
+        "cpus": "cpu",
+        "pids": "pids",
+        "cpu_seconds": "cpuacct",
+    }
+
+    def counting(self) -> frozenset[str]:
+        return _COUNTING | {"freezer"} if self._request.ends_by_group else _COUNTING
 
     def records(self, grace_ms: int) -> GroupRecords:
         places = dict.fromkeys(self.directories.values())

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 
 from corral.limits.files import read, read_counter, read_number, write
-from corral.limits.group import Group, GroupRecords, GroupUsage, cpu_quota
+from corral.limits.group import GroupRecords, GroupUsage, OwnGroup, cpu_quota
 from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, CpuTime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from corral.model.launch import GroupRequest
+    from typing import ClassVar
 
 _KILL_ROUNDS = 50
 
 
-class Group2(Group):
+class Group2(OwnGroup):
     """One directory, whose parent hands out the controllers."""
 
-    @staticmethod
-    def controllers(request: GroupRequest, parents: Mapping[str, str]) -> tuple[str, ...]:
-        wanted = {
-            "memory": request.memory_bytes is not None,
-            "cpu": request.cpus is not None,
-            "pids": request.pids is not None,
-        }
-        missing = [name for name, needed in wanted.items() if needed and name not in parents]
-        if missing:
-            raise OSError(errno.ENODEV, f"no controller for {', '.join(missing)}")
-        return tuple(parents)
+    #: Processor time is counted without a controller.
+    needs: ClassVar[dict[str, str]] = {"memory_bytes": "memory", "cpus": "cpu", "pids": "pids"}
+
+    def counting(self) -> frozenset[str]:
+        return frozenset(self.needs.values())  # one directory has them all
 
     @property
     def directory(self) -> str:

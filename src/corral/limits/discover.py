@@ -8,7 +8,7 @@ from functools import partial
 
 from corral.limits.cgroup1 import Group1, kill_listed
 from corral.limits.cgroup2 import Group2, kill_directory
-from corral.limits.group import KEPT, Group, group_failed, is_leftover, label, remove_directories
+from corral.limits.group import KEPT, Group, OwnGroup, group_failed, is_leftover, label, remove_directories
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP1, CGROUP2, SYSTEMD, Enforcer
 from corral.model.errors import SetupError
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_KINDS: dict[str, type[Group]] = {CGROUP1: Group1, CGROUP2: Group2}
+_KINDS: dict[str, type[OwnGroup]] = {CGROUP1: Group1, CGROUP2: Group2}
 #: Which controllers a limit needs, in each version. Processor time is counted in version 2 without one.
 _NEEDS = {
     CGROUP1: {
@@ -78,9 +78,14 @@ def trial_request(enforcer: str, holds: frozenset[Feature]) -> GroupRequest:
 
 
 def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:
-    """The group for a request, beneath our own place or another. Raises SetupError; then nothing is left."""
+    """The group for a run. Raises SetupError; then nothing is left."""
     if request.enforcer == SYSTEMD and within is None:
         return _make_scope(request, run_id)
+    return make_own_group(request, run_id, within)
+
+
+def make_own_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> OwnGroup:
+    """A group that is ours to change, beneath our own place or another. Raises SetupError as `make_group`."""
     hierarchy = within or find_hierarchy()
     try:
         if hierarchy is None or hierarchy.enforcer != request.enforcer:

@@ -1,12 +1,14 @@
 """Group: a control group for one run. Made before it, entered by the launcher's child, removed afterwards.
 
-Two implementations, one for each version of control groups. What they share is here.
+`OwnGroup` is made by corral, in one way for each version of control groups; `scope.Scope` by systemd.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from abc import ABC, abstractmethod
 from functools import lru_cache
 
 from corral.limits.files import read
@@ -16,6 +18,7 @@ from corral.model.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import ClassVar
 
     from corral.limits.hierarchy import Hierarchy
     from corral.linux.spec import Cgroup, CgroupKill, CpuTime
@@ -48,49 +51,33 @@ class GroupRecords(Record):
     cpu_time: CpuTime | None = None
 
 
-class Group:
-    """Base of all kinds. Making one raises OSError; then nothing is left of it."""
+class Group(ABC):
+    """What the runner asks of every kind of group."""
 
     #: It is made around a process, by `place`, and its counters must be read, by `collect`, before that ends.
     needs_process = False
 
-    def __init__(self, hierarchy: Hierarchy, request: GroupRequest, name: str) -> None:
-        self.directories: dict[str, str] = {}
-        self._request = request
-        try:
-            for controller in self.controllers(request, hierarchy.parents):
-                self._make(controller, os.path.join(hierarchy.parents[controller], name))
-            self._write_limits()
-        except OSError:
-            self.remove()
-            raise
-
-    @staticmethod
-    def controllers(request: GroupRequest, parents: Mapping[str, str]) -> tuple[str, ...]:
-        """The controllers that a request needs, and those that count for free. Raises OSError."""
-        raise NotImplementedError
-
+    @abstractmethod
     def records(self, grace_ms: int) -> GroupRecords:
         """What the launcher must know to enter, watch and end the group."""
-        raise NotImplementedError
 
-    def place(self, pid: int) -> None:
+    def place(self, pid: int) -> None:  # noqa: B027  (most kinds are there before the process)
         """Only where it needs a process: make it around one, which waits meanwhile. Raises OSError."""
 
-    def collect(self) -> None:
+    def collect(self) -> None:  # noqa: B027
         """Only where it needs a process: read the counters, while it is there."""
 
+    @abstractmethod
     def has_run_out_of_memory(self) -> bool:
         """Whether the kernel ended a process of the group for its memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_refused_a_process(self) -> bool:
         """Whether a new process was refused because of the limit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def usage(self) -> GroupUsage:
         """What was used until now."""
-        raise NotImplementedError
 
     def cpu_seconds(self) -> float | None:
         """Processor time of all members, past ones included; None if this group does not count it."""
@@ -99,9 +86,42 @@ class Group:
             return None
         return counted.user_seconds + counted.system_seconds
 
+    @abstractmethod
     def kill(self) -> None:
         """End all members at once."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the group, and whoever is still in it."""
+
+
+class OwnGroup(Group):
+    """A group that corral makes itself. Making one raises OSError; then nothing is left of it."""
+
+    #: Field of a request -> the controller that it needs.
+    needs: ClassVar[Mapping[str, str]]
+
+    def __init__(self, hierarchy: Hierarchy, request: GroupRequest, name: str) -> None:
+        self.directories: dict[str, str] = {}
+        self._request = request
+        wanted = {
+            controller for field, controller in self.needs.items() if getattr(request, field) is not None
+        }
+        missing = sorted(wanted - hierarchy.parents.keys())
+        if missing:
+            raise OSError(errno.ENODEV, f"no controller for {', '.join(missing)}")
+        try:
+            for controller in hierarchy.parents:
+                if controller in wanted | self.counting():
+                    self._make(controller, os.path.join(hierarchy.parents[controller], name))
+            self._write_limits()
+        except OSError:
+            self.remove()
+            raise
+
+    @abstractmethod
+    def counting(self) -> frozenset[str]:
+        """Controllers that a run has for its accounts and its end, whatever it asks for."""
 
     def remove(self) -> None:
         """Remove the group, and whoever is still in it; the kernel may take a moment to forget the dead."""
@@ -112,8 +132,9 @@ class Group:
             os.mkdir(directory, 0o755)
         self.directories[controller] = directory
 
+    @abstractmethod
     def _write_limits(self) -> None:
-        raise NotImplementedError
+        """Put what the request says into the files of the group."""
 
 
 def group_failed(problem: OSError) -> SetupError:

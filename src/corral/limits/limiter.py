@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 
-from corral.limits.discover import make_group
+from corral.limits.discover import make_own_group
 from corral.limits.files import read, write
 from corral.limits.group import KEPT
 from corral.limits.hierarchy import explain_absence, find_hierarchy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from corral.limits.group import Group
+    from corral.limits.group import OwnGroup
     from corral.limits.hierarchy import Hierarchy
     from corral.model.policy import Limits
 
@@ -64,7 +64,7 @@ class ResourceLimiter:
                 fix="leave them out, or run the command in a Sandbox",
             )
         self._limits = limits
-        self._group: Group | None = None
+        self._group: OwnGroup | None = None
         self._origin: dict[str, str] = {}
         self._began = 0.0
 
@@ -133,7 +133,7 @@ class ResourceLimiter:
             _let_go(directory, self._origin[controller])
         group.remove()
 
-    def _make_group(self) -> Group:
+    def _make_group(self) -> OwnGroup:
         if self._group is None:
             hierarchy = find_hierarchy()
             if hierarchy is None:
@@ -154,7 +154,7 @@ class ResourceLimiter:
                 ends_by_group=True,
             )
             self._origin = _own_places(hierarchy)
-            self._group = make_group(request, f"{KEPT}{os.urandom(8).hex()}")
+            self._group = make_own_group(request, f"{KEPT}{os.urandom(8).hex()}")
             self._began = time.monotonic()
         return self._group
 

@@ -37,7 +37,6 @@ class Scope(Group):
     def __init__(self, request: GroupRequest, run_id: str) -> None:
         from corral.limits.systemd import scope_name
 
-        self.directories = {}
         self._request = request
         self._name = scope_name(run_id)
         self._directory = ""

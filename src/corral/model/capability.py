@@ -180,7 +180,7 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     for (kind, verb), (field, _) in _LIMITS.items():
         value = getattr(policy.limits, field)
         if value is not None:
-            found.append(Capability(kind, verb, _FORMATS[field](value)))
+            found.append(Capability(kind, verb, format_limit((kind, verb), value)))
     found += [Capability("env", "pass", name) for name in sorted(policy.env.passed)]
     found += [Capability("env", "set", f"{name}={value}") for name, value in policy.env.fixed]
     found.append(Capability("process", "spawn" if policy.spawn else "none"))
@@ -226,6 +226,11 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "disk_bytes": format_size,
     "disk_files": str,
 }
+
+
+def format_limit(clause: tuple[str, str], value: Any) -> str:
+    """A limit as its clause spells it: ("memory", "limit"), 1 << 30 -> `1GiB`."""
+    return _FORMATS[LIMIT_FIELDS[clause]](value)
 
 
 def _check_text(target: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from corral.model.capability import LIMIT_FIELDS, format_limit
 from corral.model.feature import Feature
 from corral.model.policy import FsAccess, NetMode
-from corral.model.quantities import format_duration, format_size
 from corral.model.result import Outcome
 from corral.model.violation import Evidence, Violation
 
@@ -30,6 +30,16 @@ _BY_LAUNCHER = {
     Outcome.PIDS_LIMIT: "it had more processes than permitted, and the launcher ended it",
 }
 _SIGXFSZ = 25
+#: The clause that sets each limit.
+_CLAUSES = {
+    Feature.LIMIT_WALL: ("time", "limit"),
+    Feature.LIMIT_MEMORY: ("memory", "limit"),
+    Feature.LIMIT_PIDS: ("pids", "limit"),
+    Feature.LIMIT_OUTPUT: ("output", "limit"),
+    Feature.LIMIT_CPU_TIME: ("cpu", "time"),
+    Feature.LIMIT_DISK: ("disk", "limit"),
+    Feature.LIMIT_FILE_SIZE: ("file", "limit"),
+}
 _MAX_INFERRED = 5
 _TAIL_BYTES = 16_384
 _DENIALS = ("permission denied", "read-only file system", "operation not permitted")
@@ -77,24 +87,9 @@ def collect(
 
 def _twice(plan: Plan, feature: Feature) -> str:
     """The capability that would permit twice as much."""
-    limits = plan.ground.limits
-    match feature:
-        case Feature.LIMIT_WALL if limits.wall_seconds is not None:
-            return f"time:limit:{format_duration(2 * limits.wall_seconds)}"
-        case Feature.LIMIT_MEMORY if limits.memory_bytes is not None:
-            return f"memory:limit:{format_size(2 * limits.memory_bytes)}"
-        case Feature.LIMIT_PIDS if limits.pids is not None:
-            return f"pids:limit:{2 * limits.pids}"
-        case Feature.LIMIT_OUTPUT if limits.output_bytes is not None:
-            return f"output:limit:{format_size(2 * limits.output_bytes)}"
-        case Feature.LIMIT_CPU_TIME if limits.cpu_seconds is not None:
-            return f"cpu:time:{format_duration(2 * limits.cpu_seconds)}"
-        case Feature.LIMIT_DISK if limits.disk_bytes is not None:
-            return f"disk:limit:{format_size(2 * limits.disk_bytes)}"
-        case Feature.LIMIT_FILE_SIZE if limits.file_size_bytes is not None:
-            return f"file:limit:{format_size(2 * limits.file_size_bytes)}"
-        case _:
-            return ""
+    clause = _CLAUSES.get(feature)
+    value = getattr(plan.ground.limits, LIMIT_FIELDS[clause]) if clause is not None else None
+    return "" if clause is None or value is None else ":".join((*clause, format_limit(clause, 2 * value)))
 
 
 def _infer(plan: Plan, text: str) -> Iterator[Violation]:

@@ -6,12 +6,13 @@ import os
 
 import pytest
 
-from corral.limits.group import Group, GroupUsage
+from corral.limits.group import GroupUsage
 from corral.model.result import UsageSample
 from corral.runtime import monitor as monitor_module
 from corral.runtime import note as note_module
 from corral.runtime.monitor import LEAST_SECONDS, Monitor
 from corral.runtime.note import Note
+from support.counted import CountedGroup
 
 CLEAR = b"\r\x1b[K"
 
@@ -30,14 +31,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for module in (monitor_module, note_module):
         monkeypatch.setattr(module, "time", clock)
     return clock
-
-
-class CountedGroup(Group):
-    def __init__(self, usage: GroupUsage) -> None:
-        self._usage = usage
-
-    def usage(self) -> GroupUsage:
-        return self._usage
 
 
 def test_it_tells_when_it_is_time_and_not_before(clock: Clock) -> None:

@@ -6,27 +6,11 @@ import signal
 
 import pytest
 
-from corral.limits.group import Group, GroupUsage
+from corral.limits.group import GroupUsage
 from corral.model.result import Outcome, Usage
 from corral.runtime.outcome import Facts, decide_outcome, measure
 from corral.runtime.status import Status
-
-
-class CountedGroup(Group):
-    """A group that has counted what it is told."""
-
-    def __init__(self, *, memory: bool = False, pids: bool = False, usage: GroupUsage | None = None) -> None:
-        self._memory, self._pids, self._usage = memory, pids, usage or GroupUsage()
-
-    def has_run_out_of_memory(self) -> bool:
-        return self._memory
-
-    def has_refused_a_process(self) -> bool:
-        return self._pids
-
-    def usage(self) -> GroupUsage:
-        return self._usage
-
+from support.counted import CountedGroup
 
 QUIET, NO_MEMORY, NO_PIDS = CountedGroup(), CountedGroup(memory=True), CountedGroup(pids=True)
 NEITHER = CountedGroup(memory=True, pids=True)
@@ -86,7 +70,7 @@ def status_of(text: str) -> Status:
     ],
 )
 def test_whoever_ended_it_comes_first(
-    said: str, group: Group | None, facts: dict[str, bool], outcome: Outcome
+    said: str, group: CountedGroup | None, facts: dict[str, bool], outcome: Outcome
 ) -> None:
     assert decide_outcome(Facts(status_of(said), group, **facts)) is outcome
 
@@ -108,7 +92,7 @@ def test_without_a_group_the_launchers_own_account_is_all_there_is() -> None:
 
 
 def test_a_group_knows_the_whole_tree_also_whom_nobody_waited_for() -> None:
-    group = CountedGroup(usage=GroupUsage(1, 5_000_000, 1, 4, 9.0, 0.0))
+    group = CountedGroup(GroupUsage(1, 5_000_000, 1, 4, 9.0, 0.0))
     usage = measure(status_of("usage 1500000 250000 2048 0 0 3, exited 0"), group, 2.0)
 
     assert (usage.peak_memory_bytes, usage.is_whole_tree, usage.peak_pids) == (5_000_000, True, 4)
@@ -127,6 +111,6 @@ def test_a_launcher_that_said_nothing_has_counted_nothing() -> None:
 
 
 def test_a_peak_of_nought_is_one_that_was_counted() -> None:
-    usage = measure(status_of("usage 1 1 2048 0 0 3"), CountedGroup(usage=GroupUsage(0, 0, 0, 0)), 2.0)
+    usage = measure(status_of("usage 1 1 2048 0 0 3"), CountedGroup(GroupUsage(0, 0, 0, 0)), 2.0)
 
     assert (usage.peak_memory_bytes, usage.is_whole_tree, usage.peak_pids) == (0, True, 0)
