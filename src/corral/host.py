@@ -8,7 +8,7 @@ import stat as stat_bits
 import sys
 
 from corral.model.errors import SetupError
-from corral.model.probe import LaunchTrial, Stat
+from corral.model.probe import LaunchTrial, Stat, ToolRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from corral.limits.group import Group
     from corral.limits.scope import Scope
     from corral.model.enforcer import Enforcer
+    from corral.model.launch import Launch
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
@@ -178,6 +179,39 @@ class RealHost:
         if not launcher:
             return LaunchTrial(False, "spawn", 0, reason)
         return try_spec(launcher, spec, _TRIAL_SECONDS)
+
+    def which(self, name: str) -> str:
+        # TRUST: an empty or relative entry means the working directory, where anyone may have put it.
+        for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
+            path = os.path.join(directory, name)
+            if directory.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
+                return os.path.realpath(path)
+        return ""
+
+    def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+        import subprocess  # only probes come here
+
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                cwd="/",
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return ToolRun(-1, "", f"no answer within {seconds:g} seconds")
+        except OSError as problem:
+            return ToolRun(-1, "", problem.strerror or str(problem))
+        texts = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
+        return ToolRun(done.returncode, *texts)
+
+    def try_outer(self, launch: Launch) -> LaunchTrial:
+        from corral.runtime.outer import try_outer
+
+        return try_outer(launch)
 
     def corral_files(self) -> tuple[str, ...]:
         # TRUST: what runs on the host at the next start, or says what may, must not be writable from inside.

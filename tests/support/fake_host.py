@@ -6,13 +6,14 @@ import posixpath
 import zlib
 
 from corral.model.enforcer import CGROUP2, Enforcer
-from corral.model.probe import LaunchTrial, Stat
+from corral.model.probe import LaunchTrial, Stat, ToolRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from corral.model.feature import Feature
+    from corral.model.launch import Launch
 
 DEVICE = 7
 LAUNCHER = "/opt/corral/bin/corral-launch"
@@ -69,6 +70,8 @@ class FakeHost:
         sockets: frozenset[str] = frozenset(),
         system: bool = True,
         corral_files: tuple[str, ...] = ("/opt/corral",),
+        tools: Mapping[str, Mapping[str, ToolRun]] = {},
+        outer: LaunchTrial | None = None,
     ) -> None:
         self.uid = self.gid = uid
         self.home = home
@@ -78,6 +81,10 @@ class FakeHost:
         self._abi = abi
         self._sockets = sockets
         self._corral_files = corral_files
+        self._tools = tools  # name -> beginning of the arguments -> answer
+        self._outer = outer or LaunchTrial(False, "exec", 2, "/corral-trial")
+        self.tried: list[Launch] = []
+        self.asked: list[tuple[str, ...]] = []
         self._files: dict[str, str] = {}
         self._directories = {"/"}
         self.opened: list[str] = []  # whatever was read, so that tests can tell what was not
@@ -167,6 +174,20 @@ class FakeHost:
 
     def try_launch(self, spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec", 2, "/corral-trial")
+
+    def which(self, name: str) -> str:
+        return f"/usr/bin/{name}" if name in self._tools else ""
+
+    def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+        self.asked.append(argv)
+        words = " ".join(argv[1:])
+        answers = self._tools.get(posixpath.basename(argv[0]), {})
+        fitting = [text for text in answers if words.startswith(text)]
+        return answers[max(fitting, key=len)] if fitting else ToolRun(-1, "", "No such file or directory")
+
+    def try_outer(self, launch: Launch) -> LaunchTrial:
+        self.tried.append(launch)
+        return self._outer
 
     def corral_files(self) -> tuple[str, ...]:
         return self._corral_files

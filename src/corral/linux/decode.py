@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.linux.spec import (
     AREAS,
     CPU_TIME,
+    EXPECT,
     HEADER,
     LANDLOCK,
     MAGIC,
@@ -23,6 +24,8 @@ from corral.linux.spec import (
     CgroupKillKind,
     CgroupKind,
     CpuTime,
+    Expect,
+    ExpectFlag,
     Landlock,
     Mount,
     MountFlag,
@@ -55,11 +58,15 @@ _SINGLE = frozenset(
         RecordType.CPU_TIME,
         RecordType.WATCH,
         RecordType.LINGER,
+        RecordType.INSIDE,
+        RecordType.IMAGE_ENVIRONMENT,
     }
 )
 _NAMESPACE_BITS = 0x7E020000
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
 _NEWPID = 0x20000000
+_IN_PLACE = frozenset({MountKind.BIND, MountKind.MASK})
+_GIVEN = frozenset(map(str, range(6, 32)))
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
 
@@ -116,6 +123,7 @@ class _Draft:
         self.watch: Watch | None = None
         self.areas: Areas | None = None
         self.mounts: list[Mount] = []
+        self.expects: list[Expect] = []
         self.hostname = ""
         self.rlimits: list[Rlimit] = []
         self.landlock: tuple[int, int, int] | None = None
@@ -195,6 +203,14 @@ def _read_mount(draft: _Draft, reader: _Reader) -> None:
     )
 
 
+def _read_expect(draft: _Draft, reader: _Reader) -> None:
+    flags, device, inode = reader.fixed(EXPECT)
+    path = reader.string()
+    if flags & ~0xF or not is_plain_path(path):
+        raise MalformedSpec("an expectation is unknown, or its path is not plain")
+    draft.expects.append(Expect(path, ExpectFlag(flags), device, inode))
+
+
 def _read_rlimit(draft: _Draft, reader: _Reader) -> None:
     draft.rlimits.append(Rlimit(*reader.fixed(RLIMIT)))
 
@@ -244,7 +260,7 @@ def _read_hostname(draft: _Draft, reader: _Reader) -> None:
 
 def _read_cgroup(draft: _Draft, reader: _Reader) -> None:
     (kind,), path = reader.fixed(U32), reader.string()
-    if kind not in CgroupKind._value2member_map_ or not is_plain_path(path):
+    if kind not in CgroupKind._value2member_map_ or not _is_group_path(path):
         raise MalformedSpec("a cgroup is of an unknown kind, or its path is not plain")
     draft.cgroups.append(Cgroup(CgroupKind(kind), path))
 
@@ -259,7 +275,7 @@ def _read_cgroup_kill(draft: _Draft, reader: _Reader) -> None:
 def _read_cpu_time(draft: _Draft, reader: _Reader) -> None:
     limit, grace, divisor = reader.fixed(CPU_TIME)
     draft.cpu_time = CpuTime(limit, grace, divisor, reader.string())
-    if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not is_plain_path(draft.cpu_time.path):
+    if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not _is_group_path(draft.cpu_time.path):
         raise MalformedSpec("the processor time is impossible")
 
 
@@ -310,6 +326,9 @@ _READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
     RecordType.CPU_TIME: _read_cpu_time,
     RecordType.WATCH: _read_watch,
     RecordType.LINGER: _read_nothing,
+    RecordType.INSIDE: _read_nothing,
+    RecordType.EXPECT: _read_expect,
+    RecordType.IMAGE_ENVIRONMENT: _read_nothing,
 }
 
 
@@ -321,16 +340,29 @@ def is_plain_path(path: str) -> bool:
     return parts[0] == "" and len(parts) > 1 and not {"", ".", ".."} & set(parts[1:])
 
 
+def _is_group_path(path: str) -> bool:
+    """A plain path, or `@N` for a descriptor that the launcher was given."""
+    return is_plain_path(path) or (path[:1] == "@" and path[1:] in _GIVEN)
+
+
 def _check_whole(draft: _Draft) -> None:
     spaces = draft.namespaces
     needs_mounts = _NEWNS | _NEWUSER
+    inside = RecordType.INSIDE in draft.seen
+    in_place = all(mount.kind in _IN_PLACE and mount.source in {"", mount.target} for mount in draft.mounts)
     kinds = {mount.kind for mount in draft.mounts}
     births = sum(group.kind is CgroupKind.BIRTH for group in draft.cgroups)
     shares = draft.watch is not None and draft.watch.share_permille > 0
     for broken, why in (
         (not draft.cwd, "no working directory"),
         (not draft.argv, "no command"),
-        (bool(draft.mounts) and spaces & needs_mounts != needs_mounts, "mounts without a namespace"),
+        (inside and bool(spaces), "namespaces inside those of somebody else"),
+        (inside and not in_place, "a mount that cannot be made in place"),
+        (
+            bool(draft.mounts) and not inside and spaces & needs_mounts != needs_mounts,
+            "mounts without a namespace",
+        ),
+        (bool(draft.expects) and not inside, "expectations of a sandbox of our own"),
         (RecordType.LOOPBACK in draft.seen and not spaces & _NEWNET, "loopback without a namespace"),
         (bool(draft.hostname) and not spaces & _NEWUTS, "a host name without a namespace"),
         (draft.landlock is None and bool(draft.paths or draft.ports), "Landlock rules without a ruleset"),
@@ -368,6 +400,9 @@ def _finish(draft: _Draft) -> Spec:
         wall_ms=draft.wall[0],
         grace_ms=draft.wall[1],
         terminal=RecordType.TERMINAL in draft.seen,
+        inside=RecordType.INSIDE in draft.seen,
+        expects=tuple(draft.expects),
+        image_environment=RecordType.IMAGE_ENVIRONMENT in draft.seen,
         lingers=RecordType.LINGER in draft.seen,
         fault=draft.fault,
     )

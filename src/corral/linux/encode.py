@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.linux.spec import (
     AREAS,
     CPU_TIME,
+    EXPECT,
     HEADER,
     LANDLOCK,
     MAGIC,
@@ -15,6 +16,7 @@ from corral.linux.spec import (
     U32,
     U64,
     WATCH,
+    Expect,
     Mount,
     PathRule,
     RecordType,
@@ -69,6 +71,15 @@ def _gather(records: Iterable[tuple[RecordType, bytes]]) -> tuple[int, bytes]:
     return len(pieces), b"".join(pieces)
 
 
+def encode_expects(expects: Iterable[Expect]) -> tuple[int, bytes]:
+    """Encode what must be found inside: (number of records, bytes)."""
+    return _gather((RecordType.EXPECT, _expect(expect)) for expect in expects)
+
+
+def _expect(expect: Expect) -> bytes:
+    return EXPECT.pack(expect.flags, expect.device, expect.inode) + _string(expect.path)
+
+
 def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     if spec.namespaces:
         yield RecordType.NAMESPACES, U32.pack(spec.namespaces)
@@ -96,6 +107,12 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
             yield RecordType.LANDLOCK_PORT, U64.pack(rights) + U64.pack(port)
     if spec.seccomp:
         yield RecordType.SECCOMP, spec.seccomp
+    if spec.inside:
+        yield RecordType.INSIDE, b""
+    if spec.image_environment:
+        yield RecordType.IMAGE_ENVIRONMENT, b""
+    for expect in spec.expects:
+        yield RecordType.EXPECT, _expect(expect)
 
 
 def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:

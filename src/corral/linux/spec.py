@@ -31,6 +31,7 @@ PATH_RULE = struct.Struct("<QQQ")
 AREAS = struct.Struct("<QQ")
 CPU_TIME = struct.Struct("<QQI")
 WATCH = struct.Struct("<QQII")
+EXPECT = struct.Struct("<IQQ")
 
 
 class RecordType(IntEnum):
@@ -56,6 +57,9 @@ class RecordType(IntEnum):
     CPU_TIME = 20  # u64 limit in us, u64 grace milliseconds, u32 divisor, string file; at most once
     WATCH = 21  # u64 memory, u64 processes, u32 permille of time, u32 processors; at most once
     LINGER = 22  # empty: when all is over, say so and wait until the lifeline is cut; at most once
+    INSIDE = 23  # empty: somebody else has made the sandbox; mounts are made in place; at most once
+    EXPECT = 24  # u32 flags, u64 device, u64 inode, string path: what must be found there
+    IMAGE_ENVIRONMENT = 25  # empty: the launcher's own variables are the image's, and are kept; at most once
 
 
 class MountKind(IntEnum):
@@ -132,6 +136,26 @@ class Watch(Record):
     processors: int = 0  # on so many processors
 
 
+class ExpectFlag(IntFlag):
+    READ_ONLY = 1  # nothing can be written there
+    MOUNT_POINT = 2  # it cannot be renamed or removed
+    TMPFS = 4  # an empty file system in memory: a private area
+    OTHER = 8  # it is not the object with this device and inode: that one is hidden
+
+
+class Expect(Record):
+    """What an outer program was told to do, to be found by the launcher before the command runs.
+
+    The path is not led by any link, and unless it has the flags TMPFS or OTHER, the object that is found has
+    this device and inode.
+    """
+
+    path: str
+    flags: ExpectFlag = ExpectFlag(0)
+    device: int = 0
+    inode: int = 0
+
+
 class Rlimit(Record):
     resource: int
     soft: int
@@ -174,5 +198,8 @@ class Spec(Record):
     wall_ms: int = 0
     grace_ms: int = 0
     terminal: bool = False
+    inside: bool = False
+    expects: tuple[Expect, ...] = ()
+    image_environment: bool = False
     lingers: bool = False
     fault: str = ""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
     from corral.model.plan import Plan
-    from corral.model.probe import LaunchTrial, Probe, Stat
+    from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun
 
     class Backend(Protocol):
         """One way to enforce a plan."""
@@ -70,6 +70,15 @@ if TYPE_CHECKING:
 
         def try_launch(self, spec: bytes) -> LaunchTrial:
             """Run the launcher with a spec and say how far it came."""
+
+        def which(self, name: str) -> str:
+            """The absolute path of a program on the caller's PATH; empty if there is none."""
+
+        def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+            """Ask a program of the host something, with the caller's environment and without any input."""
+
+        def try_outer(self, launch: Launch) -> LaunchTrial:
+            """Carry out a launch that has an outer program, and say how far its launcher came."""
 
         def corral_files(self) -> tuple[str, ...]:
             """Directories that corral itself runs from."""

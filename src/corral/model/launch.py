@@ -29,12 +29,31 @@ class GroupRequest(Record):
         return (self.memory_bytes, self.cpus, self.pids, self.cpu_seconds) != (None, None, None, None)
 
 
+class StartFailure(Record):
+    """How to read the words of an outer program that ended before the sandbox was there."""
+
+    needle: str  # what its output holds; an empty one fits every output
+    code: str  # of the error
+    message: str
+    fix: str
+
+
+class Outer(Record):
+    """A program that makes the sandbox. The launcher is started inside, and asks corral for the rest."""
+
+    control: str = ""  # the name of the control socket in the scratch directory; empty: inherited
+    start_seconds: float = 60.0  # until the launcher must have said that it is there
+    removal: tuple[str, ...] = ()  # a command that takes away what the program may have left
+    failures: tuple[StartFailure, ...] = ()  # the first that fits counts
+
+
 class Launch(Record):
     backend: str
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]  # complete; nothing is inherited
     enforced: Mapping[Feature, str]  # feature -> mechanism
     spec: bytes | None = None  # for the launcher, on descriptor 3; None: argv is the command itself
+    outer: Outer | None = None  # argv is a program that starts the launcher, somewhere inside
     scratch: str = ""  # a private directory to make before and to remove after
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     group: GroupRequest | None = None

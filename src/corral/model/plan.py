@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from corral.model.container import Container
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -45,6 +46,7 @@ class Grant(Record):
     target: ResolvedPath
     access: FsAccess  # READ or WRITE
     within: tuple[str, ...] = ()  # real paths of wider grants that it was narrowed from
+    is_system: bool = False  # programs of the host and what they need; an image brings its own
 
 
 class Link(Record):
@@ -116,6 +118,7 @@ class Plan(Record):
     env: tuple[tuple[str, str], ...]
     waived: frozenset[Feature]
     policy: Policy
+    container: Container = Container()
 
     @property
     def requires(self) -> frozenset[Feature]:

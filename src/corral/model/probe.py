@@ -34,6 +34,14 @@ class LaunchTrial(Record):
     detail: str = ""
 
 
+class ToolRun(Record):
+    """What a program of the host said that a probe asked."""
+
+    status: int  # -1: it could not be started, or took too long; `errors` says so
+    output: str = ""
+    errors: str = ""
+
+
 class Stat(Record):
     """The part of a file's status that planning needs."""
 

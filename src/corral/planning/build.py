@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.model.container import Container
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, Plan, Watch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from corral.model.policy import Policy
 
 _MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
+_NO_CONTAINER = Container()
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -37,6 +39,7 @@ def build(
     run_id: str,
     nested: tuple[str, ...] = (),
     waived: frozenset[Feature] = frozenset(),
+    container: Container = _NO_CONTAINER,
 ) -> Plan:
     """Return the plan of one run. Raises PolicyError for a command that cannot be meant."""
     check_command(command)
@@ -67,6 +70,7 @@ def build(
         env=build_environment(policy, command, ground, host, waived),
         waived=waived,
         policy=policy,
+        container=container,
     )
 
 

@@ -40,7 +40,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     resolver = Resolver(host)
     kept = hold_within(policy, workspace, host, resolver)
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
-    granted, denied = _resolve_rules(rules, resolver, workspace, host)
+    granted, denied, system = _resolve_rules(rules, resolver, workspace, host)
     for target, access in granted.items():
         _check_grant(target, access, host)
     _check_workspace(workspace, host)
@@ -55,7 +55,10 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     granted |= dict.fromkeys(narrowed, FsAccess.READ)
     grants = _without_repetition(
         sorted(
-            (Grant(target, access, ceilings.get(target.path, ())) for target, access in granted.items()),
+            (
+                Grant(target, access, ceilings.get(target.path, ()), is_system=target.path in system)
+                for target, access in granted.items()
+            ),
             key=lambda grant: (depth(grant.target.path), grant.target.path),
         ),
         private,
@@ -104,8 +107,11 @@ def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> 
 
 def _resolve_rules(
     rules: Iterable[FsRule], resolver: Resolver, workspace: str, host: Host
-) -> tuple[dict[ResolvedPath, FsAccess], list[ResolvedPath]]:
-    """What is granted and what is denied. A denial beats what only a preset or a tool would grant."""
+) -> tuple[dict[ResolvedPath, FsAccess], list[ResolvedPath], frozenset[str]]:
+    """What is granted, what is denied, and which of the granted paths are the system's own.
+
+    A denial beats what only a preset or a tool would grant.
+    """
     granted: dict[str, tuple[ResolvedPath, FsRule]] = {}
     denied: dict[str, ResolvedPath] = {}
     listed = list(rules)
@@ -144,7 +150,12 @@ def _resolve_rules(
         or target.path == workspace  # without it there is nothing to work on: that is refused later
         or not any(is_beneath(target.path, denial) for denial in denied)
     }
-    return kept, list(denied.values())
+    system = frozenset(
+        target.path
+        for target, rule in granted.values()
+        if rule.optional and rule.access is FsAccess.READ and not is_beneath(target.path, workspace)
+    )
+    return kept, list(denied.values()), system
 
 
 def _for_own_files(grants: Iterable[Grant], host: Host) -> frozenset[Feature]:
@@ -257,14 +268,18 @@ def _links_between(resolver: Resolver, grants: list[Grant], private: tuple[str, 
 
 
 def _without_repetition(grants: list[Grant], private: tuple[str, ...]) -> list[Grant]:
-    """Leave out a grant that the one right above it gives already, unless a private area lies between."""
-    above: dict[str, FsAccess | None] = dict.fromkeys(private)
+    """Leave out a grant that the one right above it gives already, unless a private area lies between.
+
+    What was granted by name inside a directory of the system stays: an image has other such directories.
+    """
+    above: dict[str, Grant | None] = dict.fromkeys(private)
     kept = []
     for grant in grants:
         nearest = next((path for path in _upwards(grant.target.path) if path in above), "")
-        if not nearest or above[nearest] is not grant.access:
+        outer = above[nearest] if nearest else None
+        if outer is None or outer.access is not grant.access or outer.is_system > grant.is_system:
             kept.append(grant)
-            above[grant.target.path] = grant.access
+            above[grant.target.path] = grant
     return kept
 
 
