@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
+    "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
-AUTO = {"linux": ("native", "landlock")}
+AUTO = {"linux": ("native", "landlock", "bubblewrap")}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"

@@ -76,6 +76,8 @@ class Run:
         self._blocked = False
         self._early: list[int] = []
         self._is_unwanted = False
+        self._wake = -1  # tells a start that waits for an outer program that it is not wanted any more
+        self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
     def run(self) -> Result:
@@ -103,13 +105,23 @@ class Run:
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
-        if self._process is None:
+        process = self._process
+        if process is None:
             self._early.append(number)
+            if number in _ENDING:
+                self._abandon()
             return
         try:
-            os.kill(self._process.pid, number)
-        except ProcessLookupError:
+            if self._launch.outer is None:
+                os.kill(process.pid, number)
+            elif process.lifeline >= 0:
+                os.write(process.lifeline, bytes((number,)))
+        except (ProcessLookupError, BrokenPipeError):
             return
+
+    def _abandon(self) -> None:
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
 
     def kill(self) -> None:
         """Take the whole tree down, also from another thread, also before it is there."""
@@ -117,6 +129,7 @@ class Run:
             self._is_unwanted = True
             process = self._process
             if process is None:
+                self._abandon()
                 return
             if self._group is not None:
                 self._group.collect()
@@ -152,7 +165,9 @@ class Run:
 
     def _supervise(self, streams: InheritedStreams) -> Result:
         spec = self._launch.spec
-        if spec is not None and self._group is not None and not self._group.needs_process:
+        is_direct = spec is not None and self._launch.outer is None
+        if is_direct and self._group is not None and not self._group.needs_process:
+            assert spec is not None
             spec = self._grouped(spec)
         began = time.monotonic()
         self._guard = self._open_guard()
@@ -165,6 +180,7 @@ class Run:
         was_killed = self._is_unwanted and self._status.failure is None  # before it began
         if error is not None and not was_killed:
             raise error
+        self._check_not_lost()
         return self._result(streams, ended - began)
 
     def _grouped(self, spec: bytes) -> bytes:
@@ -173,8 +189,26 @@ class Run:
         lingers = self._group.needs_process
         return append_groups(spec, records.groups, records.kill, records.cpu_time, lingers=lingers)
 
+    def _check_not_lost(self) -> None:
+        """An outer program that went before its launcher had ended takes the answer with it."""
+        status = self._status
+        is_told = status.exit_code is not None or status.signal is not None or status.timed_out
+        if self._launch.outer is None or is_told or status.exceeded or self._is_unwanted or self._over_time:
+            return
+        if self._group is not None and self._group.has_run_out_of_memory():
+            return
+        raise SetupError(
+            "outer-lost",
+            f"the sandbox of {self.backend} was lost while the command ran",
+            why=f"{self._launch.argv[0]} ended, or its first process inside was killed from outside",
+            fix="look at what the engine's own log says, and run the command again",
+            ran=True,
+        )
+
     def _spawn(self, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
         group = self._group
+        if self._launch.outer is not None and spec is not None:
+            return self._meet(spec, stdio)
         if spec is None or group is None or not group.needs_process:
             return spawn(self._launch, spec, stdio)
 
@@ -186,6 +220,34 @@ class Run:
             return self._grouped(spec)
 
         return spawn(self._launch, spec, stdio, place)
+
+    def _meet(self, spec: bytes, stdio: tuple[int, int, int]) -> Process:
+        """Start an outer program and equip the launcher inside."""
+        from corral.runtime.outer import Equipment, Meeting, give_files
+
+        group = self._group
+
+        def equip(pid: int) -> Equipment:
+            if group is None:
+                return Equipment(spec)
+            try:
+                group.place(pid)
+                records, files = give_files(group.records(int(GRACE_SECONDS * 1000)))
+            except OSError as problem:
+                raise group_failed(problem) from problem
+            lingers = group.needs_process
+            whole = append_groups(spec, records.groups, None, records.cpu_time, lingers=lingers)
+            return Equipment(whole, files)
+
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            if self._is_unwanted or not _ENDING.isdisjoint(self._early):
+                self._abandon()
+            return Meeting(self._launch, self._wake).hold(stdio, equip)
+        finally:
+            with self._lock:
+                wake, self._wake = self._wake, -1
+            os.close(wake)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -236,9 +298,10 @@ class Run:
             if self._monitor is not None:
                 self._monitor.begin(self._group, self._process.pid, began)
             self._loop(streams, began, self._process)
-        except BaseException:
+        except BaseException as problem:
             self.kill()
-            raise
+            if not _is_abandoned(problem):
+                raise
         finally:
             self._end()
         streams.drain()
@@ -248,6 +311,8 @@ class Run:
         if self._process is None:
             return
         self._reap(self._process.pid)
+        if self._launch.outer is not None:
+            self._end_inside(self._process)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
@@ -255,6 +320,21 @@ class Run:
         if process.status >= 0:
             self._read_status(process.status)
             os.close(process.status)
+
+    def _end_inside(self, process: Process) -> None:
+        """The outer program is gone. Whoever is left inside ends by the lifeline; what it left is removed."""
+        from corral.runtime.outer import remove
+
+        self.kill()
+        poller = select.poll()
+        poller.register(process.status, select.POLLIN)
+        os.set_blocking(process.status, False)
+        is_told = True
+        while is_told and self._read_status(process.status):
+            is_told = bool(poller.poll(_BACKSTOP_SECONDS * 1000))
+        if self._status.exit_code is None and self._status.failure is None:
+            remove(self._launch)
+        os.close(process.words)
 
     def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
         """Serve all descriptors until the launcher, or the bare command, has ended."""
@@ -284,6 +364,7 @@ class Run:
             if descriptor == status:
                 if not self._read_status(status):
                     poller.unregister(status)
+                    self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
                 if self._status.is_done:
                     self._release()
             elif self._guard is not None and descriptor == self._guard.descriptor:
@@ -325,9 +406,13 @@ class Run:
             self._over_output = True
             self.kill()
         deadline = self._deadline(began)
-        if deadline is not None and time.monotonic() >= deadline and not self._over_time:
+        now = time.monotonic()
+        if deadline is not None and now >= deadline and not self._over_time:
             self._over_time = True
             self.kill()
+        if self._launch.outer is not None and now >= self._outer_ends_by and self._process is not None:
+            os.kill(self._process.pid, signal.SIGKILL)  # an engine that does not answer any more
+            self._outer_ends_by = float("inf")
 
     def _deadline(self, began: float) -> float | None:
         wall = self._plan.ground.limits.wall_seconds
@@ -343,6 +428,8 @@ class Run:
         deadline = self._deadline(began)
         if deadline is not None and not self._over_time:
             waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
+        if self._launch.outer is not None and self._outer_ends_by < float("inf"):
+            waits.append(max(0.0, (self._outer_ends_by - time.monotonic()) * 1000))
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _reap(self, pid: int) -> None:
@@ -400,6 +487,11 @@ class Run:
             over_output=self._over_output,
             over_time=self._over_time,
         )
+
+
+def _is_abandoned(problem: BaseException) -> bool:
+    """Whether an outer program was still starting when the caller wanted no more."""
+    return type(problem).__name__ == "Abandoned"  # its module is only imported where there is such a program
 
 
 def _kill_group(pid: int) -> None:
