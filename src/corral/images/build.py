@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -69,7 +70,7 @@ def build_archive(
     partial = f"{target}.corral-{os.getpid()}"
     try:
         ended = run_tool(
-            [tool, *_arguments(recipe), "--", *sources.arguments(partial)],
+            [*_enclosure(), tool, *_arguments(recipe), "--", *sources.arguments(partial)],
             stdin=sources.listing,
             environment=_environment(scratch),
             on_line=on_line,
@@ -104,11 +105,26 @@ def check_target(path: str) -> None:
         )
 
 
+def _enclosure() -> list[str]:
+    """What keeps mmdebstrap's mounts and processes to itself, so that all of them end with it.
+
+    As root it would mount /proc and /sys beneath the scratch directory for everyone to see, and leave them
+    there if it is killed. For an ordinary user it makes such namespaces by itself. Root without the right to
+    make them cannot mount anything either.
+    """
+    unshare = shutil.which("unshare")
+    if os.geteuid() != 0 or unshare is None:
+        return []
+    enclosure = [unshare, "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--"]
+    return enclosure if run_tool([*enclosure, "true"]).status == 0 else []
+
+
 def _arguments(recipe: Recipe) -> list[str]:
     """Debian's essential packages, and those of the recipe, without what they only recommend."""
     return [
         "--variant=essential",
         "--format=tar",
+        "--skip=cleanup/apt",  # the script does it; an apt that runs after a script may not find this root
         f"--include={','.join(recipe.packages)}",
         f"--customize-hook={recipe.script()}",
     ]
@@ -140,12 +156,30 @@ def _no_room(where: str, why: str) -> SetupError:
 
 
 def _remove(path: str) -> None:
+    """Remove a scratch directory. What a killed mmdebstrap has left belongs to its ids, which it can use."""
+    tool = shutil.which(_TOOL)
     try:
-        shutil.rmtree(path)
+        _check_no_mounts(path)
+        try:
+            shutil.rmtree(path)
+        except PermissionError:
+            if tool is None:
+                raise
+            run_tool([tool, "--unshare-helper", "find", path, "-mindepth", "2", "-delete"])
+            shutil.rmtree(path)
     except OSError as problem:
         raise SetupError(
             "image-leftover",
             f"{path} could not be removed",
             why=problem.strerror or str(problem),
-            fix="remove it as root",
+            fix="unmount what is mounted there, and remove it as root",
         ) from problem
+
+
+def _check_no_mounts(path: str) -> None:
+    """Raise OSError if something is mounted there: removing would go on into it, and it may be the host's."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounted = [line.split()[4].replace("\\040", " ") for line in file]  # proc(5): the mount point
+    for point in mounted:
+        if point.startswith(f"{os.path.realpath(path)}/"):
+            raise OSError(errno.EBUSY, f"{point} is mounted")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: mmdebstrap takes its files and mounts away before it ends, which takes as long as removing a file system.
-_PATIENCE_SECONDS = 30
+#: mmdebstrap takes its files away before it ends, which takes as long as removing a file system.
+_PATIENCE_SECONDS = 15
 _KEPT_LINES = 40
 
 
@@ -131,7 +131,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         with suppress(BrokenPipeError):
             process.stdin.close()
         process.stdin = None  # `communicate` expects one that is open, or none
-    for number in (signal.SIGINT, signal.SIGKILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):  # not SIGINT, which apt ignores while dpkg works
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):

@@ -9,7 +9,9 @@ find usr/share/doc -depth ! -type d ! -name copyright -delete
 find usr/share/doc -depth -type d -empty -delete
 
 # Caches, logs, and the lists of packages.
-rm -rf var/cache/* var/log/* var/backups/* var/lib/apt/lists/* tmp/* var/tmp/*
+# INVARIANT: tmp is left to mmdebstrap. There lies the configuration that keeps its apt to this root: without it,
+# apt would clean up the host's own lists and packages.
+rm -rf var/cache/* var/log/* var/backups/* var/lib/apt/lists/* var/tmp/*
 
 # What tells of the machine on which it was built: its name, its resolver, its mirrors (with passwords, maybe).
 # Engines mount their own files over the first three, and a read-only root must have them already.
