@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 CGROUP1, CGROUP2, SYSTEMD = "cgroup1", "cgroup2", "systemd"
 RLIMIT, SUPERVISOR = "rlimit", "supervisor"
+ENGINE = "engine"  # a container engine has made the group; corral reads it
 
 #: In the words of `corral explain` and `corral doctor`.
 TITLES = {
@@ -18,6 +19,7 @@ TITLES = {
     SYSTEMD: "systemd scope",
     RLIMIT: "resource limits of the kernel",
     SUPERVISOR: "supervised by the launcher",
+    ENGINE: "control group of the container",
 }
 
 
