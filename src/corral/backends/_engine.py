@@ -53,6 +53,7 @@ _ALWAYS = {
 _LIMITS = {
     Feature.LIMIT_MEMORY: "memory_bytes",
     Feature.LIMIT_CPU: "cpus",
+    Feature.LIMIT_CPU_TIME: "cpu_seconds",
     Feature.LIMIT_PIDS: "pids",
 }
 
@@ -140,8 +141,6 @@ def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> t
     What the engine does not hold is not asked of it: it would warn, where nobody reads, and go on.
     """
     left = {field: None for feature, field in _LIMITS.items() if feature not in probe.enforces}
-    if Feature.LIMIT_DISK in plan.waived:
-        left["disk_files"] = None
     limits = plan.ground.limits.replace(file_size_bytes=None, open_files=None, **left)
     made = {area: _made_in(area, layout, plan.ground) for area in layout.areas}
     return engine_limit_arguments(limits, engine=engine, areas=layout.areas, launcher_pids=1, made=made)
@@ -254,6 +253,7 @@ def _mechanisms(plan: Plan, probe: Probe, abi: int) -> dict[Feature, str]:
         Feature.FS_READ: f"container: the image, and the granted paths{lock}",
         Feature.FS_WRITE: f"read-only image and bind mounts{lock}",
         Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
+        Feature.LIMIT_DISK_FILES: "tmpfs: an equal part for each private area",
         Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp of the engine and of the launcher",
         Feature.SYSCALLS: "seccomp, by the launcher",
         **held,

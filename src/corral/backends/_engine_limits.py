@@ -53,8 +53,7 @@ def engine_limit_arguments(
 
     Every place that is neither an area nor mounted by the caller becomes read-only. `made` says how many
     places to mount on the engine itself makes in an area, which do not count. Raises UnenforceableError for
-    an area whose path the engine's command line cannot express, and for a number of files where it can bound
-    none.
+    an area whose path the engine's command line cannot express.
     """
     return (
         *_group_arguments(limits, launcher_pids),
@@ -90,8 +89,6 @@ def _process_arguments(limits: Limits) -> list[str]:
 
 def _area_arguments(areas: Sequence[str], limits: Limits, engine: str, made: Mapping[str, int]) -> list[str]:
     """No engine makes one tmpfs appear in several places, so each area gets an equal part of the size."""
-    if limits.disk_files is not None and areas and not _BOUNDS_FILES[engine]:
-        raise _uncounted(engine)
     arguments = list(_READ_ONLY[engine])
     for area in areas:
         if ":" in area:
@@ -116,16 +113,6 @@ def _area_options(count: int, limits: Limits, made: int, *, bounds_files: bool) 
     return options
 
 
-def _uncounted(engine: str) -> UnenforceableError:
-    return UnenforceableError(
-        "unenforceable",
-        f"{engine} cannot bound the number of files in the private areas",
-        why="it refuses the option of tmpfs that would do it",
-        fix="leave disk:files out and set disk:limit, or use another backend",
-        lacking=frozenset({Feature.LIMIT_DISK}),
-    )
-
-
 def _inexpressible(area: str, engine: str) -> UnenforceableError:
     return UnenforceableError(
         "unenforceable",
@@ -141,8 +128,11 @@ def engine_limit_features(engine: str, facts: Mapping[str, object]) -> frozenset
 
     What it does not say, it does not hold.
     """
-    by_group = {"docker": _docker_features, "podman": _podman_features}[engine]
-    return _ALWAYS | by_group(facts)
+    by_group = {"docker": _docker_features, "podman": _podman_features}[engine](facts)
+    counted = frozenset({Feature.LIMIT_DISK_FILES}) if _BOUNDS_FILES[engine] else frozenset()
+    # The launcher looks at the container's own group, and a run whose group cannot be found does not begin.
+    timed = frozenset({Feature.LIMIT_CPU_TIME}) if Feature.LIMIT_CPU in by_group else frozenset()
+    return _ALWAYS | counted | by_group | timed
 
 
 def _docker_features(facts: Mapping[str, object]) -> frozenset[Feature]:

@@ -29,6 +29,7 @@ CLAIMS = frozenset(Feature) - {
     Feature.LIMIT_CPU,
     Feature.LIMIT_CPU_TIME,
     Feature.LIMIT_PIDS,
+    Feature.LIMIT_DISK_FILES,
 }
 _WITHOUT_LANDLOCK = "all that is not granted is read-only, but not /dev, nor volumes that the image declares"
 _SECONDS = 20.0

@@ -3,7 +3,7 @@
 Guarantees   everything but net.ports and net.domains; limits as with native
 Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, Landlock,
              seccomp, limits. What bwrap was told to do is looked at from inside before the command runs.
-Not covered  as with native; `disk:files`, since bwrap cannot bound the number of files
+Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
 Order        what lies beneath a writable path is never given to bwrap: versions below 0.12 follow a link that
              a command has put there, and make the mount point on the host. The launcher mounts there, without
              following a link, upon what was planned and is there already.
@@ -43,7 +43,7 @@ _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
 
-CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS}
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
 _BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 
 _NAMESPACES_FORBIDDEN = (
@@ -236,28 +236,22 @@ def _expects(ground: Ground) -> Iterator[Expect]:
 
 
 def _check_areas(ground: Ground) -> None:
-    if ground.limits.disk_files is not None:
-        why = "bwrap bounds the size of a tmpfs, not its number of files"
-        raise _unenforceable("the number of files", why, Feature.LIMIT_DISK)
     for path in ground.private:
         if mounts.is_beneath_writable(ground, path):
-            why = "it lies beneath a writable path, where bwrap must not mount"
-            raise _unenforceable(f"the private area {path}", why, Feature.FS_PRIVATE)
-
-
-def _unenforceable(what: str, why: str, lacking: Feature) -> UnenforceableError:
-    return UnenforceableError(
-        "unenforceable",
-        f"the backend bubblewrap cannot hold {what}",
-        why=why,
-        fix="use `--backend native`, or leave it out of the policy",
-        lacking=frozenset({lacking}),
-    )
+            raise UnenforceableError(
+                "unenforceable",
+                f"the backend bubblewrap cannot make the private area {path}",
+                why="it lies beneath a writable path, where bwrap must not mount",
+                fix="use `--backend native`, or leave it out of the policy",
+                lacking=frozenset({Feature.FS_PRIVATE}),
+            )
 
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    named = inner.mechanisms(plan, abi)
+    del named[Feature.LIMIT_DISK_FILES]
     return {
-        **inner.mechanisms(plan, abi),
+        **named,
         Feature.FS_PROTECT: "read-only bind mounts by the launcher, pinned; what is missing is guarded",
         Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
         Feature.PRIVILEGES: "bwrap's user namespace, no_new_privs, no capabilities, seccomp",

@@ -1,6 +1,6 @@
 """Docker: a container of the docker engine for each run, corral-launch as its first process.
 
-Guarantees   everything but net.ports, net.domains and limit.cpu-time; limit.memory, limit.cpu and limit.pids
+Guarantees   everything but net.ports and net.domains; limit.memory, limit.cpu, limit.cpu-time and limit.pids
              as far as the engine has control groups for them
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
              by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from

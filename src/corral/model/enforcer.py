@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
 
 CGROUP1, CGROUP2, SYSTEMD = "cgroup1", "cgroup2", "systemd"
-RLIMIT, SUPERVISOR = "rlimit", "supervisor"
-ENGINE = "engine"  # a container engine has made the group; corral reads it
+RLIMIT, SUPERVISOR, ENGINE = "rlimit", "supervisor", "engine"
 
 #: In the words of `corral explain` and `corral doctor`.
 TITLES = {
@@ -19,7 +18,7 @@ TITLES = {
     SYSTEMD: "systemd scope",
     RLIMIT: "resource limits of the kernel",
     SUPERVISOR: "supervised by the launcher",
-    ENGINE: "control group of the container",
+    ENGINE: "control group of the container engine",
 }
 
 
