@@ -64,12 +64,13 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     container.check_image(about.image)
     container.check_workspace(about.workspace)
     _check_sockets(ground, probe)
-    is_shared = _shares_network(plan)
-    if is_shared:
+    if _shares_network(plan):
         inner.check_abstract_sockets(plan, abi)
     named, views_of_volumes = container.read_volumes(about, ground)
     views = mounts.Views(ground, about.workspace, (*mounts.link_views(ground), *views_of_volumes))
     scratch = f"{ground.scratch}/corral-{plan.run_id}"
+    for own in (scratch, probe.detail("launcher"), *ground.private):
+        mounts.check_name(own)
     placed = mounts.build_places(plan, views, scratch, abi)
     container.check_volumes(named, placed)
     layout = Layout(placed, _areas(ground, views, placed), named, views.own(plan.command.cwd))

@@ -35,7 +35,7 @@ _READ_ONLY = {
     "podman": ("--read-only", "--read-only-tmpfs=false", "--ipc", "none"),
 }
 #: Podman refuses this option of tmpfs: there only the memory limit bounds the number of files.
-_BOUNDS_FILES = {"docker": True, "podman": False}
+BOUNDS_FILES = {"docker": True, "podman": False}
 
 #: Held by the kernel for each process, or by the areas themselves, whatever controllers there are.
 _ALWAYS = frozenset({Feature.LIMIT_FILE_SIZE, Feature.LIMIT_OPEN_FILES, Feature.LIMIT_DISK})
@@ -93,7 +93,7 @@ def _area_arguments(areas: Sequence[str], limits: Limits, engine: str, made: Map
     for area in areas:
         if ":" in area:
             raise _inexpressible(area, engine)
-        options = _area_options(len(areas), limits, made.get(area, 0), bounds_files=_BOUNDS_FILES[engine])
+        options = _area_options(len(areas), limits, made.get(area, 0), bounds_files=BOUNDS_FILES[engine])
         arguments += ["--tmpfs", f"{area}:{options}"]
     return arguments
 
@@ -128,11 +128,8 @@ def engine_limit_features(engine: str, facts: Mapping[str, object]) -> frozenset
 
     What it does not say, it does not hold.
     """
-    by_group = {"docker": _docker_features, "podman": _podman_features}[engine](facts)
-    counted = frozenset({Feature.LIMIT_DISK_FILES}) if _BOUNDS_FILES[engine] else frozenset()
-    # The launcher looks at the container's own group, and a run whose group cannot be found does not begin.
-    timed = frozenset({Feature.LIMIT_CPU_TIME}) if Feature.LIMIT_CPU in by_group else frozenset()
-    return _ALWAYS | counted | by_group | timed
+    by_group = {"docker": _docker_features, "podman": _podman_features}[engine]
+    return _ALWAYS | by_group(facts)
 
 
 def _docker_features(facts: Mapping[str, object]) -> frozenset[Feature]:

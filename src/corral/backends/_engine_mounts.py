@@ -130,6 +130,7 @@ def build_places(plan: Plan, views: Views, scratch: str, abi: int) -> tuple[Plac
     placed = tuple(sorted(shown, key=lambda place: (place.path.count("/"), place.path)))
     for place in placed:
         check_place(place.path)
+        check_name(place.source)
     _check_beneath(placed)
     return placed
 
@@ -190,8 +191,8 @@ def _masked(target: ResolvedPath, views: Views, scratch: str) -> Iterator[Place]
         yield Place(view.inside, source, DENIED, True, expect, 0, is_directory)
 
 
-def check_place(path: str) -> None:
-    """Raise if an engine cannot be told of a path, or keeps something of its own there."""
+def check_name(path: str) -> None:
+    """Raise UnenforceableError for a path that an engine cannot be told of."""
     if not _is_plain(path):
         raise UnenforceableError(
             "unenforceable",
@@ -200,6 +201,11 @@ def check_place(path: str) -> None:
             fix="rename it, or use another backend",
             lacking=frozenset({Feature.FS_READ}),
         )
+
+
+def check_place(path: str) -> None:
+    """Raise if an engine cannot be told of a place, or keeps something of its own there."""
+    check_name(path)
     if any(is_beneath(place, path) or is_beneath(path, place) for place in ENGINE_PLACES):
         raise PolicyError(
             "container-place",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
-from corral.backends._engine_limits import engine_limit_features
+from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
 from corral.backends._engine_words import DOCKER, PODMAN
 from corral.model.feature import Feature
 from corral.model.probe import Probe
@@ -80,7 +80,7 @@ def probe_engine(engine: str, host: Host) -> Probe:
     except _Unusable as problem:
         return Probe(engine, False, reason=problem.reason, fix=problem.fix)
     abi = host.landlock_abi()
-    held = CLAIMS | engine_limit_features(engine, answer.facts)
+    held = CLAIMS | _limits(engine, answer.facts)
     return Probe(
         engine,
         True,
@@ -97,6 +97,16 @@ def probe_engine(engine: str, host: Host) -> Probe:
         ),
         approximates=() if abi else ((Feature.FS_WRITE, _WITHOUT_LANDLOCK),),
     )
+
+
+def _limits(engine: str, facts: Facts) -> frozenset[Feature]:
+    held = engine_limit_features(engine, facts)
+    if BOUNDS_FILES[engine]:
+        held |= {Feature.LIMIT_DISK_FILES}
+    if Feature.LIMIT_CPU in held:
+        # The launcher looks at the container's own group; a run whose group is not found does not begin.
+        held |= {Feature.LIMIT_CPU_TIME}
+    return held
 
 
 def _variables(engine: str, host: Host) -> tuple[tuple[str, str], ...]:

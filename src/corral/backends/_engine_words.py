@@ -50,7 +50,7 @@ class Hole(Record):
 HOLES = (
     Hole(
         "runc",
-        ((1, 0, 0),),
+        ((1, 0, 1),),  # the candidates of 1.0.0 look like it
         "CVE-2021-30465",
         "a path that is swapped while it is mounted leads out of the container, and corral mounts inside "
         "paths that other runs can write",
