@@ -165,14 +165,23 @@ def _frame(probe: Probe) -> tuple[str, ...]:
     return (
         *("--die-with-parent", "--as-pid-1", "--clearenv"),
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
-        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+        *("--proc", "/proc", "--remount-ro", "/proc", *_devices()),
         *("--ro-bind", probe.detail("launcher"), _LAUNCHER),
     )
 
 
+def _devices() -> Iterator[str]:
+    """Not `--dev`: for its devpts bwrap makes a second user namespace, where the launcher could not mount."""
+    yield from ("--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/pts")
+    for name in common.DEVICES:
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for name, text in mounts.DEVICE_LINKS:
+        yield from ("--symlink", text, f"/dev/{name}")
+
+
 @lru_cache(maxsize=64)
 def _ground_arguments(ground: Ground) -> tuple[str, ...]:
-    """Mounts and links, shallow to deep; /dev is closed when all is in it."""
+    """Mounts and links, shallow to deep."""
     size = _area_size(ground)
     placed: list[tuple[str, tuple[str, ...]]] = []
     for grant in ground.grants:
@@ -186,7 +195,7 @@ def _ground_arguments(ground: Ground) -> tuple[str, ...]:
     if any(mounts.masks(ground)):
         placed.append((_COVERS, ("--perms", "0700", "--size", "65536", "--tmpfs", _COVERS)))
     placed.sort(key=lambda pair: (pair[0].count("/"), pair[0]))
-    return (*(word for _, words in placed for word in words), "--remount-ro", "/dev")
+    return tuple(word for _, words in placed for word in words)
 
 
 def _area_size(ground: Ground) -> int:
@@ -200,7 +209,7 @@ def _area_size(ground: Ground) -> int:
 def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
     """What the launcher mounts of the ground: grants beneath writable ones, masks, files of its own."""
     beneath = [grant for grant in ground.grants if mounts.is_beneath_writable(ground, grant.target.path)]
-    made = (*mounts.device_binds(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
+    made = (*mounts.devices(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
     hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
     return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
 
