@@ -14,10 +14,12 @@ BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
+    "podman": "corral.backends.podman:PodmanBackend",
+    "docker": "corral.backends.docker:DockerBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
-AUTO = {"linux": ("native", "landlock", "bubblewrap")}
+AUTO = {"linux": ("native", "landlock", "bubblewrap", "podman", "docker")}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"
