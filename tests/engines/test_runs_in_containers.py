@@ -251,3 +251,36 @@ def test_an_engine_that_has_ended(name: str, places: Path, monkeypatch: pytest.M
         assert fails(runs).code == "engine-unreachable"
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_an_engine_that_has_no_room(name: str, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = why_unavailable(name)
+    if reason:
+        pytest.skip(reason)
+
+    class Small(ENGINES[name]):
+        """Its data lie in a small file system."""
+
+        def _start(self) -> None:
+            data = self.folder / "data"
+            data.mkdir()
+            self.inside("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(data))
+            super()._start()
+
+        def inside(self, *command: str, check: bool = True) -> None:
+            subprocess.run(self.enclosure.enter(command), check=check, capture_output=True)
+
+    engine = Small([])
+    try:
+        monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
+        runs = ContainerRuns(name, places / "work", places / "quarantine")
+        runs.run("true").check()
+        engine.inside("dd", "if=/dev/zero", f"of={engine.folder}/data/fill", "bs=64k", check=False)
+        problem = fails(runs)
+        assert problem.code == "engine-disk-full" and "no space left" in problem.why
+        engine.inside("rm", f"{engine.folder}/data/fill")
+        runs.run("true").check()
+        assert engine.ask("ps", "--all", "--quiet") == []
+    finally:
+        engine.close()
