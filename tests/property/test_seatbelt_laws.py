@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 
 import pytest
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from corral.model.plan import Plan
 
-NAMES = ("a", "b", "c", ".git", "hooks", "config")
+NAMES = ("a", "b", ".git", "hooks", "config")
 TOPS = (WORKSPACE, f"{HOME}/other", "/data", "/data/c")
 CHANGES = ("data", "mode", "owner", "times", "flags", "xattr")
 MOVES = ("create", "unlink")
@@ -39,7 +40,15 @@ SYSTEM_LINKS = {"/tmp", "/var", "/etc", "/private/var/select/sh"}
 
 _parts = st.lists(st.sampled_from(NAMES), max_size=4)
 paths = st.builds(lambda top, parts: posixpath.join(top, *parts), st.sampled_from(TOPS), _parts)
-_wanted = st.lists(paths, min_size=5, max_size=25)
+#: Every path that is three names deep or less, and some that are deeper.
+_WANTED = tuple(
+    posixpath.join(top, *parts)
+    for top in TOPS
+    for depth in range(3)
+    for parts in itertools.product(NAMES, repeat=depth)
+)
+_FEW = settings(max_examples=40)
+_SOME = settings(max_examples=70)
 _texts = st.one_of(st.none(), st.just("text"), paths.map(lambda path: f"-> {path}"))
 _entries = st.dictionaries(paths, _texts, max_size=10)
 _rules = st.builds(FsRule, paths, st.sampled_from(FsAccess), st.just(True))
@@ -87,9 +96,10 @@ def may(plan: Plan, host: MacHost, path: str, *, writes: bool) -> bool:
     return decision.allowed and decision.reason is not Reason.PRIVATE
 
 
-def real(host: MacHost, wanted: list[str]) -> set[str]:
+def real(host: MacHost, more: list[str]) -> set[str]:
     """Where paths lead: the kernel asks about that. Beneath a file there is nothing to ask about."""
-    found = {Resolver(host).follow(path)[0].path for path in wanted}
+    resolver = Resolver(host)
+    found = {resolver.resolve(path).path for path in (*_WANTED, *more)}
     return {path for path in found if not any(_is_file(host, above) for above in _above(path))}
 
 
@@ -110,8 +120,8 @@ def has_to_stay(plan: Plan, path: str) -> bool:
     return path in pinned or path in {grant.target.path for grant in plan.ground.grants}
 
 
-@settings(max_examples=400)
-@given(policies, hosts, _wanted)
+@_SOME
+@given(policies, hosts, st.lists(paths, max_size=3))
 def test_what_can_be_read_and_executed_is_what_the_policy_grants(policy, host, wanted) -> None:
     plan, profile = planned(policy, host)
     links = {link.path for link in plan.ground.links}
@@ -124,8 +134,8 @@ def test_what_can_be_read_and_executed_is_what_the_policy_grants(policy, host, w
         assert profile.allows(Request("file-map-executable", path)) == expected, path
 
 
-@settings(max_examples=400)
-@given(policies, hosts, _wanted)
+@_SOME
+@given(policies, hosts, st.lists(paths, max_size=3))
 def test_what_can_be_written_is_what_the_policy_grants(policy, host, wanted) -> None:
     plan, profile = planned(policy, host)
     for path in real(host, wanted):
@@ -140,8 +150,8 @@ def test_what_can_be_written_is_what_the_policy_grants(policy, host, wanted) -> 
             assert not profile.allows(Request(never, path))
 
 
-@settings(max_examples=300)
-@given(policies, hosts, _wanted)
+@_FEW
+@given(policies, hosts, st.lists(paths, max_size=3))
 def test_the_status_of_a_path_is_shown_only_on_the_way_to_a_grant(policy, host, wanted) -> None:
     plan, profile = planned(policy, host)
     ends = [grant.target.path for grant in plan.ground.grants] + [link.path for link in plan.ground.links]
@@ -152,8 +162,8 @@ def test_the_status_of_a_path_is_shown_only_on_the_way_to_a_grant(policy, host, 
         assert profile.allows(Request("file-read-metadata", path)) == expected, path
 
 
-@settings(max_examples=300)
-@given(policies, hosts, _wanted)
+@_FEW
+@given(policies, hosts, st.lists(paths, max_size=3))
 def test_nothing_that_is_held_can_be_moved_away_with_what_is_above_it(policy, host, wanted) -> None:
     """Whatever may be renamed holds nothing stricter: else that would be as open as its new place."""
     plan, profile = planned(policy, host)
@@ -169,7 +179,7 @@ def test_nothing_that_is_held_can_be_moved_away_with_what_is_above_it(policy, ho
 _VARIANTS = st.sampled_from([str.upper, str.title, str.swapcase, lambda text: text.replace("k", "\u212a")])
 
 
-@settings(max_examples=300)
+@_FEW
 @given(policies, hosts, st.sets(_VARIANTS, min_size=1), _parts)
 def test_another_spelling_of_what_is_held_is_not_written_either(policy, host, variants, below) -> None:
     """Most disks of Macs do not tell cases apart: `.Git/HOOKS` is the directory that git runs."""
@@ -185,6 +195,7 @@ def test_another_spelling_of_what_is_held_is_not_written_either(policy, host, va
                 assert not profile.allows(Request("file-write-unlink", other)), other
 
 
+@_FEW
 @given(
     policies, hosts, st.sampled_from(["93.184.216.34:443", "localhost:22", "127.0.0.1:8080", "10.0.0.1:53"])
 )
@@ -201,6 +212,7 @@ def test_the_network_is_there_in_full_or_not_at_all(policy, host, address) -> No
         )
 
 
+@_FEW
 @given(policies, hosts)
 def test_processes_stay_among_themselves(policy, host) -> None:
     plan, profile = planned(policy, host)
@@ -212,6 +224,7 @@ def test_processes_stay_among_themselves(policy, host) -> None:
         assert not profile.allows(Request(operation, target="others"))
 
 
+@_FEW
 @given(policies, hosts)
 def test_what_no_policy_grants_nobody_has(policy, host) -> None:
     """Set-user-id programs, services, shared memory, devices, settings of the machine, other processes."""
@@ -234,6 +247,7 @@ def test_what_no_policy_grants_nobody_has(policy, host) -> None:
     assert profile.allows(Request("sysctl-read", name="hw.ncpu"))
 
 
+@_FEW
 @given(
     policies,
     hosts,
@@ -253,6 +267,7 @@ def test_of_the_system_only_what_programs_are_made_of_is_always_readable(policy,
         assert profile.allows(Request("file-read-data", file))
 
 
+@_FEW
 @given(policies, hosts, _parts)
 def test_the_scratch_directory_is_the_runs_own_and_stays(policy, host, parts) -> None:
     plan, profile = planned(policy, host)
@@ -275,7 +290,6 @@ def test_the_laws_are_tried_on_policies_that_need_everything() -> None:
     seen: set[Feature] = set()
     kinds: set[PathKind] = set()
 
-    @settings(max_examples=300)
     @given(policies, hosts)
     def look(policy, host) -> None:
         plan, _ = planned(policy, host)

@@ -139,27 +139,38 @@ class Profile:
         self.rules: list[tuple[bool, str, list[Form]]] = []
         for form in forms[1:]:
             self.rules += _rules(form)
+        self._about: dict[str, list[tuple[tuple[int, int, bool], list[Form]]]] = {}
 
     def decides(self, request: Request, reading: Reading) -> bool:
         """Whether the operation is allowed."""
-        if request.operation not in OPERATIONS:
-            raise UnknownWord(request.operation)
-        fitting = [
-            (_width(operation), number, allowed)
-            for number, (allowed, operation, filters) in enumerate(self.rules)
-            if _covers(operation, request.operation) and _fits_any(filters, request)
-        ]
-        if not fitting:
-            return request.operation.startswith(ALLOWED_BY_DEFAULT)
-        if reading is Reading.LAST:
-            return max(fitting, key=lambda rule: rule[1])[2]
-        return max(fitting, key=lambda rule: rule[:2])[2]
+        return _decide(self._fitting(request), request, reading)
 
     def allows(self, request: Request) -> bool:
         """Whether it is allowed by both readings. Raises AssertionError if they differ."""
-        answers = {self.decides(request, reading) for reading in Reading}
-        assert len(answers) == 1, f"the order of the rules matters for {request}"
-        return answers.pop()
+        fitting = self._fitting(request)
+        first, second = (_decide(fitting, request, reading) for reading in Reading)
+        assert first == second, f"the order of the rules matters for {request}"
+        return first
+
+    def _fitting(self, request: Request) -> list[tuple[int, int, bool]]:
+        """(how special, place in the text, is it allowed) of every rule that is about the request."""
+        if request.operation not in OPERATIONS:
+            raise UnknownWord(request.operation)
+        if request.operation not in self._about:
+            self._about[request.operation] = [
+                ((_width(operation), number, allowed), filters)
+                for number, (allowed, operation, filters) in enumerate(self.rules)
+                if _covers(operation, request.operation)
+            ]
+        return [rule for rule, filters in self._about[request.operation] if _fits_any(filters, request)]
+
+
+def _decide(fitting: list[tuple[int, int, bool]], request: Request, reading: Reading) -> bool:
+    if not fitting:
+        return request.operation.startswith(ALLOWED_BY_DEFAULT)
+    if reading is Reading.LAST:
+        return max(fitting, key=lambda rule: rule[1])[2]
+    return max(fitting)[2]
 
 
 def _rules(form: Form) -> Iterator[tuple[bool, str, list[Form]]]:
