@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
+from corral import __version__
 from corral.backends.registry import get_backend
+from corral.model.feature import Feature
 from corral.model.plan import Command, StdioMode
 from corral.model.probe import ToolRun
 from corral.planning.build import build, nested_repositories
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from corral.model.policy import Policy
     from corral.model.probe import Probe
 
+#: The backends for it.
+MAC = ("seatbelt", "lima")
 HOME = "/Users/ada"
 WORKSPACE = "/Users/ada/project"
 SCRATCH = "/private/tmp"
@@ -45,6 +51,30 @@ SYSTEM = {
     f"{HOME}/.ssh/id_ed25519": "the secret",
     f"{HOME}/Library/Keychains/": "",
 }
+_GUEST = {
+    "v": 1,
+    "corral": __version__,
+    "backends": [
+        {"backend": "native", "available": True, "enforces": sorted(feature.value for feature in Feature)},
+        {"backend": "landlock", "available": False, "enforces": []},
+        {"backend": "none", "available": True, "enforces": ["environment"]},
+    ],
+}
+INSTANCE = {
+    "name": "default",
+    "status": "Running",
+    "config": {
+        "mounts": [
+            {"location": "/Users/ada", "mountPoint": "/Users/ada", "writable": True},
+            {"location": "/opt/data", "writable": False},
+            {"location": "/private", "mountPoint": "/mnt/private", "writable": True},
+        ]
+    },
+}
+LIMACTL: Mapping[str, ToolRun] = {
+    "list --json": ToolRun(0, json.dumps({"name": "other"}) + "\n" + json.dumps(INSTANCE) + "\n"),
+    "shell --workdir / default corral doctor --json": ToolRun(0, json.dumps(_GUEST)),
+}
 SANDBOX_EXEC: Mapping[str, Mapping[str, ToolRun]] = {
     "sandbox-exec": {
         "-p (version 1)(allow default) ": ToolRun(0, "127.0.0.1 localhost\n"),
@@ -65,7 +95,7 @@ class MacHost(FakeHost):
         *,
         env: Mapping[str, str] = {},
         uid: int = 501,
-        tools: Mapping[str, Mapping[str, ToolRun]] = SANDBOX_EXEC,
+        tools: Mapping[str, Mapping[str, ToolRun]] = {**SANDBOX_EXEC, "limactl": LIMACTL},
         corral_files: tuple[str, ...] = ("/opt/corral",),
     ) -> None:
         super().__init__(
@@ -116,8 +146,6 @@ MAC_CASES = (
     Case("limits", files=REPOSITORY, capabilities=("file:limit:100MiB", "files:limit:256", "time:limit:90s")),
     Case("single", files=REPOSITORY, capabilities=("process:none",)),
 )
-#: Of these the backends for macOS are asked for their launches.
-TERMINAL_CASE = Case("terminal", files=REPOSITORY)
 
 
 def mac_probe(name: str, host: MacHost | None = None) -> Probe:
