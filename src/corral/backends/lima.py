@@ -47,10 +47,14 @@ _APPROXIMATES = (
 _OF_THE_GUEST = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER", "CORRAL_SANDBOX"})
 
 #: $0 is the sign, then: limactl, the instance, the run, the errand.
-#: ORDER: the note is asked for when the status is there. What cannot be known is told as a killed command.
+#: ORDER: a machine that cannot be reached is found out first. The note is asked for when the status is there.
+#: Who loses the machine in between cannot know whether the command ran: that is told as a killed command.
 _SCRIPT = """\
-"$1" shell --workdir / "$2" corral guest "$4" <&0 &
+"$1" shell --workdir / "$2" true </dev/null || exit 125
+exec 3<&0
+"$1" shell --workdir / "$2" corral guest "$4" <&3 3<&- &
 child=$!
+exec 3<&-
 trap 'kill -TERM "$child" 2>/dev/null' HUP INT QUIT TERM
 wait "$child"
 status=$?

@@ -52,8 +52,8 @@ def decode_errand(text: str) -> Errand:
                 "waived": tuple(map(_text, found["waived"])),
             }
         )
-        if encode_errand(errand) != text:
-            raise ValueError("it says more than can be understood")
+        if encode_errand(errand) != text or not _is_sound(errand):
+            raise ValueError("it says something that cannot be understood")
     except (ValueError, TypeError, KeyError, AttributeError, LookupError) as problem:
         raise PolicyError(
             "errand",
@@ -62,6 +62,16 @@ def decode_errand(text: str) -> Errand:
             fix="have the same version of corral on both machines",
         ) from problem
     return errand
+
+
+def _is_sound(errand: Errand) -> bool:
+    """Fields that are taken over as they come are of their own type, and limits are numbers."""
+    limits = (getattr(errand.policy.limits, name) for name in Limits._fields)
+    return (
+        isinstance(errand.terminal, bool)
+        and all(isinstance(text, str) for text in (errand.cwd, errand.workspace))
+        and all(type(value) in {int, float, type(None)} for value in limits)
+    )
 
 
 def _policy_fields(policy: Policy) -> dict[str, Any]:
