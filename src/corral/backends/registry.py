@@ -16,10 +16,15 @@ BUILTIN = {
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
     "podman": "corral.backends.podman:PodmanBackend",
     "docker": "corral.backends.docker:DockerBackend",
+    "seatbelt": "corral.backends.seatbelt:SeatbeltBackend",
+    "lima": "corral.backends.lima:LimaBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
-AUTO = {"linux": ("native", "landlock", "bubblewrap", "podman", "docker")}
+AUTO = {
+    "linux": ("native", "landlock", "bubblewrap", "podman", "docker"),
+    "darwin": ("seatbelt", "lima", "docker", "podman"),
+}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"
