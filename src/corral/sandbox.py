@@ -6,6 +6,7 @@ import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
+from corral.directory import find_directory
 from corral.host import RealHost, state_directory
 from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, SetupError
@@ -71,7 +72,7 @@ class Sandbox:
             self._policy = policy
         check_policy(self._policy)
         self._host: Host = host if host is not None else RealHost()
-        self._workspace = _directory(workspace, self._host)
+        self._workspace = find_directory(workspace, self._host)
         self._backend = backend
         self._waived = frozenset(_feature(name) for name in waive)
         self._within = within
@@ -164,7 +165,7 @@ class Sandbox:
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(map(os.fspath, command))
         if isinstance(command, str) and not command.strip():
             argv = ()
-        directory = self._workspace if cwd is None else _directory(cwd, self._host)
+        directory = self._workspace if cwd is None else find_directory(cwd, self._host)
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
         return Command(argv, directory, fed, stdio)
 
@@ -350,34 +351,6 @@ def _feature(name: Feature | str) -> Feature:
             why=f"the features are {', '.join(feature.value for feature in Feature)}",
             fix="name one of them",
         ) from None
-
-
-def _directory(path: str | os.PathLike[str] | None, host: Host) -> str:
-    try:
-        named = os.path.join(host.cwd(), os.fspath(path) if path is not None else "")
-        _check_links(named, host.cwd())
-        found = os.path.realpath(named)
-    except FileNotFoundError:
-        raise _no_directory("the working directory", "it has been removed") from None
-    except ValueError as problem:
-        raise _no_directory(repr(path), str(problem)) from None
-    stat = host.lstat(found)
-    if stat is None or not stat.is_directory:
-        raise _no_directory(found, "there is no such directory")
-    return found
-
-
-def _check_links(named: str, here: str) -> None:
-    # TRUST: below the directory that the caller is in, an earlier command may have made the link.
-    path = os.path.normpath(named)
-    while path not in {here, "/"} and path.startswith(here.rstrip("/") + "/"):
-        if os.path.islink(path):
-            raise _no_directory(path, f"it is a link to {os.path.realpath(path)}: name that, if it is meant")
-        path = os.path.dirname(path)
-
-
-def _no_directory(what: str, why: str) -> PolicyError:
-    return PolicyError("no-directory", f"{what} cannot be used", why=why, fix="name an existing directory")
 
 
 def _quarantine(run_id: str) -> str:

@@ -27,6 +27,7 @@ from corral.config.setting import Source
 from corral.config.trust import check_trust, forget_missing
 from corral.config.values import nearest
 from corral.config.variables import read_variables
+from corral.directory import no_directory
 from corral.model.capability import is_narrowing
 from corral.model.errors import ConfigurationError, PolicyError
 
@@ -57,12 +58,7 @@ def load_configuration(
     """
     workspace = os.path.realpath(directory if directory is not None else working_directory())
     if not os.path.isdir(workspace):
-        raise PolicyError(
-            "no-directory",
-            f"{workspace} cannot be used",
-            why="there is no such directory",
-            fix="name an existing directory",
-        )
+        raise no_directory(workspace, "there is no such directory")
     if ignore_files:
         return Configuration((), "", compile_settings(flags), (), workspace)
     named = user_file if user_file is not None else named_by_environment()
