@@ -15,7 +15,7 @@ ROWS = (
     {"linux"},
     {"limits"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
-    {"sandbox", "fidelity", "session", "pool", "aio", "watch", "host", "probes", "state", "directory"},
+    {"sandbox", "fidelity", "session", "pool", "aio", "watch", "host", "probes", "state", "directory", "attempt"},
     {"config"},
     {"selftest"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from corral.backends.registry import UNCONFINED
+from corral.backends.registry import ENGINES, UNCONFINED
 from corral.cli.fidelity import summarize
 from corral.cli.printable import printable
 from corral.cli.request import build_command, build_request
@@ -66,6 +66,11 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield f"workspace  {plan.ground.workspace}"
     yield f"profile    {plan.policy.name}"
     yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
+    if explanation.probe.backend in ENGINES:
+        yield f"image      {plan.container.image}"
+    if explanation.refusal is not None:
+        yield "fallback   no backend can enforce the policy, and your own configuration says `unconfined`:"
+        yield from (f"  {reason}" for reason in explanation.refusal.reasons)
     if explanation.probe.backend == UNCONFINED:
         yield "nothing is confined: the command can do whatever you can, but for what the runner keeps"
         yield from _section("environment", (name for name, _ in plan.env))
@@ -170,6 +175,8 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "profile": plan.policy.name,
         "policy_hash": plan.policy.digest(),
         "backend": explanation.probe.backend,
+        "image": plan.container.image if explanation.probe.backend in ENGINES else None,
+        "fallback": None if explanation.refusal is None else list(explanation.refusal.reasons),
         "read": list(_paths(plan, FsAccess.READ)),
         "write": list(_paths(plan, FsAccess.WRITE)),
         "private": list(plan.ground.private),

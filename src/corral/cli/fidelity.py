@@ -136,15 +136,25 @@ def _details(found: Fidelity) -> Iterator[str]:
 
 def _verdict(found: Fidelity) -> Iterator[str]:
     given_up = ",".join(sorted(feature.value for feature in found.waived))
-    if found.chosen == UNCONFINED:
+    if found.falls_back:
+        yield "`corral run` would NOT CONFINE the command: your own configuration says so (fallback)."
+        yield from _because(found)
+    elif found.chosen == UNCONFINED:
         yield "`corral run` would not confine the command, as asked."
     elif found.chosen:
         waived = f", without {given_up}, as asked" if given_up else ""
         yield f"`corral run` would take {found.chosen}{waived}."
     else:
         yield "`corral run` would refuse the command."
-        yield from _wrapped("  because: ", found.refusal)
+        yield from _because(found)
         yield from _wrapped("  fix: ", found.fix)
+
+
+def _because(found: Fidelity) -> Iterator[str]:
+    label = "  because: "
+    for reason in found.reasons:
+        yield from _wrapped(label, reason)
+        label = " " * len(label)
 
 
 def _wrapped(label: str, text: str) -> list[str]:
@@ -163,6 +173,7 @@ def _as_json(policy: Policy, found: Fidelity) -> dict[str, Any]:
         "waived": sorted(feature.value for feature in found.waived),
         "chosen": found.chosen,
         "refusal": found.refusal,
+        "reasons": list(found.reasons),
         "fix": found.fix,
     }
 
