@@ -20,9 +20,15 @@
 
 enum { FREEZE_ROUNDS = 200 }; /* of a millisecond */
 
+/* Inside a sandbox that somebody else has made there is no path to the groups: corral gives their files along. */
+static int open_file(const char *path, int flags) {
+    if (path[0] != '@') return k_result(open(path, flags | O_CLOEXEC));
+    return k_result(fcntl(atoi(path + 1), F_DUPFD_CLOEXEC, FIRST_FOREIGN_FD));
+}
+
 static int open_group(const struct cgroup_record *group) {
     int flags = group->kind == CGROUP_BIRTH ? O_PATH | O_DIRECTORY : O_WRONLY;
-    return k_result(open(group->path, flags | O_CLOEXEC | O_NOFOLLOW));
+    return open_file(group->path, flags | O_NOFOLLOW);
 }
 
 static int open_beneath(const char *directory, const char *name, int flags) {
@@ -39,7 +45,7 @@ static int open_kill(struct launch *launch) {
     return launch->kill_fd < 0 ? launch->kill_fd : 0;
 }
 
-int phase_cgroup(struct launch *launch) {
+static int open_all(struct launch *launch) {
     const struct spec *spec = &launch->spec;
     size_t count = spec->count[RECORD_CGROUP];
     launch->group_fds = calloc(count + 1, sizeof *launch->group_fds);
@@ -53,8 +59,16 @@ int phase_cgroup(struct launch *launch) {
     int err = spec->count[RECORD_CGROUP_KILL] ? open_kill(launch) : 0;
     if (err || !spec->count[RECORD_CPU_TIME]) return err;
     set_detail(launch, "open %s", spec->cpu_time.path);
-    launch->cpu_fd = k_result(open(spec->cpu_time.path, O_RDONLY | O_CLOEXEC));
+    launch->cpu_fd = open_file(spec->cpu_time.path, O_RDONLY);
     return launch->cpu_fd < 0 ? launch->cpu_fd : 0;
+}
+
+int phase_cgroup(struct launch *launch) {
+    int err = open_all(launch);
+    /* Those that corral gave along have their copies now, or were not for this launch. */
+    for (int fd = FIRST_FOREIGN_FD; fd < FIRST_FOREIGN_FD + launch->given; fd++) close(fd);
+    launch->given = 0;
+    return err;
 }
 
 static int birth_place(const struct launch *launch) {

@@ -16,18 +16,6 @@
 #include "report.h"
 #include "watch.h"
 
-/* The last number that was given to a process of this namespace is how many there have been, until they begin
- * anew from the bottom. Ours is the first. */
-static uint32_t count_processes(void) {
-    char text[128] = "";
-    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    const char *last = got > 0 ? strrchr(text, ' ') : NULL;
-    long count = last ? strtol(last, NULL, 10) : 0;
-    return count > 1 ? (uint32_t)(count - 1) : 0;
-}
-
 static bool areas_are_full(const struct launch *launch) {
     struct statfs status;
     return launch->areas_fd >= 0 && fstatfs(launch->areas_fd, &status) == 0 &&

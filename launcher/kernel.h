@@ -58,6 +58,8 @@ enum { K_FSCONFIG_SET_STRING = 1, K_FSCONFIG_CMD_CREATE = 6 };
 
 #define K_CLOSE_RANGE_CLOEXEC 4u
 
+#define K_STATX_ATTR_MOUNT_ROOT 0x2000u
+
 enum { K_LANDLOCK_RULE_PATH_BENEATH = 1, K_LANDLOCK_RULE_NET_PORT = 2 };
 #define K_LANDLOCK_CREATE_RULESET_VERSION 1u
 
@@ -111,6 +113,14 @@ struct k_mount_attr {
     uint64_t attr_set, attr_clr, propagation, userns_fd;
 };
 
+struct k_statx {
+    uint32_t mask, block_size;
+    uint64_t attributes;
+    uint32_t links, uid, gid;
+    uint16_t mode, padding;
+    uint64_t inode, size, blocks, attributes_known, rest[24];
+};
+
 struct k_landlock_ruleset_attr {
     uint64_t handled_access_fs, handled_access_net, scoped;
 };
@@ -130,6 +140,14 @@ static inline int k_result(long value) { return value < 0 ? -errno : (int)value;
 static inline int k_openat2(int directory, const char *path, uint64_t flags, uint64_t resolve) {
     struct k_open_how how = {.flags = flags, .resolve = resolve};
     return k_result(syscall(NR_OPENAT2, directory, path, &how, sizeof how));
+}
+
+/* Whether a descriptor is the top of a mount; -ENOSYS when the kernel cannot tell (before Linux 5.8). */
+static inline int k_is_mount_root(int fd) {
+    struct k_statx status;
+    if (syscall(SYS_statx, fd, "", K_AT_EMPTY_PATH, 0, &status) < 0) return -errno;
+    if (!(status.attributes_known & K_STATX_ATTR_MOUNT_ROOT)) return -ENOSYS;
+    return (status.attributes & K_STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 static inline int k_open_tree(int directory, const char *path, unsigned flags) {

@@ -1,7 +1,8 @@
 /* One launch: the processes that carry it out and the phases each goes through.
  *
  *   supervisor (P0)  the process corral started. Outside of every namespace; forwards signals, keeps the
- *                    time, reports on STATUS_FD, and takes everything down when corral is gone.
+ *                    time, reports on STATUS_FD, and takes everything down when corral is gone. Where another
+ *                    program made the sandbox it is the first process inside, and nobody there can reach it.
  *   init             PID 1 of the new namespaces: mounts, then reaps. Absent when there are no namespaces.
  *   command          becomes the user's command by execve.
  */
@@ -33,6 +34,7 @@ struct launch {
     int *group_fds;           /* one for each cgroup of the spec */
     int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
     int areas_fd;             /* init: the file system of the private areas */
+    int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
     bool must_move;           /* the child was not born in its cgroup */
 };
 
@@ -52,6 +54,8 @@ bool has_namespaces(const struct launch *launch);
 __attribute__((format(printf, 2, 3))) void set_detail(struct launch *launch, const char *format, ...);
 
 int phase_cgroup(struct launch *launch);         /* cgroup.c */
+int phase_in_place(struct launch *launch);       /* mounts.c */
+int phase_expect(struct launch *launch);         /* expect.c */
 int phase_join(struct launch *launch);           /* cgroup.c */
 int phase_start(struct launch *launch);          /* start.c */
 int phase_own_cgroup(struct launch *launch);     /* start.c */
@@ -75,6 +79,7 @@ int command_run(struct launch *launch);          /* command.c */
 /* Signals. signals.c */
 int signals_block_all(void);
 int signals_open(void);                          /* a signalfd for SIGCHLD and what is forwarded */
+bool signals_may_pass(int signal);               /* on to the command */
 int signals_next(int fd);                        /* the next signal, 0 when there is none, or -errno */
 void signals_forward(const struct launch *launch, pid_t command, int signal);
 
@@ -83,10 +88,17 @@ int cgroup_clone(struct launch *launch, unsigned long flags);
 void cgroup_kill(const struct launch *launch);   /* all members at once */
 int64_t cgroup_cpu_us(const struct launch *launch);
 
+/* Inside a sandbox that another program has made. */
+int expect_check(struct launch *launch, const struct expect_record *e); /* expect.c */
+bool expect_areas_full(const struct launch *launch); /* expect.c */
+int environment_merge(struct spec *spec);            /* environment.c */
+
 /* Descendants, where no PID namespace holds them. tree.c */
 int tree_signal(int signal);                     /* every one that is found; returns how many */
 void tree_visit(void (*visit)(int pid, void *), void *context);
 int tree_reap(pid_t awaited, int *wait_status, bool *is_found); /* some of the dead; how many, -1: no child */
 int tree_end(const struct launch *launch);       /* kills and reaps all */
+bool is_first_process(void);                     /* PID 1: the kernel ends all others with it */
+uint32_t count_processes(void);                  /* that were ever started in this PID namespace, ours left out */
 
 #endif

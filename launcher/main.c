@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "control.h"
 #include "kernel.h"
 #include "launch.h"
 #include "report.h"
@@ -16,6 +17,7 @@
  *   fds           first: nothing inherited may leak past this point
  *   cgroup        opened before anything is spawned, entered first of all by what is, so that everything is counted
  *   namespaces    before the mounts, which only a private mount namespace may change
+ *   expect        inside the sandbox of another program: what it was told to do is there, or nothing runs
  *   mounts        before caps: the last phase that needs authority over the mount namespace
  *   net           before caps, for the same reason; loopback comes up
  *   limits        before seccomp, which forbids raising them again
@@ -27,6 +29,8 @@
  * Init gives up its own privileges before it forks the command, which starts with none and checks so again. */
 const struct phase SUPERVISOR_PHASES[] = {
     {"cgroup", phase_cgroup},
+    {"mounts", phase_in_place},
+    {"expect", phase_expect},
     {"namespaces", phase_start},
     {NULL, NULL},
 };
@@ -78,14 +82,14 @@ bool has_namespaces(const struct launch *launch) { return launch->spec.namespace
 
 /* fds: after this nothing is open but the command's stdio, the spec, the status pipe and the lifeline. It is
  * first because every later phase may open descriptors of its own. */
-static int phase_fds(void) {
+static int phase_fds(int given) {
     for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++) {
         struct stat status;
         if (fstat(fd, &status) < 0) return -EBADF;
         /* A directory of the host as stdio would lead around every mount: openat() on it is no lookup from /. */
         if (fd <= STDERR_FILENO && S_ISDIR(status.st_mode)) return -EBADF;
     }
-    return k_close_range(FIRST_FOREIGN_FD, 0);
+    return k_close_range((unsigned)(FIRST_FOREIGN_FD + given), 0);
 }
 
 static int fail(const char *phase, int err, const char *detail) {
@@ -93,17 +97,30 @@ static int fail(const char *phase, int err, const char *detail) {
     return EXIT_SETUP_FAILED;
 }
 
+/* What it was given beyond the descriptors of every launch, or -errno. */
+static int take_control(int argc, char **argv) {
+    if (argc == 1) return 0;
+    int count = control_take(argv[2]);
+    if (count < 0) fprintf(stderr, "corral-launch: no word from corral at %s: %s\n", argv[2], strerror(-count));
+    return count < 0 ? count : count - FIRST_FOREIGN_FD;
+}
+
 int main(int argc, char **argv) {
-    if (argc > 1) return answer(argc, argv);
-    int err = phase_fds();
+    if (argc > 1 && !(argc == 3 && strcmp(argv[1], "--control") == 0)) return answer(argc, argv);
+    int given = take_control(argc, argv);
+    if (given < 0) return EXIT_SETUP_FAILED;
+    int err = phase_fds(given);
     if (err) {
         fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open, and stdio no directory\n");
         return EXIT_SETUP_FAILED;
     }
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1, .areas_fd = -1};
+    launch.given = given;
     const char *why = NULL;
     if ((err = spec_read(SPEC_FD, &launch.spec, &why))) return fail("spec", err, why ? why : "out of memory");
     if (close(SPEC_FD) < 0) return fail("spec", -errno, "close");
+    if (launch.spec.count[RECORD_IMAGE_ENVIRONMENT] && (err = environment_merge(&launch.spec)))
+        return fail("spec", err, "environment");
     if ((err = signals_block_all())) return fail("spec", err, "block signals");
     if ((err = run_phases(&launch, SUPERVISOR_PHASES))) return fail(launch.phase, err, launch.detail);
     return supervisor_run(&launch);

@@ -80,18 +80,20 @@ int mount_bind(struct view *view, const struct mount_record *m) {
 
 static int masks_make(struct view *view) {
     if (view->has_masks) return 0;
-    int fd = openat(view->new_root, MASK_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+    if (view->covers < 0) view->covers = covers_open(view);
+    if (view->covers < 0) return view->covers;
+    int fd = openat(view->covers, MASK_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
     if (fd < 0) return -errno;
     close(fd);
-    if (mkdirat(view->new_root, MASK_DIRECTORY, 0) < 0) return -errno;
+    if (mkdirat(view->covers, MASK_DIRECTORY, 0) < 0) return -errno;
     view->has_masks = true;
     return 0;
 }
 
 int masks_remove(struct view *view) {
     if (!view->has_masks) return 0;
-    if (unlinkat(view->new_root, MASK_FILE, 0) < 0) return -errno;
-    return unlinkat(view->new_root, MASK_DIRECTORY, AT_REMOVEDIR) < 0 ? -errno : 0;
+    if (unlinkat(view->covers, MASK_FILE, 0) < 0) return -errno;
+    return unlinkat(view->covers, MASK_DIRECTORY, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
 /* An empty object of mode 0 covers the target. Read-only, so that an owner cannot chmod it. */
@@ -102,7 +104,7 @@ static int mask_target(struct view *view, const struct mount_record *m, int targ
     if (!err) err = masks_make(view);
     if (err) return err;
     const char *cover = S_ISDIR(status.st_mode) ? MASK_DIRECTORY : MASK_FILE;
-    int tree = clone_tree(view->new_root, cover,
+    int tree = clone_tree(view->covers, cover,
                           K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV | K_MOUNT_ATTR_NOEXEC);
     if (tree < 0) return tree;
     err = k_move_mount(tree, target);

@@ -45,6 +45,7 @@ static int enter_root(struct view *view) {
     if (view->old_root < 0) return -errno;
     view->new_root = filesystem_new("tmpfs", OPTIONS, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
     if (view->new_root < 0) return view->new_root;
+    view->covers = view->new_root;
     int err = view_add_own(view, view->new_root, true);
     if (!err) err = attach_somewhere(view->new_root);
     if (!err && fchdir(view->new_root) < 0) err = -errno;
@@ -120,14 +121,60 @@ static int build(struct view *view) {
     return err ? err : seal(view);
 }
 
-int phase_mounts(struct launch *launch) {
+static int carry_out(struct launch *launch, int (*make)(struct view *)) {
     size_t count = launch->spec.count[RECORD_MOUNT];
     if (count == 0) return 0;
-    struct view view = {.launch = launch, .own = calloc(count + 1, sizeof *view.own)};
+    size_t most = count + launch->spec.count[RECORD_EXPECT] + 1;
+    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own)};
     if (!view.own) return -ENOMEM;
     mode_t mask = umask(0); /* modes are meant as written; the command keeps its own mask */
-    int err = build(&view);
+    int err = make(&view);
     umask(mask);
     free(view.own);
     return err;
+}
+
+int phase_mounts(struct launch *launch) { return carry_out(launch, build); }
+
+/* INVARIANT: in place, nothing is made but in a tmpfs that is private to the run. */
+static const char COVERS[] = "/.corral";
+
+int covers_open(struct view *view) {
+    int fd = k_openat2(AT_FDCWD, COVERS, O_PATH | O_DIRECTORY | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
+    if (fd < 0) set_detail(view->launch, "no place for masks at %s", COVERS);
+    return fd;
+}
+
+static int add_areas(struct view *view) {
+    const struct spec *spec = &view->launch->spec;
+    int err = 0;
+    for (size_t i = 0; !err && i < spec->count[RECORD_EXPECT]; i++) {
+        const struct expect_record *e = &spec->expects[i];
+        if ((e->flags & (EXPECT_TMPFS | EXPECT_READ_ONLY)) != EXPECT_TMPFS) continue;
+        err = expect_check(view->launch, e);
+        int fd = err ? err : k_openat2(AT_FDCWD, e->path, O_PATH | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
+        err = fd < 0 ? fd : view_add_own(view, fd, false);
+    }
+    return err;
+}
+
+/* The root and all it shows is somebody else's; upon it, paths are bound onto themselves or hidden, and files are
+ * made in private areas. */
+static int build_in_place(struct view *view) {
+    view->covers = -1;
+    view->new_root = view->old_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (view->new_root < 0) return -errno;
+    int err = add_areas(view);
+    if (!err) err = apply_all(view);
+    if (!err) err = masks_remove(view);
+    for (size_t i = 0; i < view->owned; i++) close(view->own[i].fd);
+    close(view->new_root);
+    if (err || view->covers < 0) return err;
+    close(view->covers);
+    set_detail(view->launch, "take %s away", COVERS);
+    return umount2(COVERS, MNT_DETACH) < 0 ? -errno : 0;
+}
+
+int phase_in_place(struct launch *launch) {
+    return launch->spec.count[RECORD_INSIDE] ? carry_out(launch, build_in_place) : 0;
 }

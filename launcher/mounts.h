@@ -15,7 +15,8 @@ struct own_mount {
 
 struct view {
     struct launch *launch;
-    int old_root, new_root; /* neither has a name the other could reach */
+    int old_root, new_root; /* neither has a name the other could reach; in place both are the same */
+    int covers;             /* a tmpfs of ours, where masks are made */
     struct own_mount *own;
     size_t owned;
     bool has_masks;
@@ -47,5 +48,6 @@ int mount_symlink(struct view *view, const struct mount_record *m);
 int mount_file(struct view *view, const struct mount_record *m);
 int mount_directory(struct view *view, const struct mount_record *m);
 int masks_remove(struct view *view);
+int covers_open(struct view *view); /* mounts.c: in place, the tmpfs that somebody else has made for masks */
 
 #endif

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
+#include "control.h"
 #include "kernel.h"
+#include "launch.h"
 
 static const uint32_t KNOWN_NAMESPACES = K_CLONE_NEWNS | K_CLONE_NEWCGROUP | K_CLONE_NEWUTS | K_CLONE_NEWIPC |
                                          K_CLONE_NEWUSER | K_CLONE_NEWPID | K_CLONE_NEWNET;
@@ -36,12 +38,20 @@ static const char *parse_id_map(struct spec *spec, struct cursor *c) {
     return *spec->id_map[which] ? NULL : "empty id map";
 }
 
+/* A file of a control group: a plain path, or "@N" for a descriptor that the launcher was given. */
+static bool is_group_path(const char *path) {
+    if (path[0] != '@') return is_plain_path(path);
+    char *end = NULL;
+    long number = path[1] >= '1' && path[1] <= '9' ? strtol(path + 1, &end, 10) : 0;
+    return end && !*end && number >= FIRST_FOREIGN_FD && number < MOST_GIVEN;
+}
+
 static const char *parse_cgroup(struct spec *spec, struct cursor *c) {
     struct cgroup_record *group = &spec->cgroups[spec->count[RECORD_CGROUP]];
     group->kind = cursor_u32(c);
     group->path = cursor_string(c);
     if (group->kind < CGROUP_TASKS || group->kind > CGROUP_BIRTH) return "unknown kind of cgroup";
-    return is_plain_path(group->path) ? NULL : "cgroup is not a plain absolute path";
+    return is_group_path(group->path) ? NULL : "cgroup is not a plain absolute path";
 }
 
 static const char *parse_cgroup_kill(struct spec *spec, struct cursor *c) {
@@ -59,7 +69,7 @@ static const char *parse_cpu_time(struct spec *spec, struct cursor *c) {
     time->divisor = cursor_u32(c);
     time->path = cursor_string(c);
     if (!time->limit_us || time->limit_us > INT64_MAX / 2 || !time->divisor) return "a processor time of nothing";
-    return is_plain_path(time->path) ? NULL : "processor time is not at a plain absolute path";
+    return is_group_path(time->path) ? NULL : "processor time is not at a plain absolute path";
 }
 
 static const char *parse_watch(struct spec *spec, struct cursor *c) {
@@ -96,6 +106,16 @@ static const char *parse_mount(struct spec *spec, struct cursor *c) {
     if (!is_plain_path(m->target)) return "mount target is not a plain absolute path";
     if (m->kind == MOUNT_BIND && !is_plain_path(m->source)) return "bind source is not a plain absolute path";
     return NULL;
+}
+
+static const char *parse_expect(struct spec *spec, struct cursor *c) {
+    struct expect_record *e = &spec->expects[spec->count[RECORD_EXPECT]];
+    e->flags = cursor_u32(c);
+    e->device = cursor_u64(c);
+    e->inode = cursor_u64(c);
+    e->path = cursor_string(c);
+    if (e->flags & ~(uint32_t)EXPECT_FLAGS) return "unknown expectation";
+    return is_plain_path(e->path) ? NULL : "expected path is not a plain absolute path";
 }
 
 static const char *parse_hostname(struct spec *spec, struct cursor *c) {
@@ -205,6 +225,9 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_CPU_TIME] = parse_cpu_time,
     [RECORD_WATCH] = parse_watch,
     [RECORD_LINGER] = parse_empty,
+    [RECORD_INSIDE] = parse_empty,
+    [RECORD_EXPECT] = parse_expect,
+    [RECORD_IMAGE_ENVIRONMENT] = parse_empty,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

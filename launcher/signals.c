@@ -8,7 +8,8 @@
 #include "launch.h"
 
 static const int WATCHED[] = {
-    SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
+    SIGCHLD, /* for ourselves; the others are passed on */
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
 };
 
 /* An inherited SIG_IGN for SIGCHLD would have the kernel reap our children itself and not tell us. */
@@ -18,6 +19,12 @@ int signals_block_all(void) {
     if (sigaction(SIGCHLD, &standard, NULL) < 0) return -errno;
     sigfillset(&all);
     return sigprocmask(SIG_SETMASK, &all, NULL) < 0 ? -errno : 0;
+}
+
+bool signals_may_pass(int signal) {
+    for (size_t i = 1; i < sizeof WATCHED / sizeof *WATCHED; i++)
+        if (signal == WATCHED[i]) return true;
+    return false;
 }
 
 int signals_open(void) {

@@ -45,12 +45,14 @@ static int allocate(struct spec *spec) {
     const size_t *count = spec->count;
     spec->cgroups = calloc(count[RECORD_CGROUP] + 1, sizeof *spec->cgroups);
     spec->mounts = calloc(count[RECORD_MOUNT] + 1, sizeof *spec->mounts);
+    spec->expects = calloc(count[RECORD_EXPECT] + 1, sizeof *spec->expects);
     spec->rlimits = calloc(count[RECORD_RLIMIT] + 1, sizeof *spec->rlimits);
     spec->paths = calloc(count[RECORD_LANDLOCK_PATH] + 1, sizeof *spec->paths);
     spec->ports = calloc(count[RECORD_LANDLOCK_PORT] + 1, sizeof *spec->ports);
     spec->argv = calloc(count[RECORD_ARGUMENT] + 1, sizeof *spec->argv);
     spec->envp = calloc(count[RECORD_ENVIRONMENT] + 1, sizeof *spec->envp);
-    if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp)
+    if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp ||
+        !spec->expects)
         return -ENOMEM;
     return 0;
 }
@@ -60,6 +62,7 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_NAMESPACES, RECORD_HOSTNAME, RECORD_LOOPBACK, RECORD_LANDLOCK, RECORD_SECCOMP,
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
+        RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
@@ -68,11 +71,23 @@ static const char *check_counts(const struct spec *spec) {
     return NULL;
 }
 
+/* In place a path is bound onto itself or hidden, and files are made in private areas alone. */
+static const char *check_inside(const struct spec *spec) {
+    if (!spec->count[RECORD_INSIDE]) return spec->count[RECORD_EXPECT] ? "expectations of a sandbox of our own" : NULL;
+    if (spec->namespaces) return "namespaces inside those of somebody else";
+    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
+        const struct mount_record *m = &spec->mounts[i];
+        bool is_self = m->kind == MOUNT_BIND && strcmp(m->source, m->target) == 0;
+        if (!is_self && m->kind != MOUNT_MASK && m->kind != MOUNT_FILE) return "a mount that cannot be made in place";
+    }
+    return NULL;
+}
+
 /* A record that cannot take effect without another is a mistake of the compiler, not a no-op. */
 static const char *check_dependencies(const struct spec *spec) {
     const size_t *count = spec->count;
     uint32_t mount_needs = K_CLONE_NEWNS | K_CLONE_NEWUSER;
-    if (count[RECORD_MOUNT] && (spec->namespaces & mount_needs) != mount_needs)
+    if (count[RECORD_MOUNT] && !count[RECORD_INSIDE] && (spec->namespaces & mount_needs) != mount_needs)
         return "mounts without a mount and a user namespace";
     if (count[RECORD_LOOPBACK] && !(spec->namespaces & K_CLONE_NEWNET)) return "loopback without a network namespace";
     if (count[RECORD_HOSTNAME] && !(spec->namespaces & K_CLONE_NEWUTS)) return "host name without a UTS namespace";
@@ -108,6 +123,7 @@ int spec_decode(struct spec *spec, uint8_t *bytes, size_t size, const char **why
     if (err) return err;
     memset(spec->count, 0, sizeof spec->count); /* record_parse counts again, as it fills the arrays */
     *why = each_record(spec, c, records, record_parse);
+    if (!*why) *why = check_inside(spec);
     if (!*why) *why = check_dependencies(spec);
     return *why ? -EINVAL : 0;
 }
@@ -138,6 +154,7 @@ int spec_read(int fd, struct spec *spec, const char **why) {
 void spec_free(struct spec *spec) {
     free(spec->cgroups);
     free(spec->mounts);
+    free(spec->expects);
     free(spec->rlimits);
     free(spec->paths);
     free(spec->ports);

@@ -38,6 +38,9 @@ enum record_type {
     RECORD_CPU_TIME,
     RECORD_WATCH,
     RECORD_LINGER,
+    RECORD_INSIDE,
+    RECORD_EXPECT,
+    RECORD_IMAGE_ENVIRONMENT,
     RECORD_TYPES,
 };
 
@@ -99,6 +102,21 @@ struct watch_record {
     uint32_t share_permille, processors; /* runs so much of the time, on so many processors at most */
 };
 
+enum expect_flag {
+    EXPECT_READ_ONLY = 1,
+    EXPECT_MOUNT_POINT = 2,
+    EXPECT_TMPFS = 4, /* a private area */
+    EXPECT_OTHER = 8, /* the object with this device and inode is hidden */
+    EXPECT_FLAGS = 15,
+};
+
+/* What must be found at a path inside a sandbox that somebody else has made. */
+struct expect_record {
+    uint32_t flags;
+    uint64_t device, inode;
+    const char *path;
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -125,6 +143,7 @@ struct spec {
     struct watch_record watch;
     uint64_t areas_size, areas_inodes; /* of the file system that all private areas lie in */
     struct mount_record *mounts;
+    struct expect_record *expects;
     const char *hostname;
     struct rlimit_record *rlimits;
     uint64_t handled_fs, handled_net, scoped;

@@ -147,11 +147,14 @@ static void on_signals(struct watch *w) {
     }
 }
 
-/* Anything but silence means that corral is gone or confused. */
+/* A byte is a signal to pass on, for a launcher that corral cannot signal; anything else, and the end of it, means
+ * that corral wants no more, is gone or confused. */
 static void on_lifeline(struct watch *w) {
-    char ignored;
-    if (read(LIFELINE_FD, &ignored, 1) < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    kill_all(w);
+    unsigned char byte = 0;
+    ssize_t got = read(LIFELINE_FD, &byte, 1);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got == 1 && signals_may_pass(byte)) forward(w, byte);
+    else kill_all(w);
 }
 
 static void on_time(struct watch *w) {
@@ -251,6 +254,9 @@ int supervisor_run(struct launch *launch) {
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);
+    if (launch->spec.count[RECORD_INSIDE])
+        w.account = (struct notice){.processes = is_first_process() ? count_processes() : 0,
+                                    .is_full = expect_areas_full(launch)};
     if (!w.failed) status_usage(&w.account);
     linger(launch);
     return w.failed ? EXIT_SETUP_FAILED : 0;

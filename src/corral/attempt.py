@@ -54,10 +54,12 @@ class Attempt:
         try:
             return self._told(self._run.run())
         except SetupError as problem:
+            changed = problem.code == "path-changed"
             # An outer program that was there when it was probed may be gone, or its daemon.
-            if problem.code in _STALE_PROBE or (self._uses_outer and not self._run.has_started):
+            is_gone = self._uses_outer and not self._run.has_started and not changed
+            if problem.code in _STALE_PROBE or is_gone:
                 self._sandbox._forget_probe(self._run.backend)
-            if problem.code != "path-changed" or self._run.has_started:  # it may be of the caller's function
+            if not changed or self._run.has_started:  # it may be of the caller's function
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()

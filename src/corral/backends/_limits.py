@@ -82,6 +82,11 @@ def find_holders(host: Host, *, namespaced: bool) -> Holders:
     return Holders(tuple(by.items()), counting)
 
 
+def without_supervisor(holders: Holders) -> Holders:
+    """For a launch in which the launcher does not look for itself."""
+    return holders.replace(pairs=tuple(pair for pair in holders.pairs if pair[1] != SUPERVISOR))
+
+
 def read_holders(probe: Probe) -> Holders:
     """What `find_holders` found, from the facts of a probe."""
     pairs = (pair.partition(":")[::2] for pair in probe.detail("limits").split(",") if pair)

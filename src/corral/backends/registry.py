@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
+    "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform, in this order, as far as this version has it. `none` is never among

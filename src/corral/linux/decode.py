@@ -65,7 +65,7 @@ _SINGLE = frozenset(
 _NAMESPACE_BITS = 0x7E020000
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
 _NEWPID = 0x20000000
-_IN_PLACE = frozenset({MountKind.BIND, MountKind.MASK})
+_IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE})
 _GIVEN = frozenset(map(str, range(6, 32)))
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
@@ -349,7 +349,10 @@ def _check_whole(draft: _Draft) -> None:
     spaces = draft.namespaces
     needs_mounts = _NEWNS | _NEWUSER
     inside = RecordType.INSIDE in draft.seen
-    in_place = all(mount.kind in _IN_PLACE and mount.source in {"", mount.target} for mount in draft.mounts)
+    in_place = all(
+        mount.kind in _IN_PLACE or (mount.kind is MountKind.BIND and mount.source == mount.target)
+        for mount in draft.mounts
+    )
     kinds = {mount.kind for mount in draft.mounts}
     births = sum(group.kind is CgroupKind.BIRTH for group in draft.cgroups)
     shares = draft.watch is not None and draft.watch.share_permille > 0

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.linux.spec import Cgroup, CgroupKill, CpuTime
+    from corral.linux.spec import Cgroup, CgroupKill, CpuTime, Landlock
 
 
 def encode(spec: Spec) -> bytes:
@@ -99,14 +99,21 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     for limit in spec.rlimits:
         yield RecordType.RLIMIT, RLIMIT.pack(limit.resource, limit.soft, limit.hard)
     if spec.landlock is not None:
-        lock = spec.landlock
-        yield RecordType.LANDLOCK, LANDLOCK.pack(lock.handled_fs, lock.handled_net, lock.scoped)
-        for rule in lock.paths:
-            yield RecordType.LANDLOCK_PATH, _path_rule(rule)
-        for rights, port in lock.ports:
-            yield RecordType.LANDLOCK_PORT, U64.pack(rights) + U64.pack(port)
+        yield from _landlock_records(spec.landlock)
     if spec.seccomp:
         yield RecordType.SECCOMP, spec.seccomp
+    yield from _inside_records(spec)
+
+
+def _landlock_records(lock: Landlock) -> Iterator[tuple[RecordType, bytes]]:
+    yield RecordType.LANDLOCK, LANDLOCK.pack(lock.handled_fs, lock.handled_net, lock.scoped)
+    for rule in lock.paths:
+        yield RecordType.LANDLOCK_PATH, _path_rule(rule)
+    for rights, port in lock.ports:
+        yield RecordType.LANDLOCK_PORT, U64.pack(rights) + U64.pack(port)
+
+
+def _inside_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     if spec.inside:
         yield RecordType.INSIDE, b""
     if spec.image_environment:

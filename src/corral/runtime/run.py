@@ -10,15 +10,14 @@ import signal
 import time
 from _thread import RLock
 
-from corral.limits.group import group_failed
-from corral.linux.encode import append_groups
+from corral.model.enforcer import ENGINE
 from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
 from corral.model.result import Enforcement, Result
 from corral.runtime.check import check
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.scratch import Scratch
-from corral.runtime.spawn import spawn
+from corral.runtime.starter import GRACE_SECONDS, is_abandoned, make_starter
 from corral.runtime.status import Status, path_changed
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
     from corral.runtime.guard import Guard
     from corral.runtime.monitor import Monitor
     from corral.runtime.spawn import Process
+    from corral.runtime.starter import Starter
     from corral.runtime.streams import InheritedStreams
 
 #: After the launcher's own limit, before corral stops waiting for the launcher.
 _BACKSTOP_SECONDS = 10.0
-GRACE_SECONDS = 2.0
 _CHUNK = 65_536
 #: Signals by which somebody says that corral itself is to end.
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
@@ -71,6 +70,8 @@ class Run:
         self._process: Process | None = None
         self._guard: Guard | None = None
         self._group: Group | None = None
+        self._starter: Starter | None = None
+        self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
         self._over_output = False
         self._over_time = False
         self._blocked = False
@@ -83,6 +84,7 @@ class Run:
         ensure_stdio()
         with Scratch(self._launch), open_streams(self._plan, self._output) as streams:
             self._group = self._make_group()
+            self._starter = make_starter(self._launch, self._group)
             try:
                 result = self._supervise(streams)
             finally:
@@ -103,13 +105,13 @@ class Run:
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
-        if self._process is None:
-            self._early.append(number)
+        process, starter = self._process, self._starter
+        if process is not None and starter is not None:
+            starter.signal(process, number)
             return
-        try:
-            os.kill(self._process.pid, number)
-        except ProcessLookupError:
-            return
+        self._early.append(number)
+        if number in _ENDING and starter is not None:
+            starter.abandon()
 
     def kill(self) -> None:
         """Take the whole tree down, also from another thread, also before it is there."""
@@ -117,6 +119,8 @@ class Run:
             self._is_unwanted = True
             process = self._process
             if process is None:
+                if self._starter is not None:
+                    self._starter.abandon()
                 return
             if self._group is not None:
                 self._group.collect()
@@ -131,11 +135,11 @@ class Run:
 
     def _make_group(self) -> Group | None:
         request = self._launch.group
-        if request is None and self._within is not None:
+        if self._within is not None and (request is None or request.enforcer == ENGINE):
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend {self.backend} cannot keep a run within a ceiling",
-                why="its runs have no control group",
+                why="its runs have no control group of corral's",
                 fix="use another backend, or no ceiling",
                 lacking=frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_PIDS}),
             )
@@ -151,41 +155,35 @@ class Run:
             return None  # it would have counted only
 
     def _supervise(self, streams: InheritedStreams) -> Result:
-        spec = self._launch.spec
-        if spec is not None and self._group is not None and not self._group.needs_process:
-            spec = self._grouped(spec)
         began = time.monotonic()
         self._guard = self._open_guard()
         try:
-            self._start_and_serve(streams, spec, began)
+            self._start_and_serve(streams, began)
             ended = time.monotonic()
         finally:
             self._close_guard()
-        error = self._status.error() if spec is not None else None
+        error = self._status.error() if self._launch.spec is not None else None
         was_killed = self._is_unwanted and self._status.failure is None  # before it began
         if error is not None and not was_killed:
             raise error
+        self._check_not_lost()
         return self._result(streams, ended - began)
 
-    def _grouped(self, spec: bytes) -> bytes:
-        assert self._group is not None
-        records = self._group.records(int(GRACE_SECONDS * 1000))
-        lingers = self._group.needs_process
-        return append_groups(spec, records.groups, records.kill, records.cpu_time, lingers=lingers)
-
-    def _spawn(self, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
-        group = self._group
-        if spec is None or group is None or not group.needs_process:
-            return spawn(self._launch, spec, stdio)
-
-        def place(pid: int) -> bytes:
-            try:
-                group.place(pid)
-            except OSError as problem:
-                raise group_failed(problem) from problem
-            return self._grouped(spec)
-
-        return spawn(self._launch, spec, stdio, place)
+    def _check_not_lost(self) -> None:
+        """An outer program that went before its launcher had ended takes the answer with it."""
+        status = self._status
+        is_told = status.exit_code is not None or status.signal is not None or status.timed_out
+        if self._launch.outer is None or is_told or status.exceeded or self._is_unwanted or self._over_time:
+            return
+        if self._group is not None and self._group.has_run_out_of_memory():
+            return
+        raise SetupError(
+            "outer-lost",
+            f"the sandbox of {self.backend} was lost while the command ran",
+            why=f"{self._launch.argv[0]} ended, or the first process inside was killed from outside",
+            fix="look at what the engine's own log says, and run the command again",
+            ran=True,
+        )
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -223,11 +221,13 @@ class Run:
                 ran=True,
             )
 
-    def _start_and_serve(self, streams: InheritedStreams, spec: bytes | None, began: float) -> None:
+    def _start_and_serve(self, streams: InheritedStreams, began: float) -> None:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
-            self._process = self._spawn(spec, streams.child_ends())
-            self._status.started = spec is None  # else the launcher will say so
+            assert self._starter is not None
+            unwanted = self._is_unwanted or not _ENDING.isdisjoint(self._early)
+            self._process = self._starter.start(streams.child_ends(), is_unwanted=unwanted)
+            self._status.started = self._launch.spec is None  # else the launcher will say so
             while self._early:
                 self.send(self._early.pop(0))
             if self._is_unwanted:
@@ -236,9 +236,10 @@ class Run:
             if self._monitor is not None:
                 self._monitor.begin(self._group, self._process.pid, began)
             self._loop(streams, began, self._process)
-        except BaseException:
+        except BaseException as problem:
             self.kill()
-            raise
+            if not is_abandoned(problem):
+                raise
         finally:
             self._end()
         streams.drain()
@@ -248,6 +249,12 @@ class Run:
         if self._process is None:
             return
         self._reap(self._process.pid)
+        if self._launch.outer is not None:
+            was_unwanted = self._is_unwanted
+            self.kill()  # whoever is left inside ends with the lifeline
+            self._is_unwanted = was_unwanted
+        if self._starter is not None:
+            self._starter.end(self._process, self._read_status, self._has_told)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
@@ -255,6 +262,10 @@ class Run:
         if process.status >= 0:
             self._read_status(process.status)
             os.close(process.status)
+
+    def _has_told(self) -> bool:
+        """Whether the launcher ended by itself, and said how."""
+        return self._status.exit_code is not None or self._status.failure is not None
 
     def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
         """Serve all descriptors until the launcher, or the bare command, has ended."""
@@ -284,6 +295,7 @@ class Run:
             if descriptor == status:
                 if not self._read_status(status):
                     poller.unregister(status)
+                    self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
                 if self._status.is_done:
                     self._release()
             elif self._guard is not None and descriptor == self._guard.descriptor:
@@ -324,10 +336,13 @@ class Run:
         if streams.is_over_limit and not self._over_output:
             self._over_output = True
             self.kill()
-        deadline = self._deadline(began)
-        if deadline is not None and time.monotonic() >= deadline and not self._over_time:
+        deadline, now = self._deadline(began), time.monotonic()
+        if deadline is not None and now >= deadline and not self._over_time:
             self._over_time = True
             self.kill()
+        if now >= self._outer_ends_by and self._process is not None:
+            os.kill(self._process.pid, signal.SIGKILL)  # an engine that does not answer any more
+            self._outer_ends_by = float("inf")
 
     def _deadline(self, began: float) -> float | None:
         wall = self._plan.ground.limits.wall_seconds
@@ -343,6 +358,8 @@ class Run:
         deadline = self._deadline(began)
         if deadline is not None and not self._over_time:
             waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
+        if self._launch.outer is not None and self._outer_ends_by < float("inf"):
+            waits.append(max(0.0, (self._outer_ends_by - time.monotonic()) * 1000))
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _reap(self, pid: int) -> None:

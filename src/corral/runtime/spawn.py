@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: What the launcher finds where: see launcher/main.c.
 _SPEC, _STATUS, _LIFELINE = 3, 4, 5
 _FIRST_FREE = 10
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 #: Held back until the launcher is ready to pass them on; before that they would end it.
 _HELD_BACK = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
@@ -34,6 +34,7 @@ class Process(Record):
     pid: int
     status: int  # read: what the launcher reports; -1 without a launcher
     lifeline: int  # closing it takes the whole tree down; -1 without a launcher
+    words: int = -1  # what an outer program says goes to this file; -1 without one
 
 
 def spawn(
@@ -53,13 +54,11 @@ def spawn(
     pid = 0
     try:
         if place is not None:
-            memory, promise = (_own(owned, end) for end in os.pipe())
+            memory, promise = (own(owned, end) for end in os.pipe())
         else:
-            memory, promise = _own(owned, os.memfd_create("corral-spec", os.MFD_CLOEXEC)), -1
-            _write_all(memory, spec)
-            os.lseek(memory, 0, os.SEEK_SET)
-        status_read, status_write = (_own(owned, end) for end in os.pipe())
-        lifeline_read, lifeline_write = (_own(owned, end) for end in os.pipe())
+            memory, promise = own(owned, make_spec_file(spec)), -1
+        status_read, status_write = (own(owned, end) for end in os.pipe())
+        lifeline_read, lifeline_write = (own(owned, end) for end in os.pipe())
         places = zip((*stdio, memory, status_write, lifeline_read), (0, 1, 2, 3, 4, 5), strict=True)
         pid = os.posix_spawn(
             launch.argv[0],
@@ -67,7 +66,7 @@ def spawn(
             dict(launch.env),
             file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in places],
             setsid=True,
-            setsigdef=_IGNORED_BY_PYTHON,
+            setsigdef=IGNORED_BY_PYTHON,
             setsigmask=_HELD_BACK,
         )
         for descriptor in (memory, status_write, lifeline_read):
@@ -137,6 +136,11 @@ def try_spec(
         return LaunchTrial(False, "spawn", 0, problem.why)
     finally:
         os.close(null)
+    return read_trial(process, seconds)
+
+
+def read_trial(process: Process, seconds: float = 10.0) -> LaunchTrial:
+    """What a launcher reports that was given a trial; it is waited for, and its descriptors are closed."""
     poller = select.poll()
     poller.register(process.status, select.POLLIN)
     report = b""
@@ -158,8 +162,16 @@ def try_spec(
     return LaunchTrial("exited 0" in lines, "command", 0, " ".join(lines))
 
 
-def _own(owned: list[int], descriptor: int) -> int:
-    """Move a descriptor out of the range that the launcher's own are placed in."""
+def make_spec_file(spec: bytes) -> int:
+    """A file in memory that holds a spec."""
+    memory = os.memfd_create("corral-spec", os.MFD_CLOEXEC)
+    _write_all(memory, spec)
+    os.lseek(memory, 0, os.SEEK_SET)
+    return memory
+
+
+def own(owned: list[int], descriptor: int) -> int:
+    """Remember a descriptor, and move it out of the range that the launcher's own are placed in."""
     if descriptor < _FIRST_FREE:
         higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
         os.close(descriptor)

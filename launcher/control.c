@@ -1,0 +1,85 @@
+/* Control: where another program made the sandbox, nothing reaches the launcher but a socket. By it corral learns
+ * that the sandbox is there, and hands over the same descriptors that the launcher otherwise starts with. */
+#include "control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "launch.h"
+
+static const char HELLO[] = "corral-launch 1";
+
+static int connect_to(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(path);
+    if (length >= sizeof address.sun_path) return -ENAMETOOLONG;
+    memcpy(address.sun_path, path, length + 1);
+    int fd = k_result(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (fd < 0) return fd;
+    int err = 0;
+    do err = connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+    while (err == -EINTR);
+    if (!err) return fd;
+    close(fd);
+    return err;
+}
+
+static int open_control(const char *where) {
+    if (where[0] == '/') return connect_to(where);
+    char *end = NULL;
+    long number = strtol(where, &end, 10);
+    if (end == where || *end || number < 0 || number > 1023) return -EINVAL;
+    return fcntl((int)number, F_GETFD) < 0 ? -errno : (int)number;
+}
+
+/* How many descriptors came, in `given`; or -errno. */
+static int receive(int control, int given[MOST_GIVEN]) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int) * MOST_GIVEN)];
+    } ancillary;
+    char go = 0;
+    struct iovec data = {.iov_base = &go, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
+                             .msg_controllen = sizeof ancillary.room};
+    ssize_t got = 0;
+    do got = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return -errno;
+    if (got != 1 || message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) return -EPROTO;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return -EPROTO;
+    size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    if (count < FIRST_FOREIGN_FD || count > MOST_GIVEN) return -EPROTO;
+    memcpy(given, CMSG_DATA(header), count * sizeof(int));
+    return (int)count;
+}
+
+/* Each to its number. First out of the way of the numbers that others have to get. */
+static int arrange(int given[MOST_GIVEN], int count) {
+    for (int i = 0; i < count; i++) {
+        given[i] = k_result(fcntl(given[i], F_DUPFD_CLOEXEC, count));
+        if (given[i] < 0) return given[i];
+    }
+    for (int i = 0; i < count; i++)
+        if (dup2(given[i], i) < 0) return -errno;
+    return 0;
+}
+
+int control_take(const char *where) {
+    int given[MOST_GIVEN];
+    int control = open_control(where);
+    if (control < 0) return control;
+    /* TRUST: what corral reads is who sent it, as the kernel says; the words are for people with a debugger. */
+    if (send(control, HELLO, sizeof HELLO - 1, MSG_NOSIGNAL) < 0) return -errno;
+    int count = receive(control, given);
+    if (count < 0) return count;
+    int err = arrange(given, count);
+    return err ? err : count;
+}

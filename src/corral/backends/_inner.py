@@ -1,0 +1,72 @@
+"""What holds inside a file system that was rebuilt for the run, whoever rebuilt it: native or bwrap."""
+
+from __future__ import annotations
+
+from corral.backends import _launcher as common
+from corral.linux import landlock
+from corral.linux.spec import Landlock, PathRule
+from corral.model.errors import UnenforceableError
+from corral.model.feature import Feature
+from corral.model.policy import NetMode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.plan import Ground, Plan
+
+
+def rebuilt_landlock(ground: Ground, abi: int) -> Landlock:
+    """The same rules once more, by another mechanism, on the tree that the mounts have made."""
+    read, write, device = landlock.read_rights, landlock.write_rights, landlock.device_rights
+    listing = read(abi, is_directory=True, execute=False) & ~landlock.FsRight.READ_FILE
+    paths = [PathRule(listing, "/"), PathRule(read(abi, is_directory=True, execute=False), "/proc")]
+    paths += [PathRule(device(abi), f"/dev/{name}") for name in common.DEVICES]
+    paths.append(PathRule(device(abi) | listing, "/dev/pts"))
+    paths += common.grant_rules(ground, abi)
+    paths += [PathRule(write(abi, is_directory=True), path) for path in ground.private]
+    return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))
+
+
+def trial_landlock(abi: int) -> Landlock | None:
+    """A domain without rules, to see whether the kernel takes it; None where it has no Landlock."""
+    return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi)) if abi else None
+
+
+def mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    """What holds each feature; limits of the whole tree are named elsewhere."""
+    lock = f" + {landlock.describe(abi)}" if abi else ""
+    return {
+        Feature.FS_READ: f"mount namespace: nothing else is there{lock}",
+        Feature.FS_WRITE: f"read-only bind mounts{lock}",
+        Feature.FS_METADATA: "read-only bind mounts",
+        Feature.FS_DENY: "masked, or read-only, by mounts",
+        Feature.FS_PROTECT: "read-only bind mounts, pinned; what is missing is guarded",
+        Feature.FS_PRIVATE: "tmpfs",
+        Feature.LIMIT_DISK: "one tmpfs for all private areas",
+        Feature.LIMIT_DISK_FILES: "one tmpfs for all private areas",
+        Feature.PROC_HIDDEN: "pid namespace",
+        Feature.PROC_SHIELDED: f"pid namespace{lock}",
+        Feature.PROC_CONTAINED: "pid namespace: all end with PID 1",
+        Feature.IPC_PRIVATE: f"ipc namespace{lock}" if abi else "ipc and net namespace",
+        Feature.PRIVILEGES: "user namespace, no_new_privs, no capabilities, seccomp",
+        Feature.SYSCALLS: "seccomp",
+        Feature.DESCRIPTORS: "close_range",
+        Feature.TERMINAL: "new session + seccomp",
+        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
+    }
+
+
+def check_abstract_sockets(plan: Plan, abi: int) -> None:
+    """Raise UnenforceableError where the host's network comes with its abstract sockets."""
+    shared = plan.ground.net.mode is NetMode.FULL and Feature.IPC_PRIVATE not in plan.waived
+    if not shared or (abi and landlock.scoped(abi)):
+        return
+    raise UnenforceableError(
+        "unenforceable",
+        "this kernel cannot keep the host's abstract sockets away while the network is open",
+        why=f"that needs Landlock ABI 6, and this kernel has {abi}",
+        fix="use `--net none`, or a newer kernel (6.12), or give it up with `--waive ipc.private`",
+        lacking=frozenset({Feature.IPC_PRIVATE}),
+    )

@@ -1,0 +1,94 @@
+"""Mounts that the launcher makes: which, and in which order.
+
+ORDER: shallow to deep, so that a deeper rule covers a shallower one, whichever of them is a pin; at one path
+the stricter rule alone. A pin or shield mounted after a denial inside it would undo the denial.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corral.backends._launcher import DEVICES
+from corral.linux.encode import encode_mount
+from corral.linux.spec import Mount, MountFlag, MountKind
+from corral.model.plan import PathKind
+from corral.model.policy import FsAccess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from corral.model.plan import Grant, Ground, Plan, ResolvedPath
+
+    Place = tuple[int, str, int, bytes]  # depth, path, rank, record
+
+#: Which of several rules holds at one path: the strictest.
+PINNED, GRANTED, SHIELDED, DENIED = range(4)
+_SHARED = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
+
+
+def place(mount: Mount, rank: int) -> Place:
+    """A mount with what decides about its order, encoded."""
+    return mount.target.count("/"), mount.target, rank, encode_mount(mount)
+
+
+def in_order(places: Iterable[Place]) -> tuple[int, bytes]:
+    """Encoded mounts, each path once: a mount upon a mount would hide the first from the launcher."""
+    strictest: dict[str, Place] = {}
+    for candidate in places:
+        known = strictest.get(candidate[1])
+        if known is None or known[2] < candidate[2]:
+            strictest[candidate[1]] = candidate
+    ordered = sorted(strictest.values(), key=lambda entry: entry[:2])
+    return len(ordered), b"".join(record for *_, record in ordered)
+
+
+def shields(plan: Plan) -> Iterator[Place]:
+    """Pins keep what lies above a protected path from being renamed away; shields cover the path itself."""
+    for pin in plan.pins:
+        yield place(bind_path(pin, MountFlag(0)), PINNED)
+    for shield in plan.shields:
+        yield place(bind_path(shield.target, MountFlag.READ_ONLY), SHIELDED)
+
+
+def masks(ground: Ground) -> Iterator[Mount]:
+    """Covers for what is denied and there."""
+    for target in ground.denied:
+        if target.kind is not PathKind.MISSING:
+            yield Mount(MountKind.MASK, target.path, device=target.device, inode=target.inode)
+
+
+def bind_grant(grant: Grant) -> Mount:
+    """A granted path, where it is on the host."""
+    return bind_path(grant.target, MountFlag.READ_ONLY if grant.access is FsAccess.READ else MountFlag(0))
+
+
+def bind_path(target: ResolvedPath, flags: MountFlag) -> Mount:
+    """A path onto itself; it must be what the planner saw."""
+    return Mount(MountKind.BIND, target.path, target.path, flags, target.device, target.inode)
+
+
+def private_files(ground: Ground) -> Iterator[Mount]:
+    """What corral itself writes into private areas."""
+    for file in ground.private_files:
+        yield Mount(MountKind.FILE, file.path, mode=0o600, content=file.content)
+
+
+def device_binds() -> Iterator[Mount]:
+    """Device files. Read-only: that leaves a device usable and keeps its mode, owner and times from uid 0."""
+    flags = MountFlag.DEVICES | MountFlag.UNVERIFIED | MountFlag.READ_ONLY
+    for name in DEVICES:
+        yield Mount(MountKind.BIND, f"/dev/{name}", f"/dev/{name}", flags)
+
+
+def area_mode(path: str) -> int:
+    """The mode of a private area: those that are for everyone are for everyone inside."""
+    return 0o1777 if path in _SHARED else 0o700
+
+
+@lru_cache(maxsize=256)
+def is_beneath_writable(ground: Ground, path: str) -> bool:
+    """Whether a path lies inside a writable one, so that commands have a say in what is there."""
+    return any(
+        path.startswith(f"{grant.target.path}/") for grant in ground.grants if grant.access is FsAccess.WRITE
+    )

@@ -1,0 +1,291 @@
+"""Bubblewrap: `bwrap` makes namespaces and the file system, corral-launch is the first process inside.
+
+Guarantees   everything but net.ports and net.domains; limits as with native
+Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, Landlock,
+             seccomp, limits. What bwrap was told to do is looked at from inside before the command runs.
+Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
+Order        what lies beneath a writable path is never given to bwrap: versions below 0.12 follow a link that
+             a command has put there, and make the mount point on the host. The launcher mounts there, without
+             following a link, upon what was planned and is there already.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corral.backends import _inner as inner
+from corral.backends import _launcher as common
+from corral.backends import _limits as limiting
+from corral.backends import _mounts as mounts
+from corral.linux.encode import encode_command, encode_ground, join
+from corral.linux.filter import SocketPolicy
+from corral.linux.spec import Expect, ExpectFlag, Spec
+from corral.model.errors import UnenforceableError
+from corral.model.feature import Feature
+from corral.model.launch import Launch, Outer, StartFailure
+from corral.model.plan import StdioMode
+from corral.model.policy import FsAccess, NetMode
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.backends._limits import Holders
+    from corral.backends._mounts import Place
+    from corral.model.backend import Host
+    from corral.model.plan import Ground, Plan
+
+PROGRAM = "bwrap"
+_LAUNCHER = "/.corral-launch"  # where the launcher is inside
+_COVERS = "/.corral"  # a tmpfs for its masks, which it takes away: see launcher/mounts.c
+_LEAST_VERSION = (0, 8)
+_AREA_BYTES = 2 * 1024**3
+_START_SECONDS = 20.0
+
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
+_BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
+
+_NAMESPACES_FORBIDDEN = (
+    "as root: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or `sysctl -w "
+    "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu); or use --backend landlock"
+)
+_FAILURES = (
+    StartFailure(
+        "No permissions to create", "outer", "bubblewrap may not make namespaces here", _NAMESPACES_FORBIDDEN
+    ),
+    StartFailure(
+        "Creating new namespace failed",
+        "outer",
+        "bubblewrap may not make namespaces here",
+        _NAMESPACES_FORBIDDEN,
+    ),
+    StartFailure(
+        "Can't find source path",
+        "path-changed",
+        "the sandbox could not be set up",
+        "run the command again; something replaces this path while commands start",
+    ),
+)
+
+
+class BubblewrapBackend:
+    name = "bubblewrap"
+
+    def probe(self, host: Host) -> Probe:
+        """Try all of it, on a command that does not exist."""
+        unusable = common.base_probe(self.name, host)
+        if unusable is not None:
+            return unusable
+        program = host.which(PROGRAM)
+        if not program:
+            fix = "install it: `apt-get install bubblewrap`, `dnf install bubblewrap`"
+            return Probe(self.name, False, reason="there is no `bwrap` on the PATH", fix=fix)
+        version = host.run_tool((program, "--version")).output.strip().rpartition(" ")[2]
+        if not version or read_version(version) < _LEAST_VERSION:
+            reason = f"bubblewrap {version or 'of an unknown version'} is too old: 0.8 is needed"
+            return Probe(self.name, False, reason=reason, fix="install a newer one", version=version)
+        abi = host.landlock_abi()
+        holders = _holders(host)
+        details = (
+            ("launcher", host.launcher()[0]),
+            ("program", program),
+            ("landlock_abi", str(abi)),
+            ("machine", host.machine),
+            *holders.details(),
+        )
+        probe = Probe(self.name, True, CLAIMS - _BY_LIMITS | holders.claims, version=version, details=details)
+        trial = host.try_outer(_trial(probe, host))
+        if trial.phase == "exec":
+            return probe
+        if trial.phase == "outer":
+            return Probe(self.name, False, reason=f"bwrap failed: {trial.detail}", fix=_NAMESPACES_FORBIDDEN)
+        reason, fix = common.explain_trial(trial)
+        return Probe(self.name, False, reason=reason, fix=fix, version=version)
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """Arguments for bwrap, and a spec for the launcher inside."""
+        abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        inner.check_abstract_sockets(plan, abi)
+        _check_areas(ground)
+        holders = limiting.read_holders(probe)
+        command = Spec(
+            argv=plan.command.argv,
+            cwd=plan.command.cwd,
+            env=plan.env,
+            wall_ms=common.wall_ms(plan),
+            grace_ms=common.GRACE_MS,
+            terminal=plan.command.stdio is StdioMode.TERMINAL,
+        )
+        return Launch(
+            backend=self.name,
+            argv=(
+                *(probe.detail("program"), *_namespaces(ground), *_frame(probe)),
+                *_ground_arguments(ground),
+                *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
+            ),
+            env=(),
+            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
+            spec=join(
+                _encoded_ground(ground, abi, probe.detail("machine"), holders),
+                mounts.in_order((*_inner_mounts(ground), *mounts.shields(plan))),
+                encode_command(command),
+            ),
+            outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
+            group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
+        )
+
+
+def read_version(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version."""
+    numbers = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
+def _holders(host: Host) -> Holders:
+    return limiting.without_supervisor(limiting.find_holders(host, namespaced=True))
+
+
+def _namespaces(ground: Ground) -> tuple[str, ...]:
+    """Root keeps its ids as they are; anyone else is mapped to himself."""
+    return (
+        *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--hostname", "corral"),
+        *(("--unshare-user",) if ground.uid != 0 else ()),
+        *(("--unshare-net",) if ground.net.mode is not NetMode.FULL else ()),
+    )
+
+
+def _frame(probe: Probe) -> tuple[str, ...]:
+    """What every sandbox has. The two capabilities are for the launcher, which ends with none."""
+    return (
+        *("--die-with-parent", "--as-pid-1", "--clearenv"),
+        *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
+        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+        *("--ro-bind", probe.detail("launcher"), _LAUNCHER),
+    )
+
+
+@lru_cache(maxsize=64)
+def _ground_arguments(ground: Ground) -> tuple[str, ...]:
+    """Mounts and links, shallow to deep; /dev is closed when all is in it."""
+    size = _area_size(ground)
+    placed: list[tuple[str, tuple[str, ...]]] = []
+    for grant in ground.grants:
+        if not mounts.is_beneath_writable(ground, grant.target.path):
+            word = "--ro-bind" if grant.access is FsAccess.READ else "--bind"
+            placed.append((grant.target.path, (word, grant.target.path, grant.target.path)))
+    placed += [(link.path, ("--symlink", link.text, link.path)) for link in ground.links]
+    for path in ground.private:
+        mode = mounts.area_mode(path)
+        placed.append((path, ("--perms", f"{mode:04o}", "--size", str(size), "--tmpfs", path)))
+    if any(mounts.masks(ground)):
+        placed.append((_COVERS, ("--perms", "0700", "--size", "65536", "--tmpfs", _COVERS)))
+    placed.sort(key=lambda pair: (pair[0].count("/"), pair[0]))
+    return (*(word for _, words in placed for word in words), "--remount-ro", "/dev")
+
+
+def _area_size(ground: Ground) -> int:
+    """Of each private area: an equal part, since bwrap cannot show one tmpfs in several places."""
+    if ground.limits.disk_bytes is None or not ground.private:
+        return _AREA_BYTES
+    return max(1, ground.limits.disk_bytes // len(ground.private))
+
+
+@lru_cache(maxsize=64)
+def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
+    """What the launcher mounts of the ground: grants beneath writable ones, masks, files of its own."""
+    beneath = [grant for grant in ground.grants if mounts.is_beneath_writable(ground, grant.target.path)]
+    made = (*mounts.device_binds(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
+    hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
+    return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
+
+
+@lru_cache(maxsize=64)
+def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
+    private_network = ground.net.mode is not NetMode.FULL
+    sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
+    return encode_ground(
+        Spec(
+            argv=(),
+            cwd="/",
+            inside=True,
+            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+            expects=tuple(_expects(ground)),
+        )
+    )
+
+
+def _expects(ground: Ground) -> Iterator[Expect]:
+    """What bwrap has to have done."""
+    yield Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
+    for grant in ground.grants:
+        flags = ExpectFlag.READ_ONLY if grant.access is FsAccess.READ else ExpectFlag(0)
+        target = grant.target
+        yield Expect(target.path, flags | ExpectFlag.MOUNT_POINT, target.device, target.inode)
+    for path in ground.private:
+        yield Expect(path, ExpectFlag.TMPFS)
+    for name in common.DEVICES:
+        yield Expect(f"/dev/{name}", ExpectFlag.READ_ONLY | ExpectFlag.OTHER)
+
+
+def _check_areas(ground: Ground) -> None:
+    for path in ground.private:
+        if mounts.is_beneath_writable(ground, path):
+            raise UnenforceableError(
+                "unenforceable",
+                f"the backend bubblewrap cannot make the private area {path}",
+                why="it lies beneath a writable path, where bwrap must not mount",
+                fix="use `--backend native`, or leave it out of the policy",
+                lacking=frozenset({Feature.FS_PRIVATE}),
+            )
+
+
+def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    named = inner.mechanisms(plan, abi)
+    del named[Feature.LIMIT_DISK_FILES]
+    return {
+        **named,
+        Feature.FS_PROTECT: "read-only bind mounts by the launcher, pinned; what is missing is guarded",
+        Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
+        Feature.PRIVILEGES: "bwrap's user namespace, no_new_privs, no capabilities, seccomp",
+    }
+
+
+def _trial(probe: Probe, host: Host) -> Launch:
+    """As a run would be, without files of the host."""
+    abi = int(probe.detail("landlock_abi"))
+    user = ("--unshare-user",) if host.uid != 0 else ()
+    lock = inner.trial_landlock(abi)
+    spec = Spec(
+        argv=("/corral-trial",),
+        cwd="/",
+        inside=True,
+        landlock=lock,
+        seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
+        expects=(Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY),),
+    )
+    return Launch(
+        backend=probe.backend,
+        argv=(
+            *(
+                probe.detail("program"),
+                "--unshare-ipc",
+                "--unshare-pid",
+                "--unshare-uts",
+                "--unshare-net",
+                *user,
+            ),
+            *(*_frame(probe), "--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
+        ),
+        env=(),
+        enforced={},
+        spec=join(encode_ground(spec), encode_command(spec)),
+        outer=Outer(start_seconds=_START_SECONDS),
+    )
