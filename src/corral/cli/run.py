@@ -120,7 +120,7 @@ def _stop(send: Any) -> None:
 def _announce(request: Request, *, verbose: bool, as_json: bool) -> None:
     """Before the command has a say: that nothing confines it; what a project's file asked for in vain."""
     if request.sandbox.is_unconfined and (verbose or not as_json):
-        _say(f"the command runs without a sandbox: {_unconfined_because(request)}")
+        _say(f"the command runs without a sandbox: {_unconfined_because(request)}{_dropped(request)}")
     cuts = request.configuration.cuts if request.configuration is not None else ()
     if verbose:
         for cut in cuts:
@@ -137,9 +137,17 @@ def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:
     """Whatever else is asked for: nobody is to find out by accident that nothing confined a command."""
     configuration = request.configuration
     place = f", {configuration.origin_of('fallback')}" if configuration is not None else ""
-    _say(f"WARNING: the command runs WITHOUT A SANDBOX: fallback = unconfined{place}")
+    _say(f"WARNING: the command runs WITHOUT A SANDBOX: fallback = unconfined{place}{_dropped(request)}")
     for reason in refusal.reasons:
         _say(f"  {reason}")
+
+
+def _dropped(request: Request) -> str:
+    """The limits that were asked for and that nobody keeps, in words."""
+    from corral.cli.limits import list_dropped
+
+    limits = ", ".join(list_dropped(request.sandbox.policy.limits))
+    return f"; not limited without one: {limits}" if limits else ""
 
 
 def _configuration_json(request: Request) -> dict[str, Any] | None:
