@@ -25,7 +25,7 @@ from corral.model.feature import Feature
 from corral.model.launch import Launch, Outer, StartFailure
 from corral.model.plan import StdioMode
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import Probe
+from corral.model.probe import Dependence, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
 
 CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
+#: Where it claims less, and for whom.
+CONDITIONS = (
+    *limiting.CONDITIONS,
+    (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
+)
 _BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 
 _NAMESPACES_FORBIDDEN = (
@@ -71,6 +76,7 @@ _FAILURES = (
 
 class BubblewrapBackend:
     name = "bubblewrap"
+    depends = Dependence(programs=(PROGRAM,))
 
     def probe(self, host: Host) -> Probe:
         """Try all of it, on a command that does not exist."""

@@ -24,6 +24,13 @@ AUTO = {
     "win32": ("docker",),
 }
 
+#: Claims that no test of this project proves, since it needs a platform that the tests do not run on, and
+#: what is tested instead.
+UNPROVED = {
+    "seatbelt": "it needs macOS; what is tested is the profile that it is given",
+    "lima": "it needs a virtual machine; what is tested is what it is told",
+}
+
 AUTO_NAME = "auto"
 UNCONFINED = "none"
 #: Every name that a configuration may hold, those of other platforms and of later versions included.
