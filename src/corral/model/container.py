@@ -16,7 +16,6 @@ WORKSPACE = "/workspace"
 _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _IMAGE_CHARACTERS = _ALPHANUMERIC | frozenset("._-/:@")
 _NAME_CHARACTERS = _ALPHANUMERIC | frozenset("._-")
-_ADDRESS_CHARACTERS = frozenset("0123456789abcdefABCDEF.:")
 _MOST_CHARACTERS = 512
 _MOST_PORT = 65_535
 
@@ -95,12 +94,20 @@ def parse_port(text: str) -> str:
         for number in (inside, outside)
     ):
         raise ValueError("a port is published as [ADDRESS:]HOST:CONTAINER, both of them numbers up to 65535")
-    plain = address[1:-1] if address.startswith("[") and address.endswith("]") else address
-    if colon and (
-        not plain or not _ADDRESS_CHARACTERS.issuperset(plain) or (":" in plain and plain == address)
-    ):
+    if colon and not _is_address(address):
         raise ValueError("the address is that of an interface, an IPv6 one in brackets")
     return text
+
+
+def _is_address(text: str) -> bool:
+    import ipaddress
+
+    try:
+        if text.startswith("[") and text.endswith("]"):
+            return bool(ipaddress.IPv6Address(text[1:-1]))
+        return bool(ipaddress.IPv4Address(text))
+    except ValueError:
+        return False
 
 
 def parse_volume(text: str) -> str:
