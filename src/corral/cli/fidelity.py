@@ -76,7 +76,7 @@ def _lack(finding: Finding, waived: frozenset[Feature]) -> str:
 def _render(policy: Policy, found: Fidelity, *, verbose: bool) -> Iterator[str]:
     yield f"policy {policy.name}"
     yield ""
-    yield from _table(found)
+    yield from _tables(found)
     yield ""
     yield from summarize(found)
     if verbose:
@@ -89,11 +89,29 @@ def _render(policy: Policy, found: Fidelity, *, verbose: bool) -> Iterator[str]:
     yield from _verdict(found)
 
 
-def _table(found: Fidelity) -> Iterator[str]:
-    """A backend that does not work here has no column: there is nothing to compare."""
-    shown = [backend for backend in found.backends if backend.available]
+def _tables(found: Fidelity) -> Iterator[str]:
+    """A backend that does not work here has no column: there is nothing to compare.
+
+    Those that do not fit side by side follow in another table.
+    """
     needs = max(len(_names(clause)) for clause in found.clauses) + 2
-    widths = [max(10, len(backend.backend) + 2) for backend in shown]
+    room = _WIDTH - needs - _LEAST_CLAUSE
+    table: list[BackendFidelity] = []
+    for backend in found.backends:
+        if table and sum(map(_width, table)) + _width(backend) > room:
+            yield from _table(found, table, needs)
+            yield ""
+            table = []
+        table += [backend] if backend.available else []
+    yield from _table(found, table, needs)
+
+
+def _width(backend: BackendFidelity) -> int:
+    return max(10, len(backend.backend) + 2)
+
+
+def _table(found: Fidelity, shown: list[BackendFidelity], needs: int) -> Iterator[str]:
+    widths = [_width(backend) for backend in shown]
     room = max(_LEAST_CLAUSE, _WIDTH - needs - sum(widths))
 
     def row(text: str, names: str, cells: Iterable[str], indent: str = "") -> Iterator[str]:
