@@ -40,6 +40,7 @@ from corral.selftest.catalogue import PROBES  # noqa: E402
 SCHEMA = DOCS.parent / "src/corral/config" / FILE_NAME
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
+_KERNEL = "99.0"
 _BY_GROUP = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 _PRESET_FILES = Path(preset.__file__).parent / "presets"
 
@@ -102,21 +103,38 @@ class ImaginaryHost:
     def try_launch(self, _spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec")
 
+    def try_outer(self, _launch: object) -> LaunchTrial:
+        return LaunchTrial(False, "exec")
+
     def environment(self) -> dict[str, str]:
         return {}
 
     def lstat(self, _path: str) -> None:
         return None
 
+    def read_text(self, _path: str, _limit_bytes: int) -> str:
+        return _KERNEL
+
     def which(self, name: str) -> str:
         return f"/usr/bin/{name}"
 
-    def run_tool(self, _argv: tuple[str, ...], *, seconds: float = 0) -> ToolRun:
-        """Every program is of a new version. What engines say of themselves is not imagined."""
-        return ToolRun(0, "version 99.0.0", "")
+    def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+        engine, question = argv[0].rpartition("/")[2], argv[1]
+        if question == "context":
+            return ToolRun(0, "unix:///run/docker.sock\n")
+        if question == "--version":
+            return ToolRun(0, f"{engine} 99.0\n")
+        return ToolRun(0, json.dumps(self._facts(engine)))
 
-    def try_outer(self, _launch: object) -> LaunchTrial:
-        return LaunchTrial(False, "exec")
+    def _facts(self, engine: str) -> dict[str, object]:
+        """What an engine says of itself, the newest there can be."""
+        if engine == "docker":
+            names = ("MemoryLimit", "SwapLimit", "CpuCfsPeriod", "CpuCfsQuota", "PidsLimit")
+            held = dict.fromkeys(names, self._groups)
+            return {"ServerVersion": "99.0", "KernelVersion": _KERNEL, "CgroupDriver": "systemd", **held}
+        controllers = ["memory", "cpu", "pids"] if self._groups else []
+        host = {"kernel": _KERNEL, "cgroupVersion": "v2", "cgroupControllers": controllers}
+        return {"host": {**host, "security": {"rootless": self.uid != 0}}, "version": {"Version": "99.0"}}
 
 
 def _probe(backend: str, host: ImaginaryHost) -> Probe:
@@ -172,13 +190,15 @@ def matrix() -> str:
 
 def approximations() -> str:
     """What each backend does where it does not enforce."""
-    oldest = {"landlock": 3}  # where Landlock lacks something, more is only approximated
+    # Where Landlock lacks something, more is only approximated.
+    oldest = {"landlock": (3, ", before Landlock ABI 6")}
     rows = []
     for backend in BUILTIN:
         newest = dict(_probe(backend, ImaginaryHost()).approximates)
-        older = dict(_probe(backend, ImaginaryHost(abi=oldest.get(backend, 0))).approximates)
+        abi, before = oldest.get(backend, (0, ", without Landlock"))
+        older = dict(_probe(backend, ImaginaryHost(abi=abi)).approximates)
         for feature, how in (newest | older).items():
-            when = "" if feature in newest else ", before Landlock ABI 6"
+            when = "" if feature in newest else before
             rows.append([f"`{backend}`{when}", f"`{feature.value}`", how])
     return _table(["backend", "feature", "what is done instead"], rows)
 

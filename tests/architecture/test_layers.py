@@ -14,7 +14,7 @@ ROWS = (
     {"policy"},
     {"linux"},
     {"limits"},
-    {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
+    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
     {
         *("sandbox", "attempt", "fidelity", "session", "pool", "aio", "watch"),
         *("host", "tool", "probes", "state", "directory"),

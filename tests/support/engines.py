@@ -187,7 +187,7 @@ class Docker(Engine):
         places = ("--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec")
         network = ("--iptables=false", "--ip6tables=false", "--bridge=none")
         groups = ("--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{self.group}")
-        line = ["dockerd", *network, *places, *groups, "--storage-driver", "vfs"]
+        line = ["dockerd", *network, *places, *groups, "--storage-driver", "overlay2"]
         line += ["--pidfile", f"{folder}/pid", "-H", self._socket, *self.options]
         with open(folder / "log", "wb") as log:
             self._daemon = subprocess.Popen(self.enclosure.enter(line), stdout=log, stderr=log)
@@ -220,7 +220,7 @@ class Podman(Engine):
     def _line(self, arguments: Sequence[str]) -> list[str]:
         folder = self.folder
         places = ("--root", f"{folder}/data", "--runroot", f"{folder}/exec", "--tmpdir", f"{folder}/tmp")
-        manner = ("--storage-driver", "vfs", "--events-backend", "none", "--cgroup-manager", "cgroupfs")
+        manner = ("--storage-driver", "overlay", "--events-backend", "none", "--cgroup-manager", "cgroupfs")
         return self.enclosure.enter(["podman", *places, *manner, "--runtime", "runc", *arguments])
 
     def _run_options(self, arguments: Sequence[str]) -> list[str]:

@@ -6,13 +6,13 @@ from corral.backends._launcher import compile_seccomp
 from corral.linux.decode import decode
 from corral.linux.filter import SocketPolicy
 from corral.linux.landlock import FsRight, NetRight, Scope
-from corral.linux.spec import MountFlag, MountKind
+from corral.linux.spec import ExpectFlag, MountFlag, MountKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.linux.spec import Landlock, Mount, Spec
+    from corral.linux.spec import Expect, Landlock, Mount, Spec
     from corral.model.launch import Launch
     from corral.model.plan import Plan
 
@@ -58,9 +58,19 @@ def _launch(launch: Launch) -> Iterator[str]:
         yield f"enforced   {feature.value:<18}{how}"
     if launch.scratch:
         yield f"scratch    {launch.scratch}"
-    yield from (f"scratch    {file.path} holds {file.content!r}" for file in launch.scratch_files)
+    for file in launch.scratch_files:
+        mode = "" if file.mode == 0o600 else f" mode {file.mode:o}"
+        kind = " directory" if file.is_directory else f" holds {_content(file.content)}"
+        yield f"scratch    {file.path}{mode}{kind}"
+    if launch.outer is not None:
+        yield f"outer      control {launch.outer.control or '-'}, {launch.outer.start_seconds:g} s"
+        yield f"outer      removal {' '.join(launch.outer.removal) or '-'}"
     if launch.group is not None:
         yield f"group      {launch.group}"
+
+
+def _content(content: bytes) -> str:
+    return f"{content!r}" if len(content) < 500 else f"{len(content)} bytes"
 
 
 def _plan(plan: Plan) -> Iterator[str]:
@@ -90,6 +100,9 @@ def _spec(spec: Spec) -> Iterator[str]:
     if spec.landlock is not None:
         yield from _landlock(spec.landlock)
     yield f"seccomp    {_filter_name(spec.seccomp)}"
+    yield from (f"expect     {_expect(expect)}" for expect in spec.expects)
+    if spec.inside:
+        yield f"inside     {'the environment of the image' if spec.image_environment else '-'}"
     yield f"cwd        {spec.cwd}"
     yield from (f"argument   {argument}" for argument in spec.argv)
     yield from (f"variable   {name}={value}" for name, value in spec.env)
@@ -117,6 +130,12 @@ def _mount(mount: Mount) -> str:
     if mount.content:
         parts.append(f"holds {mount.content!r}")
     return " ".join(parts)
+
+
+def _expect(expect: Expect) -> str:
+    flags = [flag.name.lower().replace("_", "-") for flag in ExpectFlag if flag & expect.flags]
+    inode = [f"inode {expect.device}:{expect.inode}"] if expect.inode else []
+    return " ".join([expect.path, *flags, *inode])
 
 
 def _landlock(lock: Landlock) -> Iterator[str]:

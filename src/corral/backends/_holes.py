@@ -77,11 +77,11 @@ HOLES = (
     ),
     Hole(
         "runc",
-        ("1.0.0",),
+        ("1.0.1",),  # the candidates of 1.0.0 look like it
         "a path that is swapped while it is mounted upon leads out of the container",
         "CVE-2021-30465",
         True,
-        "it mounts beneath paths that other runs may write",
+        "it mounts inside paths that other runs can write",
     ),
     Hole(
         "runc",

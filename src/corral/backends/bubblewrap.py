@@ -17,6 +17,7 @@ from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
 from corral.backends import _mounts as mounts
+from corral.backends._holes import read_version
 from corral.linux.encode import encode_command, encode_ground, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, Spec
@@ -142,17 +143,6 @@ class BubblewrapBackend:
         )
 
 
-def read_version(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version."""
-    numbers = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
-
-
 def _holders(host: Host) -> Holders:
     return limiting.without_supervisor(limiting.find_holders(host, namespaced=True))
 
@@ -171,14 +161,23 @@ def _frame(probe: Probe) -> tuple[str, ...]:
     return (
         *("--die-with-parent", "--as-pid-1", "--clearenv"),
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
-        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+        *("--proc", "/proc", "--remount-ro", "/proc", *_devices()),
         *("--ro-bind", probe.detail("launcher"), _LAUNCHER),
     )
 
 
+def _devices() -> Iterator[str]:
+    """Not `--dev`: for its devpts bwrap makes a second user namespace, where the launcher could not mount."""
+    yield from ("--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/pts")
+    for name in common.DEVICES:
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for name, text in mounts.DEVICE_LINKS:
+        yield from ("--symlink", text, f"/dev/{name}")
+
+
 @lru_cache(maxsize=64)
 def _ground_arguments(ground: Ground) -> tuple[str, ...]:
-    """Mounts and links, shallow to deep; /dev is closed when all is in it."""
+    """Mounts and links, shallow to deep."""
     size = _area_size(ground)
     placed: list[tuple[str, tuple[str, ...]]] = []
     for grant in ground.grants:
@@ -192,7 +191,7 @@ def _ground_arguments(ground: Ground) -> tuple[str, ...]:
     if any(mounts.masks(ground)):
         placed.append((_COVERS, ("--perms", "0700", "--size", "65536", "--tmpfs", _COVERS)))
     placed.sort(key=lambda pair: (pair[0].count("/"), pair[0]))
-    return (*(word for _, words in placed for word in words), "--remount-ro", "/dev")
+    return tuple(word for _, words in placed for word in words)
 
 
 def _area_size(ground: Ground) -> int:
@@ -206,7 +205,7 @@ def _area_size(ground: Ground) -> int:
 def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
     """What the launcher mounts of the ground: grants beneath writable ones, masks, files of its own."""
     beneath = [grant for grant in ground.grants if mounts.is_beneath_writable(ground, grant.target.path)]
-    made = (*mounts.device_binds(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
+    made = (*mounts.devices(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
     hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
     return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
 

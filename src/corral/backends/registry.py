@@ -14,6 +14,8 @@ BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
+    "podman": "corral.backends.podman:PodmanBackend",
+    "docker": "corral.backends.docker:DockerBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform, in this order, as far as this version has it. `none` is never among

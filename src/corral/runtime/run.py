@@ -71,6 +71,8 @@ class Run:
         self._guard: Guard | None = None
         self._group: Group | None = None
         self._starter: Starter | None = None
+        self._was_outer_ended = False  # by us
+        self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
         self._over_output = False
         self._over_time = False
@@ -171,9 +173,7 @@ class Run:
 
     def _check_not_lost(self) -> None:
         """An outer program that went before its launcher had ended takes the answer with it."""
-        status = self._status
-        is_told = status.exit_code is not None or status.signal is not None or status.timed_out
-        if self._launch.outer is None or is_told or status.exceeded or self._is_unwanted or self._over_time:
+        if not self._is_lost or self._is_unwanted or self._over_time:
             return
         if self._group is not None and self._group.has_run_out_of_memory():
             return
@@ -250,11 +250,9 @@ class Run:
             return
         self._reap(self._process.pid)
         if self._launch.outer is not None:
-            was_unwanted = self._is_unwanted
-            self.kill()  # whoever is left inside ends with the lifeline
-            self._is_unwanted = was_unwanted
+            self._leave_outer(self._process.status)
         if self._starter is not None:
-            self._starter.end(self._process, self._read_status, self._has_told)
+            self._starter.end(self._process, self._read_status, self._is_clean)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
@@ -263,9 +261,23 @@ class Run:
             self._read_status(process.status)
             os.close(process.status)
 
+    def _leave_outer(self, status: int) -> None:
+        """The outer program is gone: whoever is left inside ends with the lifeline."""
+        os.set_blocking(status, False)
+        self._read_status(status)
+        self._is_lost = not (self._has_told() or self._status.timed_out or self._status.exceeded)
+        was_unwanted = self._is_unwanted
+        self.kill()
+        self._is_unwanted = was_unwanted
+
+    def _is_clean(self) -> bool:
+        """Whether an outer program ended after its launcher, and by itself."""
+        return self._has_told() and not self._is_lost and not self._was_outer_ended
+
     def _has_told(self) -> bool:
-        """Whether the launcher ended by itself, and said how."""
-        return self._status.exit_code is not None or self._status.failure is not None
+        """Whether the launcher has said how it ended."""
+        told = (self._status.exit_code, self._status.signal, self._status.failure)
+        return told != (None, None, None)
 
     def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
         """Serve all descriptors until the launcher, or the bare command, has ended."""
@@ -342,7 +354,7 @@ class Run:
             self.kill()
         if now >= self._outer_ends_by and self._process is not None:
             os.kill(self._process.pid, signal.SIGKILL)  # an engine that does not answer any more
-            self._outer_ends_by = float("inf")
+            self._outer_ends_by, self._was_outer_ended = float("inf"), True
 
     def _deadline(self, began: float) -> float | None:
         wall = self._plan.ground.limits.wall_seconds

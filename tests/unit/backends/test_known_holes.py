@@ -51,7 +51,7 @@ def test_one_that_corral_falls_into_is_a_gate_and_the_others_are_notes() -> None
     assert find_gate("bubblewrap", "0.8.0") is None
     gate = find_gate("runc", "0.9.9")
     assert gate is not None and gate.affects
-    assert find_gate("runc", "1.0.0") is None
+    assert find_gate("runc", "1.0.1") is None
 
 
 def test_a_probe_is_looked_at_for_its_program_and_the_runtime_beneath() -> None:
