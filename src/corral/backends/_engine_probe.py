@@ -10,6 +10,7 @@ from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
 from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
 from corral.backends._engine_words import DOCKER, PODMAN
+from corral.backends._holes import find_gate, read_version
 from corral.model.feature import Feature
 from corral.model.probe import Probe
 from corral.model.record import Record
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     Facts = Mapping[str, object]
 
-CLAIMS = frozenset(Feature) - {
+_CLAIMS = frozenset(Feature) - {
     Feature.NET_PORTS,
     Feature.NET_DOMAINS,
     Feature.LIMIT_MEMORY,
@@ -76,11 +77,11 @@ def probe_engine(engine: str, host: Host) -> Probe:
         answer = (_ask_docker if engine == DOCKER else _ask_podman)(program, host)
         _check_version(engine, answer.version)
         _check_kernel(engine, answer.kernel, host)
-        notes = _check_holes(answer.runtime)
+        _check_holes(answer.runtime)
     except _Unusable as problem:
         return Probe(engine, False, reason=problem.reason, fix=problem.fix)
     abi = host.landlock_abi()
-    held = CLAIMS | _limits(engine, answer.facts)
+    held = _CLAIMS | _limits(engine, answer.facts)
     return Probe(
         engine,
         True,
@@ -91,7 +92,6 @@ def probe_engine(engine: str, host: Host) -> Probe:
             *(("landlock_abi", str(abi)), ("machine", host.machine)),
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
-            *(("known holes", note) for note in notes),
             *((f"socket {number}", path) for number, path in enumerate(_sockets(host))),
             *((f"env {name}", value) for name, value in variables),
         ),
@@ -224,41 +224,13 @@ def _check_version(engine: str, version: str) -> None:
         )
 
 
-def _check_holes(runtime: str) -> list[str]:
-    """What is known of a runtime. Raises for a hole that a run of corral's would open."""
-    program, _, text = runtime.partition(" ")
-    version, notes = read_version(text), []
-    for hole in words.HOLES:
-        if program != hole.program or not version or not _is_before(version, hole.fixed):
-            continue
-        if hole.refused:
-            fixed = ".".join(map(str, hole.fixed[-1]))
-            raise _Unusable(
-                f"{runtime} has {hole.name}: {hole.why}", f"upgrade {program} to {fixed} or later"
-            )
-        notes.append(f"{hole.name} unless your distribution has mended {runtime}: {hole.why}")
-    return notes
-
-
-def _is_before(version: tuple[int, ...], fixed: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether a version is older than the first good one of its line, or of all lines."""
-    for first in fixed:
-        if version[:2] == first[:2]:
-            return version < first
-    return version < fixed[-1]
-
-
-def read_version(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: 1.1.5+ds1 is (1, 1, 5)."""
-    numbers = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return tuple(numbers)
+def _check_holes(runtime: str) -> None:
+    """Raise for a hole that a run of corral's would open."""
+    program, _, version = runtime.partition(" ")
+    hole = find_gate(program, version) if version else None
+    if hole is not None:
+        reason = f"{runtime} has {hole.reference}: {hole.what}, and corral is affected: {hole.why}"
+        raise _Unusable(reason, f"upgrade {program} to {hole.fixed[-1]} or later")
 
 
 def _mapping(value: object) -> Facts:

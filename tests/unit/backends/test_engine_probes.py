@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.backends._engine_probe import probe_engine, read_version
+from corral.backends._engine_probe import probe_engine
+from corral.backends._holes import known_holes, read_version
 from corral.model.feature import Feature
 from corral.model.probe import ToolRun
 from support.fake_host import FakeHost
@@ -169,18 +170,19 @@ def test_a_runtime_with_a_hole_that_matters_is_refused() -> None:
 @pytest.mark.parametrize(
     ("version", "known"),
     [
-        ("1.1.5+ds1", ("CVE-2024-21626", "CVE-2025-31133")),
-        ("1.1.15", ("CVE-2025-31133",)),
-        ("1.2.7", ("CVE-2025-31133",)),
-        ("1.2.8", ()),
-        ("1.3.2", ("CVE-2025-31133",)),
-        ("1.3.3", ()),
-        ("1.4.0", ()),
+        ("1.1.5+ds1", ("CVE-2024-21626", "CVE-2025-31133", "CVE-2026-41579")),
+        ("1.1.15", ("CVE-2025-31133", "CVE-2026-41579")),
+        ("1.2.7", ("CVE-2025-31133", "CVE-2026-41579")),
+        ("1.2.8", ("CVE-2026-41579",)),
+        ("1.3.2", ("CVE-2025-31133", "CVE-2026-41579")),
+        ("1.3.6", ()),
+        ("1.4.0", ("CVE-2026-41579",)),
+        ("1.4.3", ()),
     ],
 )
 def test_other_holes_are_named_with_the_reason(version: str, known: tuple[str, ...]) -> None:
     probe = probe_engine("docker", runc(version))
-    notes = [value for name, value in probe.details if name == "known holes"]
+    notes = [hole.reference for hole in known_holes(probe)]
 
     assert probe.available
     assert len(notes) == len(known)
