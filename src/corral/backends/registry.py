@@ -14,10 +14,11 @@ BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
+    "firejail": "corral.backends.firejail:FirejailBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
-AUTO = {"linux": ("native", "landlock", "bubblewrap")}
+AUTO = {"linux": ("native", "landlock", "bubblewrap", "firejail")}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"

@@ -30,7 +30,10 @@ class Scratch:
             os.mkdir(self._directory, mode=0o700)  # fails on anything that is there already
             self._is_made = True
             for file in self._files:
-                _write_new(file.path, file.content)
+                if file.path.endswith("/"):
+                    os.mkdir(file.path, mode=0o700)
+                else:
+                    _write_new(file.path, file.content)
         except OSError as problem:
             self._remove()
             raise SetupError(
