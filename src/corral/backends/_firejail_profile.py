@@ -198,7 +198,9 @@ class _Layout:
         above = self._above(path)
         if above is None:
             return top_of(path) in _PROGRAMS
-        return above.kind not in {Kind.WRITE, Kind.PIN}
+        if above.kind is Kind.PIN:  # as it was found
+            return self._is_read_only(above.path)
+        return above.kind is not Kind.WRITE
 
     def lines_for(self, rule: Rule) -> tuple[str, ...]:
         """ORDER: `read-only` and `read-write` hold for mounts further down as well, so those come later."""
