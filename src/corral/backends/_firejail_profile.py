@@ -168,9 +168,11 @@ class _Layout:
     def _is_bound(self, rule: Rule) -> bool:
         """Whether it lies in a tmpfs, and in nothing else that is bound there."""
         path = rule.path
-        is_in_home = self._home in self._private and path.startswith(f"{self._home}/")
         is_covered = top_of(path) in self._covered and path != top_of(path)
-        return (is_covered or is_in_home) and self._above(path) is None
+        return (is_covered or self._is_in_home(path)) and self._above(path) is None
+
+    def _is_in_home(self, path: str) -> bool:
+        return self._home in self._private and path.startswith(f"{self._home}/")
 
     def _is_seen(self, path: str) -> bool:
         return path in self._rules or self._above(path) is not None
@@ -196,6 +198,8 @@ class _Layout:
     def _is_read_only(self, path: str) -> bool:
         """Whether it would be, had it no rule of its own."""
         above = self._above(path)
+        if above is None and self._is_in_home(path):  # what holds above the home held for its mounts as well
+            return self._is_read_only(self._home)
         if above is None:
             return top_of(path) in _PROGRAMS
         if above.kind is Kind.PIN:  # as it was found
