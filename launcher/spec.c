@@ -71,14 +71,15 @@ static const char *check_counts(const struct spec *spec) {
     return NULL;
 }
 
-/* In place a path is bound onto itself or hidden, and files are made in private areas alone. */
+/* In place a path is bound onto itself or covered, and files are made in private areas alone. */
 static const char *check_inside(const struct spec *spec) {
     if (!spec->count[RECORD_INSIDE]) return spec->count[RECORD_EXPECT] ? "expectations of a sandbox of our own" : NULL;
     if (spec->namespaces) return "namespaces inside those of somebody else";
     for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
         const struct mount_record *m = &spec->mounts[i];
         bool is_self = m->kind == MOUNT_BIND && strcmp(m->source, m->target) == 0;
-        if (!is_self && m->kind != MOUNT_MASK && m->kind != MOUNT_FILE) return "a mount that cannot be made in place";
+        if (!is_self && m->kind != MOUNT_MASK && m->kind != MOUNT_FILE && m->kind != MOUNT_DEVPTS)
+            return "a mount that cannot be made in place";
     }
     return NULL;
 }

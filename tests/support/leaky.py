@@ -44,7 +44,7 @@ class LeakyBackend:
 
 def run_leaking(plan: Plan, launch: Launch, quarantine: str) -> Result:
     """Run a launch with a runner that holds nothing either."""
-    with mock.patch("corral.runtime.run.spawn", spawn_leaking):
+    with mock.patch("corral.runtime.starter.spawn", spawn_leaking):
         return Run(forgetful(plan), launch, quarantine=quarantine).run()
 
 

@@ -42,6 +42,7 @@ def mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.FS_PROTECT: "read-only bind mounts, pinned; what is missing is guarded",
         Feature.FS_PRIVATE: "tmpfs",
         Feature.LIMIT_DISK: "one tmpfs for all private areas",
+        Feature.LIMIT_DISK_FILES: "one tmpfs for all private areas",
         Feature.PROC_HIDDEN: "pid namespace",
         Feature.PROC_SHIELDED: f"pid namespace{lock}",
         Feature.PROC_CONTAINED: "pid namespace: all end with PID 1",

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 #: Which of several rules holds at one path: the strictest.
 PINNED, GRANTED, SHIELDED, DENIED = range(4)
+#: Names in /dev that are links.
+DEVICE_LINKS = (
+    ("ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+)
 _SHARED = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 
 
@@ -74,11 +82,15 @@ def private_files(ground: Ground) -> Iterator[Mount]:
         yield Mount(MountKind.FILE, file.path, mode=0o600, content=file.content)
 
 
-def device_binds() -> Iterator[Mount]:
-    """Device files. Read-only: that leaves a device usable and keeps its mode, owner and times from uid 0."""
+def devices() -> Iterator[Mount]:
+    """Device files, and terminals of the run's own.
+
+    Read-only: that leaves a device usable and keeps its mode, owner and times from uid 0 inside.
+    """
     flags = MountFlag.DEVICES | MountFlag.UNVERIFIED | MountFlag.READ_ONLY
     for name in DEVICES:
         yield Mount(MountKind.BIND, f"/dev/{name}", f"/dev/{name}", flags)
+    yield Mount(MountKind.DEVPTS, "/dev/pts")
 
 
 def area_mode(path: str) -> int:

@@ -3,7 +3,7 @@
 Guarantees   everything but net.ports and net.domains; limits as with native
 Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, Landlock,
              seccomp, limits. What bwrap was told to do is looked at from inside before the command runs.
-Not covered  as with native; `disk:files`, since bwrap cannot bound the number of files
+Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
 Order        what lies beneath a writable path is never given to bwrap: versions below 0.12 follow a link that
              a command has put there, and make the mount point on the host. The launcher mounts there, without
              following a link, upon what was planned and is there already.
@@ -43,7 +43,7 @@ _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
 
-CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS}
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
 _BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 
 _NAMESPACES_FORBIDDEN = (
@@ -165,14 +165,23 @@ def _frame(probe: Probe) -> tuple[str, ...]:
     return (
         *("--die-with-parent", "--as-pid-1", "--clearenv"),
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
-        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
+        *("--proc", "/proc", "--remount-ro", "/proc", *_devices()),
         *("--ro-bind", probe.detail("launcher"), _LAUNCHER),
     )
 
 
+def _devices() -> Iterator[str]:
+    """Not `--dev`: for its devpts bwrap makes a second user namespace, where the launcher could not mount."""
+    yield from ("--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/pts")
+    for name in common.DEVICES:
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for name, text in mounts.DEVICE_LINKS:
+        yield from ("--symlink", text, f"/dev/{name}")
+
+
 @lru_cache(maxsize=64)
 def _ground_arguments(ground: Ground) -> tuple[str, ...]:
-    """Mounts and links, shallow to deep; /dev is closed when all is in it."""
+    """Mounts and links, shallow to deep."""
     size = _area_size(ground)
     placed: list[tuple[str, tuple[str, ...]]] = []
     for grant in ground.grants:
@@ -186,7 +195,7 @@ def _ground_arguments(ground: Ground) -> tuple[str, ...]:
     if any(mounts.masks(ground)):
         placed.append((_COVERS, ("--perms", "0700", "--size", "65536", "--tmpfs", _COVERS)))
     placed.sort(key=lambda pair: (pair[0].count("/"), pair[0]))
-    return (*(word for _, words in placed for word in words), "--remount-ro", "/dev")
+    return tuple(word for _, words in placed for word in words)
 
 
 def _area_size(ground: Ground) -> int:
@@ -200,7 +209,7 @@ def _area_size(ground: Ground) -> int:
 def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
     """What the launcher mounts of the ground: grants beneath writable ones, masks, files of its own."""
     beneath = [grant for grant in ground.grants if mounts.is_beneath_writable(ground, grant.target.path)]
-    made = (*mounts.device_binds(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
+    made = (*mounts.devices(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
     hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
     return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
 
@@ -236,28 +245,22 @@ def _expects(ground: Ground) -> Iterator[Expect]:
 
 
 def _check_areas(ground: Ground) -> None:
-    if ground.limits.disk_files is not None:
-        why = "bwrap bounds the size of a tmpfs, not its number of files"
-        raise _unenforceable("the number of files", why, Feature.LIMIT_DISK)
     for path in ground.private:
         if mounts.is_beneath_writable(ground, path):
-            why = "it lies beneath a writable path, where bwrap must not mount"
-            raise _unenforceable(f"the private area {path}", why, Feature.FS_PRIVATE)
-
-
-def _unenforceable(what: str, why: str, lacking: Feature) -> UnenforceableError:
-    return UnenforceableError(
-        "unenforceable",
-        f"the backend bubblewrap cannot hold {what}",
-        why=why,
-        fix="use `--backend native`, or leave it out of the policy",
-        lacking=frozenset({lacking}),
-    )
+            raise UnenforceableError(
+                "unenforceable",
+                f"the backend bubblewrap cannot make the private area {path}",
+                why="it lies beneath a writable path, where bwrap must not mount",
+                fix="use `--backend native`, or leave it out of the policy",
+                lacking=frozenset({Feature.FS_PRIVATE}),
+            )
 
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    named = inner.mechanisms(plan, abi)
+    del named[Feature.LIMIT_DISK_FILES]
     return {
-        **inner.mechanisms(plan, abi),
+        **named,
         Feature.FS_PROTECT: "read-only bind mounts by the launcher, pinned; what is missing is guarded",
         Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
         Feature.PRIVILEGES: "bwrap's user namespace, no_new_privs, no capabilities, seccomp",

@@ -170,15 +170,8 @@ def _ground_mounts(ground: Ground) -> Iterator[Mount]:
 def _device_mounts() -> Iterator[Mount]:
     """A /dev of our own: it lies in the root, which is read-only in the end."""
     yield Mount(MountKind.DIRECTORY, "/dev", mode=0o755)
-    yield from mounts.device_binds()
-    yield Mount(MountKind.DEVPTS, "/dev/pts")
-    for name, text in (
-        ("ptmx", "pts/ptmx"),
-        ("fd", "/proc/self/fd"),
-        ("stdin", "/proc/self/fd/0"),
-        ("stdout", "/proc/self/fd/1"),
-        ("stderr", "/proc/self/fd/2"),
-    ):
+    yield from mounts.devices()
+    for name, text in mounts.DEVICE_LINKS:
         yield Mount(MountKind.SYMLINK, f"/dev/{name}", text)
 
 

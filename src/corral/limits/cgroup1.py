@@ -14,7 +14,7 @@ from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, Cp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import ClassVar
 
 _FREEZE_SECONDS = 0.5
@@ -42,43 +42,17 @@ class Group1(OwnGroup):
         return GroupRecords(
             tuple(Cgroup(CgroupKind.TASKS, f"{path}/tasks") for path in places),
             CgroupKill(CgroupKillKind.FREEZER, freezer) if freezer else None,
-            CpuTime(int(seconds * 1e6), grace_ms, _NANOSECONDS, f"{cpuacct}/cpuacct.usage")
-            if seconds is not None
-            else None,
+            processor_time(cpuacct, seconds, grace_ms) if seconds is not None and cpuacct else None,
         )
 
     def has_run_out_of_memory(self) -> bool:
-        return bool(read_counter(self._file("memory", "memory.oom_control"), "oom_kill"))
+        return ran_out_of_memory(self.directories)
 
     def has_refused_a_process(self) -> bool:
-        return bool(read_counter(self._file("pids", "pids.events"), "max"))
+        return refused_a_process(self.directories)
 
     def usage(self) -> GroupUsage:
-        peak = read_number(self._file("memory", "memory.memsw.max_usage_in_bytes"))
-        if peak is None:
-            peak = read_number(self._file("memory", "memory.max_usage_in_bytes"))
-        return GroupUsage(
-            read_number(self._file("memory", "memory.usage_in_bytes")),
-            peak,
-            _less(read_number(self._file("pids", "pids.current")), self._request.launcher_pids),
-            _less(read_number(self._file("pids", "pids.peak")), self._request.launcher_pids),
-            *self._times(),
-        )
-
-    def _times(self) -> tuple[float | None, float | None]:
-        """The whole is exact, its parts are sampled by the kernel's clock."""
-        whole = read_number(self._file("cpuacct", "cpuacct.usage"))
-        if whole is None:
-            return None, None
-        user = read_number(self._file("cpuacct", "cpuacct.usage_user")) or 0
-        system = read_number(self._file("cpuacct", "cpuacct.usage_sys")) or 0
-        share = user / (user + system) if user + system else 1.0
-        return whole * share / 1e9, whole * (1 - share) / 1e9
-
-    def _file(self, controller: str, name: str) -> str:
-        """Empty without the controller. TRUST: never a relative path, which the command could have made."""
-        directory = self.directories.get(controller)
-        return f"{directory}/{name}" if directory else ""
+        return usage_in(self.directories, self._request.launcher_pids)
 
     def kill(self) -> None:
         kill_listed(self.directories.values(), self.directories.get("freezer", ""))
@@ -114,6 +88,52 @@ class Group1(OwnGroup):
             write(both, size)
         else:  # a kernel that does not count swap: then nothing of this group goes there
             write(f"{directory}/memory.swappiness", 0)
+
+
+def ran_out_of_memory(directories: Mapping[str, str]) -> bool:
+    """Whether the kernel ended a member for its memory. Directories are by controller."""
+    return bool(read_counter(file_in(directories, "memory", "memory.oom_control"), "oom_kill"))
+
+
+def refused_a_process(directories: Mapping[str, str]) -> bool:
+    """Whether a new process was refused because of the limit."""
+    return bool(read_counter(file_in(directories, "pids", "pids.events"), "max"))
+
+
+def usage_in(directories: Mapping[str, str], launcher_pids: int) -> GroupUsage:
+    """What the kernel has counted in the directories of a group."""
+    peak = read_number(file_in(directories, "memory", "memory.memsw.max_usage_in_bytes"))
+    if peak is None:
+        peak = read_number(file_in(directories, "memory", "memory.max_usage_in_bytes"))
+    return GroupUsage(
+        read_number(file_in(directories, "memory", "memory.usage_in_bytes")),
+        peak,
+        _less(read_number(file_in(directories, "pids", "pids.current")), launcher_pids),
+        _less(read_number(file_in(directories, "pids", "pids.peak")), launcher_pids),
+        *_times(directories),
+    )
+
+
+def _times(directories: Mapping[str, str]) -> tuple[float | None, float | None]:
+    """The whole is exact, its parts are sampled by the kernel's clock."""
+    whole = read_number(file_in(directories, "cpuacct", "cpuacct.usage"))
+    if whole is None:
+        return None, None
+    user = read_number(file_in(directories, "cpuacct", "cpuacct.usage_user")) or 0
+    system = read_number(file_in(directories, "cpuacct", "cpuacct.usage_sys")) or 0
+    share = user / (user + system) if user + system else 1.0
+    return whole * share / 1e9, whole * (1 - share) / 1e9
+
+
+def file_in(directories: Mapping[str, str], controller: str, name: str) -> str:
+    """Empty without the controller. TRUST: never a relative path, which the command could have made."""
+    directory = directories.get(controller)
+    return f"{directory}/{name}" if directory else ""
+
+
+def processor_time(directory: str, seconds: float, grace_ms: int) -> CpuTime:
+    """What the launcher has to look at to hold a processor time, in the directory of `cpuacct`."""
+    return CpuTime(int(seconds * 1e6), grace_ms, _NANOSECONDS, f"{directory}/cpuacct.usage")
 
 
 def kill_listed(directories: Iterable[str], freezer: str) -> None:

@@ -10,7 +10,7 @@ from corral.limits.cgroup1 import Group1, kill_listed
 from corral.limits.cgroup2 import Group2, kill_directory
 from corral.limits.group import KEPT, Group, OwnGroup, group_failed, is_leftover, label, remove_directories
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
-from corral.model.enforcer import CGROUP1, CGROUP2, SYSTEMD, Enforcer
+from corral.model.enforcer import CGROUP1, CGROUP2, ENGINE, SYSTEMD, Enforcer
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
@@ -79,6 +79,10 @@ def trial_request(enforcer: str, holds: frozenset[Feature]) -> GroupRequest:
 
 def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:
     """The group for a run. Raises SetupError; then nothing is left."""
+    if request.enforcer == ENGINE:
+        from corral.limits.adopted import Adopted
+
+        return Adopted(request)
     if request.enforcer == SYSTEMD and within is None:
         return _make_scope(request, run_id)
     return make_own_group(request, run_id, within)

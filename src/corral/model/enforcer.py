@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
 
 CGROUP1, CGROUP2, SYSTEMD = "cgroup1", "cgroup2", "systemd"
-RLIMIT, SUPERVISOR = "rlimit", "supervisor"
+RLIMIT, SUPERVISOR, ENGINE = "rlimit", "supervisor", "engine"
 
 #: In the words of `corral explain` and `corral doctor`.
 TITLES = {
@@ -18,6 +18,7 @@ TITLES = {
     SYSTEMD: "systemd scope",
     RLIMIT: "resource limits of the kernel",
     SUPERVISOR: "supervised by the launcher",
+    ENGINE: "control group of the container engine",
 }
 
 

@@ -38,6 +38,7 @@ class Feature(Enum):
     LIMIT_FILE_SIZE = "limit.file-size"
     LIMIT_OPEN_FILES = "limit.open-files"
     LIMIT_DISK = "limit.disk"
+    LIMIT_DISK_FILES = "limit.disk-files"
 
 
 #: What each feature promises, in the words that `corral explain` and the documents print.
@@ -69,7 +70,8 @@ PROMISES: dict[Feature, str] = {
     Feature.LIMIT_PIDS: "the whole tree together stays within its number of processes",
     Feature.LIMIT_FILE_SIZE: "no single file grows beyond its size",
     Feature.LIMIT_OPEN_FILES: "no process opens more files than permitted",
-    Feature.LIMIT_DISK: "the private areas together stay within their size and number of files",
+    Feature.LIMIT_DISK: "the private areas together stay within their size",
+    Feature.LIMIT_DISK_FILES: "the private areas together stay within their number of files",
 }
 
 #: Enforced by the runner itself, whatever the backend is.

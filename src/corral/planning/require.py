@@ -55,7 +55,7 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("file", "limit"): (Feature.LIMIT_FILE_SIZE,),
     ("files", "limit"): (Feature.LIMIT_OPEN_FILES,),
     ("disk", "limit"): (Feature.LIMIT_DISK,),
-    ("disk", "files"): (Feature.LIMIT_DISK,),
+    ("disk", "files"): (Feature.LIMIT_DISK_FILES,),
     ("env", "pass"): (Feature.ENVIRONMENT,),
     ("env", "set"): (Feature.ENVIRONMENT,),
     ("process", "spawn"): (),

@@ -19,7 +19,6 @@ import time
 
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
-from corral.model.record import Record
 from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own
 
 TYPE_CHECKING = False
@@ -42,13 +41,6 @@ class Abandoned(Exception):
     """The caller wants no more, before the launcher was there. Nothing is left."""
 
 
-class Equipment(Record):
-    """What is sent to the launcher besides stdio and pipes."""
-
-    spec: bytes
-    files: tuple[int, ...] = ()  # of control groups; closed when they have been sent
-
-
 class Meeting:
     """One start of an outer program, until its launcher has what it needs."""
 
@@ -61,17 +53,17 @@ class Meeting:
         self._pid = 0
         self._words = -1
 
-    def hold(self, stdio: Sequence[int], equip: Callable[[int], Equipment]) -> Process:
-        """Start the program; return when the launcher has been given its equipment.
+    def hold(self, stdio: Sequence[int], equip: Callable[[int], tuple[bytes, tuple[int, ...]]]) -> Process:
+        """Start the program; return when the launcher has been given all it needs.
 
-        `equip` is called with the launcher's process while it waits. Raises SetupError or Abandoned; then
-        nothing is left.
+        `equip` is called with the launcher's process while that waits, and returns the spec and the files of
+        control groups to send, which are closed then. Raises SetupError or Abandoned; then nothing is left.
         """
         try:
             ours = self._start()
             control, pid = self._wait(ours)
             with control:
-                return self._hand_over(control, stdio, equip(pid))
+                return self._hand_over(control, stdio, *equip(pid))
         except BaseException:
             self._give_up()
             raise
@@ -141,17 +133,19 @@ class Meeting:
                 control.close()
                 raise self._failure(is_late=True)
 
-    def _hand_over(self, control: socket.socket, stdio: Sequence[int], equipment: Equipment) -> Process:
+    def _hand_over(
+        self, control: socket.socket, stdio: Sequence[int], spec: bytes, files: tuple[int, ...]
+    ) -> Process:
         try:
-            spec = own(self._owned, make_spec_file(equipment.spec))
+            memory = own(self._owned, make_spec_file(spec))
             status_read, status_write = (own(self._owned, end) for end in os.pipe())
             lifeline_read, lifeline_write = (own(self._owned, end) for end in os.pipe())
-            given = array.array("i", (*stdio, spec, status_write, lifeline_read, *equipment.files))
+            given = array.array("i", (*stdio, memory, status_write, lifeline_read, *files))
             control.sendmsg([b"g"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, given)])
         except OSError as problem:
             raise self._failure() from problem
         finally:
-            for descriptor in equipment.files:
+            for descriptor in files:
                 os.close(descriptor)
         for kept in (status_read, lifeline_write, self._words):
             self._owned.remove(kept)
@@ -294,7 +288,7 @@ def try_outer(launch: Launch) -> LaunchTrial:
     try:
         with Scratch(launch):
             spec = launch.spec or b""
-            process = Meeting(launch, wake).hold((null, null, null), lambda _: Equipment(spec))
+            process = Meeting(launch, wake).hold((null, null, null), lambda _: (spec, ()))
             os.close(process.words)
             return read_trial(process)
     except SetupError as problem:

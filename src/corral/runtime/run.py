@@ -10,15 +10,14 @@ import signal
 import time
 from _thread import RLock
 
-from corral.limits.group import group_failed
-from corral.linux.encode import append_groups
+from corral.model.enforcer import ENGINE
 from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
 from corral.model.result import Enforcement, Result
 from corral.runtime.check import check
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.scratch import Scratch
-from corral.runtime.spawn import spawn
+from corral.runtime.starter import GRACE_SECONDS, is_abandoned, make_starter
 from corral.runtime.status import Status, path_changed
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
     from corral.runtime.guard import Guard
     from corral.runtime.monitor import Monitor
     from corral.runtime.spawn import Process
+    from corral.runtime.starter import Starter
     from corral.runtime.streams import InheritedStreams
 
 #: After the launcher's own limit, before corral stops waiting for the launcher.
 _BACKSTOP_SECONDS = 10.0
-GRACE_SECONDS = 2.0
 _CHUNK = 65_536
 #: Signals by which somebody says that corral itself is to end.
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
@@ -71,13 +70,14 @@ class Run:
         self._process: Process | None = None
         self._guard: Guard | None = None
         self._group: Group | None = None
+        self._starter: Starter | None = None
+        self._is_lost = False  # an outer program ended before its launcher
+        self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
         self._over_output = False
         self._over_time = False
         self._blocked = False
         self._early: list[int] = []
         self._is_unwanted = False
-        self._wake = -1  # tells a start that waits for an outer program that it is not wanted any more
-        self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
     def run(self) -> Result:
@@ -85,6 +85,7 @@ class Run:
         ensure_stdio()
         with Scratch(self._launch), open_streams(self._plan, self._output) as streams:
             self._group = self._make_group()
+            self._starter = make_starter(self._launch, self._group)
             try:
                 result = self._supervise(streams)
             finally:
@@ -105,23 +106,13 @@ class Run:
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
-        process = self._process
-        if process is None:
-            self._early.append(number)
-            if number in _ENDING:
-                self._abandon()
+        process, starter = self._process, self._starter
+        if process is not None and starter is not None:
+            starter.signal(process, number)
             return
-        try:
-            if self._launch.outer is None:
-                os.kill(process.pid, number)
-            elif process.lifeline >= 0:
-                os.write(process.lifeline, bytes((number,)))
-        except (ProcessLookupError, BrokenPipeError):
-            return
-
-    def _abandon(self) -> None:
-        if self._wake >= 0:
-            os.eventfd_write(self._wake, 1)
+        self._early.append(number)
+        if number in _ENDING and starter is not None:
+            starter.abandon()
 
     def kill(self) -> None:
         """Take the whole tree down, also from another thread, also before it is there."""
@@ -129,7 +120,8 @@ class Run:
             self._is_unwanted = True
             process = self._process
             if process is None:
-                self._abandon()
+                if self._starter is not None:
+                    self._starter.abandon()
                 return
             if self._group is not None:
                 self._group.collect()
@@ -144,11 +136,11 @@ class Run:
 
     def _make_group(self) -> Group | None:
         request = self._launch.group
-        if request is None and self._within is not None:
+        if self._within is not None and (request is None or request.enforcer == ENGINE):
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend {self.backend} cannot keep a run within a ceiling",
-                why="its runs have no control group",
+                why="its runs have no control group of corral's",
                 fix="use another backend, or no ceiling",
                 lacking=frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_PIDS}),
             )
@@ -164,90 +156,33 @@ class Run:
             return None  # it would have counted only
 
     def _supervise(self, streams: InheritedStreams) -> Result:
-        spec = self._launch.spec
-        is_direct = spec is not None and self._launch.outer is None
-        if is_direct and self._group is not None and not self._group.needs_process:
-            assert spec is not None
-            spec = self._grouped(spec)
         began = time.monotonic()
         self._guard = self._open_guard()
         try:
-            self._start_and_serve(streams, spec, began)
+            self._start_and_serve(streams, began)
             ended = time.monotonic()
         finally:
             self._close_guard()
-        error = self._status.error() if spec is not None else None
+        error = self._status.error() if self._launch.spec is not None else None
         was_killed = self._is_unwanted and self._status.failure is None  # before it began
         if error is not None and not was_killed:
             raise error
         self._check_not_lost()
         return self._result(streams, ended - began)
 
-    def _grouped(self, spec: bytes) -> bytes:
-        assert self._group is not None
-        records = self._group.records(int(GRACE_SECONDS * 1000))
-        lingers = self._group.needs_process
-        return append_groups(spec, records.groups, records.kill, records.cpu_time, lingers=lingers)
-
     def _check_not_lost(self) -> None:
         """An outer program that went before its launcher had ended takes the answer with it."""
-        status = self._status
-        is_told = status.exit_code is not None or status.signal is not None or status.timed_out
-        if self._launch.outer is None or is_told or status.exceeded or self._is_unwanted or self._over_time:
+        if not self._is_lost or self._is_unwanted or self._over_time:
             return
         if self._group is not None and self._group.has_run_out_of_memory():
             return
         raise SetupError(
             "outer-lost",
             f"the sandbox of {self.backend} was lost while the command ran",
-            why=f"{self._launch.argv[0]} ended, or its first process inside was killed from outside",
+            why=f"{self._launch.argv[0]} ended, or the first process inside was killed from outside",
             fix="look at what the engine's own log says, and run the command again",
             ran=True,
         )
-
-    def _spawn(self, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
-        group = self._group
-        if self._launch.outer is not None and spec is not None:
-            return self._meet(spec, stdio)
-        if spec is None or group is None or not group.needs_process:
-            return spawn(self._launch, spec, stdio)
-
-        def place(pid: int) -> bytes:
-            try:
-                group.place(pid)
-            except OSError as problem:
-                raise group_failed(problem) from problem
-            return self._grouped(spec)
-
-        return spawn(self._launch, spec, stdio, place)
-
-    def _meet(self, spec: bytes, stdio: tuple[int, int, int]) -> Process:
-        """Start an outer program and equip the launcher inside."""
-        from corral.runtime.outer import Equipment, Meeting, give_files
-
-        group = self._group
-
-        def equip(pid: int) -> Equipment:
-            if group is None:
-                return Equipment(spec)
-            try:
-                group.place(pid)
-                records, files = give_files(group.records(int(GRACE_SECONDS * 1000)))
-            except OSError as problem:
-                raise group_failed(problem) from problem
-            lingers = group.needs_process
-            whole = append_groups(spec, records.groups, None, records.cpu_time, lingers=lingers)
-            return Equipment(whole, files)
-
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        try:
-            if self._is_unwanted or not _ENDING.isdisjoint(self._early):
-                self._abandon()
-            return Meeting(self._launch, self._wake).hold(stdio, equip)
-        finally:
-            with self._lock:
-                wake, self._wake = self._wake, -1
-            os.close(wake)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -285,11 +220,13 @@ class Run:
                 ran=True,
             )
 
-    def _start_and_serve(self, streams: InheritedStreams, spec: bytes | None, began: float) -> None:
+    def _start_and_serve(self, streams: InheritedStreams, began: float) -> None:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
-            self._process = self._spawn(spec, streams.child_ends())
-            self._status.started = spec is None  # else the launcher will say so
+            assert self._starter is not None
+            unwanted = self._is_unwanted or not _ENDING.isdisjoint(self._early)
+            self._process = self._starter.start(streams.child_ends(), is_unwanted=unwanted)
+            self._status.started = self._launch.spec is None  # else the launcher will say so
             while self._early:
                 self.send(self._early.pop(0))
             if self._is_unwanted:
@@ -300,7 +237,7 @@ class Run:
             self._loop(streams, began, self._process)
         except BaseException as problem:
             self.kill()
-            if not _is_abandoned(problem):
+            if not is_abandoned(problem):
                 raise
         finally:
             self._end()
@@ -312,7 +249,9 @@ class Run:
             return
         self._reap(self._process.pid)
         if self._launch.outer is not None:
-            self._end_inside(self._process)
+            self._leave_outer(self._process.status)
+        if self._starter is not None:
+            self._starter.end(self._process, self._read_status, self._has_told)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
@@ -321,20 +260,19 @@ class Run:
             self._read_status(process.status)
             os.close(process.status)
 
-    def _end_inside(self, process: Process) -> None:
-        """The outer program is gone. Whoever is left inside ends by the lifeline; what it left is removed."""
-        from corral.runtime.outer import remove
-
+    def _leave_outer(self, status: int) -> None:
+        """The outer program is gone: whoever is left inside ends with the lifeline."""
+        os.set_blocking(status, False)
+        self._read_status(status)
+        self._is_lost = not (self._has_told() or self._status.timed_out or self._status.exceeded)
+        was_unwanted = self._is_unwanted
         self.kill()
-        poller = select.poll()
-        poller.register(process.status, select.POLLIN)
-        os.set_blocking(process.status, False)
-        is_told = True
-        while is_told and self._read_status(process.status):
-            is_told = bool(poller.poll(_BACKSTOP_SECONDS * 1000))
-        if self._status.exit_code is None and self._status.failure is None:
-            remove(self._launch)
-        os.close(process.words)
+        self._is_unwanted = was_unwanted
+
+    def _has_told(self) -> bool:
+        """Whether the launcher has said how it ended."""
+        told = (self._status.exit_code, self._status.signal, self._status.failure)
+        return told != (None, None, None)
 
     def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
         """Serve all descriptors until the launcher, or the bare command, has ended."""
@@ -405,12 +343,11 @@ class Run:
         if streams.is_over_limit and not self._over_output:
             self._over_output = True
             self.kill()
-        deadline = self._deadline(began)
-        now = time.monotonic()
+        deadline, now = self._deadline(began), time.monotonic()
         if deadline is not None and now >= deadline and not self._over_time:
             self._over_time = True
             self.kill()
-        if self._launch.outer is not None and now >= self._outer_ends_by and self._process is not None:
+        if now >= self._outer_ends_by and self._process is not None:
             os.kill(self._process.pid, signal.SIGKILL)  # an engine that does not answer any more
             self._outer_ends_by = float("inf")
 
@@ -487,11 +424,6 @@ class Run:
             over_output=self._over_output,
             over_time=self._over_time,
         )
-
-
-def _is_abandoned(problem: BaseException) -> bool:
-    """Whether an outer program was still starting when the caller wanted no more."""
-    return type(problem).__name__ == "Abandoned"  # its module is only imported where there is such a program
 
 
 def _kill_group(pid: int) -> None:

@@ -1,0 +1,140 @@
+"""How a launch is started, signalled and ended: directly, or through an outer program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from _thread import allocate_lock
+
+from corral.limits.group import group_failed
+from corral.linux.encode import append_groups
+from corral.runtime.spawn import spawn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corral.limits.group import Group
+    from corral.model.launch import Launch
+    from corral.runtime.spawn import Process
+
+GRACE_SECONDS = 2.0
+_GRACE_MS = int(GRACE_SECONDS * 1000)
+#: For what is left inside, when the outer program is gone.
+_END_SECONDS = 10.0
+
+
+class Starter:
+    """Starts the launcher, or the bare command, as a child of this process."""
+
+    def __init__(self, launch: Launch, group: Group | None) -> None:
+        self._launch = launch
+        self._group = group
+
+    def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
+        """Start it on three descriptors. Raises SetupError; then nothing was started."""
+        spec, group = self._launch.spec, self._group
+        if spec is None or group is None:
+            return spawn(self._launch, spec, stdio)
+        if not group.needs_process:
+            return spawn(self._launch, _grouped(spec, group), stdio)
+
+        def place(pid: int) -> bytes:
+            try:
+                group.place(pid)
+            except OSError as problem:
+                raise group_failed(problem) from problem
+            return _grouped(spec, group)
+
+        return spawn(self._launch, spec, stdio, place)
+
+    def abandon(self) -> None:
+        """The caller wants no more, and the start may take long."""
+
+    def signal(self, process: Process, number: int) -> None:
+        """Pass a signal on to the command."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+    def end(self, process: Process, read_status: Callable[[int], bool], has_told: Callable[[], bool]) -> None:
+        """The process has been waited for; see to what may be left of it."""
+
+
+class OuterStarter(Starter):
+    """Starts a program that makes the sandbox, and equips the launcher that it starts inside."""
+
+    def __init__(self, launch: Launch, group: Group | None) -> None:
+        super().__init__(launch, group)
+        self._wake = -1  # tells a start that waits that it is not wanted any more
+        self._lock = allocate_lock()
+
+    def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
+        """Also raises Abandoned, if the caller does not want it before it is there."""
+        from corral.runtime.outer import Meeting
+
+        self._wake = os.eventfd(1 if is_unwanted else 0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            return Meeting(self._launch, self._wake).hold(stdio, self._equip)
+        finally:
+            with self._lock:
+                wake, self._wake = self._wake, -1
+            os.close(wake)
+
+    def _equip(self, pid: int) -> tuple[bytes, tuple[int, ...]]:
+        """The spec, and the files of the control group, in which the process is from now on."""
+        from corral.runtime.outer import give_files
+
+        spec, group = self._launch.spec or b"", self._group
+        if group is None:
+            return spec, ()
+        try:
+            group.place(pid)
+            records, files = give_files(group.records(_GRACE_MS))
+        except OSError as problem:
+            raise group_failed(problem) from problem
+        lingers = group.needs_process
+        return append_groups(spec, records.groups, None, records.cpu_time, lingers=lingers), files
+
+    def abandon(self) -> None:
+        if self._lock.acquire(blocking=False):  # by a signal handler too: it must not wait for its own thread
+            try:
+                if self._wake >= 0:
+                    os.eventfd_write(self._wake, 1)
+            finally:
+                self._lock.release()
+
+    def signal(self, process: Process, number: int) -> None:
+        """By the lifeline: nobody outside can signal what is in the sandbox of another program."""
+        if process.lifeline >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(process.lifeline, bytes((number,)))
+
+    def end(self, process: Process, read_status: Callable[[int], bool], has_told: Callable[[], bool]) -> None:
+        """Whoever is left inside ends with the lifeline, which is cut; what the program left is removed."""
+        from corral.runtime.outer import remove
+
+        poller = select.poll()
+        poller.register(process.status, select.POLLIN)
+        os.set_blocking(process.status, False)
+        while read_status(process.status):
+            if not poller.poll(_END_SECONDS * 1000):
+                break
+        if not has_told():
+            remove(self._launch)
+        os.close(process.words)
+
+
+def make_starter(launch: Launch, group: Group | None) -> Starter:
+    """The one that fits a launch."""
+    return Starter(launch, group) if launch.outer is None else OuterStarter(launch, group)
+
+
+def is_abandoned(problem: BaseException) -> bool:
+    """Whether a start was given up because the caller wanted no more."""
+    return type(problem).__name__ == "Abandoned"  # its module is imported only where there is such a start
+
+
+def _grouped(spec: bytes, group: Group) -> bytes:
+    records = group.records(_GRACE_MS)
+    return append_groups(spec, records.groups, records.kill, records.cpu_time, lingers=group.needs_process)

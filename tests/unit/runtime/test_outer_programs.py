@@ -1,0 +1,159 @@
+"""Outer programs: started, met by their launcher, explained when they fail, and ended with all they made."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from corral.host import RealHost
+from corral.linux.encode import encode
+from corral.linux.spec import Spec
+from corral.model.errors import SetupError
+from corral.model.launch import Launch, Outer, StartFailure
+from corral.model.plan import Command
+from corral.model.result import Outcome
+from corral.planning.build import build
+from corral.planning.ground import build_ground
+from corral.policy.compose import build_policy
+from corral.runtime.run import Run
+from support.gates import Gate
+
+LAUNCHER = RealHost().launcher()[0]
+ENV = (("PATH", os.environ.get("PATH", "/usr/bin:/bin")),)
+
+pytestmark = pytest.mark.skipif(not LAUNCHER, reason="the launcher was not built")
+
+
+def outer_run(
+    work: Path,
+    program: str,
+    *command: str,
+    outer: Outer | None = None,
+    capabilities: tuple[str, ...] = (),
+    scratch: str = "",
+) -> Run:
+    """A run through a shell script that stands in for the outer program."""
+    host = RealHost()
+    policy = build_policy("moderate", capabilities)
+    ground = build_ground(policy, str(work), host)
+    plan = build(
+        policy, Command(command, str(work)), ground, host, run_id=os.urandom(8).hex(), waived=ground.requires
+    )
+    spec = Spec(argv=command, cwd=str(work), env=ENV, inside=True, wall_ms=20_000, grace_ms=100)
+    launch = Launch(
+        "stand-in",
+        ("/bin/sh", "-c", program, LAUNCHER),
+        ENV,
+        {},
+        spec=encode(spec),
+        outer=outer or Outer(start_seconds=10.0),
+        scratch=scratch,
+    )
+    return Run(plan, launch, quarantine=str(work / "quarantine"))
+
+
+def test_nothing_of_the_command_passes_through_the_program(tmp_path: Path) -> None:
+    program = 'echo words; echo more words >&2; exec "$0" --control 3'
+
+    result = outer_run(tmp_path, program, "sh", "-c", "echo out; echo err >&2; exit 5").run()
+
+    assert (result.exit_code, result.stdout, result.stderr) == (5, "out\n", "err\n")
+
+
+def test_a_program_that_fails_is_never_an_exit_status(tmp_path: Path) -> None:
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, "echo no such engine >&2; exit 0", "true").run()
+
+    assert raised.value.code == "outer"
+    assert "no such engine" in raised.value.why
+    assert not raised.value.ran
+
+
+def test_its_words_are_explained(tmp_path: Path) -> None:
+    failures = (
+        StartFailure("something else", "never", "", ""),
+        StartFailure(
+            "denied on the socket", "engine-denied", "the engine does not let you in", "join its group"
+        ),
+    )
+
+    with pytest.raises(SetupError) as raised:
+        program = "echo permission denied on the socket >&2; exit 1"
+        outer_run(tmp_path, program, "true", outer=Outer(failures=failures)).run()
+
+    assert (raised.value.code, raised.value.fix) == ("engine-denied", "join its group")
+
+
+def test_a_program_that_is_gone_is_named(tmp_path: Path) -> None:
+    run = outer_run(tmp_path, "", "true")
+    run._launch = run._launch.replace(argv=(str(tmp_path / "gone"),))
+
+    with pytest.raises(SetupError) as raised:
+        run.run()
+
+    assert raised.value.code == "outer"
+    assert str(tmp_path / "gone") in str(raised.value)
+
+
+def test_a_program_that_does_not_come_to_the_point_is_ended_and_removed(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    removal = ("/bin/sh", "-c", f"echo removed > {tmp_path}/removed")
+    outer = Outer(start_seconds=0.5, removal=removal)
+
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, f"exec 9>{tmp_path}/gate; exec sleep 60", "true", outer=outer).run()
+
+    assert raised.value.code == "start-timeout"
+    assert gate.is_left()
+    assert (tmp_path / "removed").exists()
+    gate.close()
+
+
+def test_whoever_wants_no_more_does_not_wait_for_the_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    run = outer_run(tmp_path, f"echo begun > {tmp_path}/begun; exec sleep 60", "true")
+
+    def give_up() -> None:
+        (tmp_path / "begun").read_text()
+        run.kill()
+
+    thread = threading.Thread(target=give_up)
+    thread.start()
+    result = run.run()
+    thread.join()
+
+    assert result.outcome is Outcome.SIGNALLED
+    assert not run.has_started
+
+
+def test_a_program_that_is_lost_takes_everything_along(tmp_path: Path) -> None:
+    """The launcher lives on without it, for a moment: until corral has noticed."""
+    gate = Gate(tmp_path / "gate")
+    os.mkfifo(tmp_path / "begun")
+    program = f'"$0" --control 3 & cat {tmp_path}/begun; exit 1'
+    command = f"exec 9>{tmp_path}/gate; echo > {tmp_path}/begun; sleep 60"
+    removal = ("/bin/sh", "-c", f"echo removed > {tmp_path}/removed")
+
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, program, "sh", "-c", command, outer=Outer(removal=removal)).run()
+
+    assert raised.value.code == "outer-lost"
+    assert raised.value.ran
+    assert gate.is_left()
+    assert (tmp_path / "removed").exists()
+    gate.close()
+
+
+def test_a_socket_in_the_scratch_directory_is_found_by_its_path(tmp_path: Path) -> None:
+    scratch = tmp_path / ("long" * 30)  # more than an address has room for
+    program = f'cd {scratch} && exec "$0" --control /proc/self/cwd/control'
+
+    result = outer_run(
+        tmp_path, program, "sh", "-c", "echo found", outer=Outer("control"), scratch=str(scratch)
+    ).run()
+
+    assert result.stdout == "found\n"
+    assert not scratch.exists()
