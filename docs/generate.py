@@ -75,6 +75,10 @@ EXAMPLES = {
 }
 
 
+#: What the programs of the imaginary host say about themselves.
+_TOOLS = {"bwrap": "bubblewrap 0.11.0", "firejail": "firejail version 0.9.72"}
+
+
 class ImaginaryHost:
     """As much of a host as a probe asks about: one that can do everything, except what it is told not to."""
 
@@ -98,6 +102,19 @@ class ImaginaryHost:
         return 4, 4
 
     def try_launch(self, _spec: bytes) -> LaunchTrial:
+        return LaunchTrial(False, "exec")
+
+    def links(self, _path: str) -> tuple[str, ...]:
+        return ()
+
+    def which(self, name: str) -> str:
+        return f"/usr/bin/{name}" if name in _TOOLS else ""
+
+    def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+        del seconds
+        return ToolRun(0, _TOOLS[argv[0].rpartition("/")[2]])
+
+    def try_outer(self, _launch: Launch) -> LaunchTrial:
         return LaunchTrial(False, "exec")
 
 

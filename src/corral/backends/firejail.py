@@ -1,7 +1,7 @@
 """Firejail: `firejail` (set-user-id root) makes namespaces and hides files, corral-launch runs inside.
 
-Guarantees   as native, but for net.ports, net.domains and limit.disk; fs.metadata for anyone but root;
-             memory, cpu and pids limits with control groups
+Guarantees   everything but net.ports, net.domains, limit.disk and limit.disk-files; fs.metadata for anyone but
+             root; memory, cpu and pids limits with control groups
 Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, whose profile is written for each
              run; inside, by the launcher: Landlock, seccomp, rlimits. What firejail was told to do is looked
              at from inside before the command runs: where it takes itself to be in a sandbox already it runs
@@ -57,9 +57,17 @@ _DEVICES = (
 )
 _CONFINEMENT = ("--caps.drop=all", "--nonewprivs", "--ipc-namespace")
 
-_UNCLAIMED = frozenset({Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK})
-_BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
-CLAIMS = frozenset(Feature) - _UNCLAIMED - _BY_LIMITS
+#: By name: what corral learns to promise later is not promised here by itself.
+_CLAIMS = frozenset(
+    {
+        *(Feature.FS_READ, Feature.FS_WRITE, Feature.FS_METADATA, Feature.FS_DENY),
+        *(Feature.FS_PROTECT, Feature.FS_PRIVATE, Feature.NET_NONE, Feature.IPC_PRIVATE),
+        *(Feature.PROC_HIDDEN, Feature.PROC_SHIELDED, Feature.PROC_CONTAINED, Feature.PROC_SINGLE),
+        *(Feature.PRIVILEGES, Feature.SYSCALLS, Feature.ENVIRONMENT, Feature.DESCRIPTORS),
+        *(Feature.TERMINAL, Feature.LIMIT_WALL, Feature.LIMIT_OUTPUT),
+        *(Feature.LIMIT_FILE_SIZE, Feature.LIMIT_OPEN_FILES),
+    }
+)
 _APPROXIMATES_ROOT = (
     (Feature.FS_METADATA, "read-only binds, but for the root directory itself and /run/firejail"),
 )
@@ -132,7 +140,7 @@ class FirejailBackend:
         return Probe(
             self.name,
             True,
-            (CLAIMS - {Feature.FS_METADATA} if is_root else CLAIMS) | holders.claims,
+            (_CLAIMS - {Feature.FS_METADATA} if is_root else _CLAIMS) | holders.claims,
             version=version,
             details=(
                 ("launcher", host.launcher()[0]),
@@ -283,21 +291,27 @@ def _landlock(ground: Ground, abi: int) -> Landlock:
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     lock = landlock.describe(abi)
-    found = {
-        **inner.mechanisms(plan, abi),
+    metadata = {Feature.FS_METADATA: "firejail's mounts: read-only, or hidden"}
+    return {
         Feature.FS_READ: f"{lock} + firejail's mounts",
         Feature.FS_WRITE: f"{lock} + firejail's read-only mounts",
-        Feature.FS_METADATA: "firejail's mounts: read-only, or hidden",
+        **(metadata if plan.ground.uid != 0 else {}),
         Feature.FS_DENY: "covered, or read-only, by firejail's mounts",
         Feature.FS_PROTECT: "firejail's read-only mounts, pinned; what is missing is guarded",
         Feature.FS_PRIVATE: "firejail's tmpfs, and a fresh directory that $HOME leads to",
+        Feature.PROC_HIDDEN: "pid namespace",
+        Feature.PROC_SHIELDED: f"pid namespace + {lock}",
         Feature.PROC_CONTAINED: "pid namespace: all end with firejail",
+        Feature.IPC_PRIVATE: f"ipc namespace + {lock}",
         Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp",
+        Feature.SYSCALLS: "seccomp",
+        Feature.DESCRIPTORS: "close_range",
+        Feature.TERMINAL: "new session + seccomp",
+        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
     }
-    del found[Feature.LIMIT_DISK]
-    if plan.ground.uid == 0:
-        del found[Feature.FS_METADATA]
-    return found
 
 
 def _trial(probe: Probe, host: Host) -> Launch:
