@@ -11,7 +11,7 @@ RECORD  ?=
 VM_ARGS ?=
 # Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
 SUITE   ?= bookworm
-SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps') scripts/corral pyproject.toml hatch_build.py
+SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz test-vm test-vm-systemd
@@ -81,4 +81,4 @@ bench: packages $(VENV)/.dev ## Measure against bare processes, bubblewrap and f
 	@$(BIN)/python bench/run.py
 
 clean: ## Remove what the other targets made.
-	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm
+	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images

@@ -14,7 +14,7 @@ ROWS = (
     {"policy"},
     {"linux"},
     {"limits"},
-    {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
+    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
     {"sandbox", "fidelity", "session", "pool", "aio", "watch", "host", "probes", "state"},
     {"config"},
     {"selftest"},

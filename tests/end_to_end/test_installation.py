@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_an_install_without_a_compiler_succeeds_and_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    ignored = shutil.ignore_patterns(".git", ".venv", "bin", "__pycache__", ".*_cache", ".hypothesis", ".vm")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "bin", "__pycache__", ".*_cache", ".hypothesis", ".vm", ".images"
+    )
     shutil.copytree(ROOT, source, ignore=ignored)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -71,6 +71,7 @@ class Run:
         self._guard: Guard | None = None
         self._group: Group | None = None
         self._starter: Starter | None = None
+        self._was_outer_ended = False  # by us
         self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
         self._over_output = False
@@ -251,7 +252,7 @@ class Run:
         if self._launch.outer is not None:
             self._leave_outer(self._process.status)
         if self._starter is not None:
-            self._starter.end(self._process, self._read_status, self._has_told)
+            self._starter.end(self._process, self._read_status, self._is_clean)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
@@ -268,6 +269,10 @@ class Run:
         was_unwanted = self._is_unwanted
         self.kill()
         self._is_unwanted = was_unwanted
+
+    def _is_clean(self) -> bool:
+        """Whether an outer program ended after its launcher, and by itself."""
+        return self._has_told() and not self._is_lost and not self._was_outer_ended
 
     def _has_told(self) -> bool:
         """Whether the launcher has said how it ended."""
@@ -349,7 +354,7 @@ class Run:
             self.kill()
         if now >= self._outer_ends_by and self._process is not None:
             os.kill(self._process.pid, signal.SIGKILL)  # an engine that does not answer any more
-            self._outer_ends_by = float("inf")
+            self._outer_ends_by, self._was_outer_ended = float("inf"), True
 
     def _deadline(self, began: float) -> float | None:
         wall = self._plan.ground.limits.wall_seconds

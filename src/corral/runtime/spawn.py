@@ -1,4 +1,4 @@
-"""Spawn a launch: the one place where corral starts a process."""
+"""Spawn a launch: the one place where corral starts a command."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Starter:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
-    def end(self, process: Process, read_status: Callable[[int], bool], has_told: Callable[[], bool]) -> None:
+    def end(self, process: Process, read_status: Callable[[int], bool], is_clean: Callable[[], bool]) -> None:
         """The process has been waited for; see to what may be left of it."""
 
 
@@ -110,7 +110,7 @@ class OuterStarter(Starter):
             with contextlib.suppress(BrokenPipeError):
                 os.write(process.lifeline, bytes((number,)))
 
-    def end(self, process: Process, read_status: Callable[[int], bool], has_told: Callable[[], bool]) -> None:
+    def end(self, process: Process, read_status: Callable[[int], bool], is_clean: Callable[[], bool]) -> None:
         """Whoever is left inside ends with the lifeline, which is cut; what the program left is removed."""
         from corral.runtime.outer import remove
 
@@ -120,7 +120,7 @@ class OuterStarter(Starter):
         while read_status(process.status):
             if not poller.poll(_END_SECONDS * 1000):
                 break
-        if not has_told():
+        if not is_clean():
             remove(self._launch)
         os.close(process.words)
 

@@ -32,12 +32,11 @@ def outer_run(
     program: str,
     *command: str,
     outer: Outer | None = None,
-    capabilities: tuple[str, ...] = (),
     scratch: str = "",
 ) -> Run:
     """A run through a shell script that stands in for the outer program."""
     host = RealHost()
-    policy = build_policy("moderate", capabilities)
+    policy = build_policy("moderate", ())
     ground = build_ground(policy, str(work), host)
     plan = build(
         policy, Command(command, str(work)), ground, host, run_id=os.urandom(8).hex(), waived=ground.requires
@@ -75,9 +74,7 @@ def test_a_program_that_fails_is_never_an_exit_status(tmp_path: Path) -> None:
 def test_its_words_are_explained(tmp_path: Path) -> None:
     failures = (
         StartFailure("something else", "never", "", ""),
-        StartFailure(
-            "denied on the socket", "engine-denied", "the engine does not let you in", "join its group"
-        ),
+        StartFailure("denied on the socket", "engine-denied", "it does not let you in", "join its group"),
     )
 
     with pytest.raises(SetupError) as raised:

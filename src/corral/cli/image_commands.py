@@ -1,0 +1,68 @@
+"""`corral image ...`, for click. Each imports what it does when it is called."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+_ENGINE_HELP = "docker or podman; without it, every engine that answers."
+
+
+@click.group()
+def image() -> None:
+    """Build the container images for docker and podman, and look at them."""
+
+
+@image.command("list")
+@_JSON
+def list_(*, as_json: bool) -> None:
+    """List the variants, and what each engine has of them."""
+    from corral.cli.image import list_images
+    from corral.cli.policy import answer
+
+    sys.exit(answer(list_images, as_json=as_json))
+
+
+@image.command()
+@click.argument("variant", required=False)
+@click.option("--engine", default="", metavar="NAME", help=_ENGINE_HELP)
+@click.option("-o", "--output", default="", metavar="FILE", help="Only write this archive; needs no engine.")
+@click.option("--suite", default="", metavar="NAME", help="The release of Debian; the host's own by default.")
+@click.option("--mirror", multiple=True, metavar="URL", help="Where its packages are; can be repeated.")
+@_JSON
+def build(
+    variant: str | None, *, engine: str, output: str, suite: str, mirror: tuple[str, ...], as_json: bool
+) -> None:
+    """Build a VARIANT from the packages of Debian: minimal, python, node, full or latest.
+
+    Needs mmdebstrap, and no registry. Whatever ends it early, nothing is left behind.
+    """
+    from corral.cli.image import build as build_image
+    from corral.cli.policy import answer
+    from corral.images.recipe import DEFAULT_VARIANT
+
+    name = variant or DEFAULT_VARIANT
+    sys.exit(
+        answer(
+            lambda: build_image(name, engine=engine, output=output, suite=suite, mirrors=mirror),
+            as_json=as_json,
+        )
+    )
+
+
+@image.command()
+@click.argument("name")
+@click.option("--engine", default="", metavar="NAME", help="docker or podman; else the first that has it.")
+@click.option("-v", "--verbose", is_flag=True, help="List every package.")
+@_JSON
+def inspect(name: str, *, engine: str, verbose: bool, as_json: bool) -> None:
+    """Say what is in an image: a variant, any other name of an image, or an archive.
+
+    It says so if a program in it changes its user, or a user has a password.
+    """
+    from corral.cli.image import inspect as inspect_image
+    from corral.cli.policy import answer
+
+    sys.exit(answer(lambda: inspect_image(name, engine=engine, verbose=verbose), as_json=as_json))
