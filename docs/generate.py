@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from corral.model.launch import Launch
+
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent / "src"))
 
@@ -28,7 +30,7 @@ from corral.linux import landlock  # noqa: E402
 from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
-from corral.model.probe import LaunchTrial, Probe  # noqa: E402
+from corral.model.probe import LaunchTrial, Probe, ToolRun  # noqa: E402
 from corral.planning.require import features_of  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402

@@ -6,13 +6,13 @@ from corral.backends._launcher import compile_seccomp
 from corral.linux.decode import decode
 from corral.linux.filter import SocketPolicy
 from corral.linux.landlock import FsRight, NetRight, Scope
-from corral.linux.spec import MountFlag, MountKind
+from corral.linux.spec import ExpectFlag, MountFlag, MountKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.linux.spec import Landlock, Mount, Spec
+    from corral.linux.spec import Expect, Landlock, Mount, Spec
     from corral.model.launch import Launch
     from corral.model.plan import Plan
 
@@ -58,7 +58,11 @@ def _launch(launch: Launch) -> Iterator[str]:
         yield f"enforced   {feature.value:<18}{how}"
     if launch.scratch:
         yield f"scratch    {launch.scratch}"
-    yield from (f"scratch    {file.path} holds {file.content!r}" for file in launch.scratch_files)
+    for file in launch.scratch_files:
+        if file.path.endswith("/profile"):
+            yield from (f"profile    {line}" for line in file.content.decode().splitlines())
+        else:
+            yield f"scratch    {file.path} holds {file.content!r}"
     if launch.group is not None:
         yield f"group      {launch.group}"
 
@@ -78,6 +82,7 @@ def _spec(spec: Spec) -> Iterator[str]:
     names = [name for name, bit in _NAMESPACES.items() if spec.namespaces & bit]
     yield f"namespaces {' '.join(names) or '-'}"
     yield from (f"idmap      {name} {text.strip()}" for name, text in _maps(spec) if text)
+    yield from (f"expect     {_expect(expect)}" for expect in spec.expects)
     yield from (f"mount      {_mount(mount)}" for mount in spec.mounts)
     if spec.hostname:
         yield f"hostname   {spec.hostname}"
@@ -99,6 +104,12 @@ def _spec(spec: Spec) -> Iterator[str]:
 
 def _maps(spec: Spec) -> tuple[tuple[str, str], ...]:
     return (("uid", spec.uid_map), ("gid", spec.gid_map))
+
+
+def _expect(expect: Expect) -> str:
+    flags = [flag.name.lower().replace("_", "-") for flag in ExpectFlag if flag & expect.flags]
+    known = [f"inode {expect.device}:{expect.inode}"] if expect.inode else []
+    return " ".join([expect.path, *flags, *known])
 
 
 def _mount(mount: Mount) -> str:

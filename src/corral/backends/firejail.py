@@ -1,7 +1,7 @@
 """Firejail: `firejail` (set-user-id root) makes namespaces and hides files, corral-launch runs inside.
 
-Guarantees   everything but net.ports, net.domains, limit.disk and limit.disk-files; fs.metadata for anyone but
-             root; memory, cpu and pids limits with control groups
+Guarantees   everything but net.ports, net.domains, limit.disk and limit.disk-files; fs.metadata for anyone
+             but root; memory, cpu and pids limits with control groups
 Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, whose profile is written for each
              run; inside, by the launcher: Landlock, seccomp, rlimits. What firejail was told to do is looked
              at from inside before the command runs: where it takes itself to be in a sandbox already it runs
