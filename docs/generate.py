@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.model.launch import Launch
-
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent / "src"))
 
@@ -40,6 +38,7 @@ from corral.selftest.catalogue import PROBES  # noqa: E402
 SCHEMA = DOCS.parent / "src/corral/config" / FILE_NAME
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
+_KERNEL = "99.0"
 _BY_GROUP = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 _PRESET_FILES = Path(preset.__file__).parent / "presets"
 
@@ -77,10 +76,6 @@ EXAMPLES = {
 }
 
 
-#: What the programs of the imaginary host say about themselves.
-_TOOLS = {"bwrap": "bubblewrap 0.11.0", "firejail": "firejail version 0.9.72"}
-
-
 class ImaginaryHost:
     """As much of a host as a probe asks about: one that can do everything, except what it is told not to."""
 
@@ -106,18 +101,41 @@ class ImaginaryHost:
     def try_launch(self, _spec: bytes) -> LaunchTrial:
         return LaunchTrial(False, "exec")
 
+    def try_outer(self, _launch: object) -> LaunchTrial:
+        return LaunchTrial(False, "exec")
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def lstat(self, _path: str) -> None:
+        return None
+
     def links(self, _path: str) -> tuple[str, ...]:
         return ()
 
+    def read_text(self, _path: str, _limit_bytes: int) -> str:
+        return _KERNEL
+
     def which(self, name: str) -> str:
-        return f"/usr/bin/{name}" if name in _TOOLS else ""
+        return f"/usr/bin/{name}"
 
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
-        del seconds
-        return ToolRun(0, _TOOLS[argv[0].rpartition("/")[2]])
+        engine, question = argv[0].rpartition("/")[2], argv[1]
+        if question == "context":
+            return ToolRun(0, "unix:///run/docker.sock\n")
+        if question == "--version":
+            return ToolRun(0, f"{engine} 99.0\n")
+        return ToolRun(0, json.dumps(self._facts(engine)))
 
-    def try_outer(self, _launch: Launch) -> LaunchTrial:
-        return LaunchTrial(False, "exec")
+    def _facts(self, engine: str) -> dict[str, object]:
+        """What an engine says of itself, the newest there can be."""
+        if engine == "docker":
+            names = ("MemoryLimit", "SwapLimit", "CpuCfsPeriod", "CpuCfsQuota", "PidsLimit")
+            held = dict.fromkeys(names, self._groups)
+            return {"ServerVersion": "99.0", "KernelVersion": _KERNEL, "CgroupDriver": "systemd", **held}
+        controllers = ["memory", "cpu", "pids"] if self._groups else []
+        host = {"kernel": _KERNEL, "cgroupVersion": "v2", "cgroupControllers": controllers}
+        return {"host": {**host, "security": {"rootless": self.uid != 0}}, "version": {"Version": "99.0"}}
 
 
 def _probe(backend: str, host: ImaginaryHost) -> Probe:
@@ -168,13 +186,15 @@ def matrix() -> str:
 
 def approximations() -> str:
     """What each backend does where it does not enforce."""
-    oldest = {"landlock": 3}  # where Landlock lacks something, more is only approximated
+    # Where Landlock lacks something, more is only approximated.
+    oldest = {"landlock": (3, ", before Landlock ABI 6")}
     rows = []
     for backend in BUILTIN:
         newest = dict(_probe(backend, ImaginaryHost()).approximates)
-        older = dict(_probe(backend, ImaginaryHost(abi=oldest.get(backend, 0))).approximates)
+        abi, before = oldest.get(backend, (0, ", without Landlock"))
+        older = dict(_probe(backend, ImaginaryHost(abi=abi)).approximates)
         for feature, how in (newest | older).items():
-            when = "" if feature in newest else ", before Landlock ABI 6"
+            when = "" if feature in newest else before
             rows.append([f"`{backend}`{when}", f"`{feature.value}`", how])
     return _table(["backend", "feature", "what is done instead"], rows)
 

@@ -30,6 +30,8 @@ def _codes_in_source() -> dict[str, str]:
             name = ast.unparse(node.func)
             is_coded = name in CODED or (name.startswith("super()") and path.name == "errors.py")
             first = node.args[0]
+            if name == "StartFailure" and len(node.args) > 1:
+                first, is_coded = node.args[1], True
             if is_coded and isinstance(first, ast.Constant) and isinstance(first.value, str):
                 found[first.value] = f"{shown(path)}:{node.lineno}"
     return found

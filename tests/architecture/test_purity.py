@@ -26,6 +26,7 @@ HARMLESS = {
     "hashlib",
     "importlib",  # the registry, by name
     "ipaddress",
+    "json",  # what engines say and are told
     "posixpath",
     "struct",
     "typing",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from corral.backends.registry import BUILTIN
+
 TESTS = Path(__file__).resolve().parents[1]
 CONFIGURATION = str(TESTS.parent / "pyproject.toml")
 WITHOUT = ("-p", "no:cacheprovider", "-p", "no:xdist")
@@ -56,13 +58,13 @@ def test_a_backend_that_is_missing_is_skipped_with_the_reason() -> None:
     assert (
         "native is not available: the launcher was not built: there is no launcher at /no/launcher" in report
     )
-    assert "2 skipped, 1 xfailed" in report
+    assert f"{len(BUILTIN) - 1} skipped, 1 xfailed" in report  # all but none
 
 
 def test_a_backend_that_is_required_must_not_be_missing() -> None:
     report = _suite(PROOF, "--require", "native", CORRAL_LAUNCHER="/no/launcher")
 
-    assert "1 skipped, 1 xfailed, 1 error" in report
+    assert f"{len(BUILTIN) - 2} skipped, 1 xfailed, 1 error" in report
 
 
 def test_the_launcher_can_be_chosen() -> None:

@@ -7,6 +7,7 @@ import zlib
 
 from corral.model.enforcer import CGROUP2, Enforcer
 from corral.model.probe import LaunchTrial, Stat, ToolRun
+from support.tools import EVERY_TOOL, RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ SYSTEM = {
     "/usr/share/zoneinfo/UTC": "TZif",
     "/opt/corral/bin/corral-launch": "elf",
     "/dev/null": "",
-    "/proc/": "",
+    "/proc/sys/kernel/osrelease": f"{RELEASE}\n",
     "/run/": "",
     "/tmp/": "",
     "/var/tmp/": "",
@@ -70,7 +71,7 @@ class FakeHost:
         sockets: frozenset[str] = frozenset(),
         system: bool = True,
         corral_files: tuple[str, ...] = ("/opt/corral",),
-        tools: Mapping[str, Mapping[str, ToolRun]] = {},
+        tools: Mapping[str, Mapping[str, ToolRun]] = EVERY_TOOL,
         outer: LaunchTrial | None = None,
     ) -> None:
         self.uid = self.gid = uid

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from corral.backends.registry import get_backend
 from corral.model.feature import Feature
 from corral.model.plan import Command
-from corral.model.probe import ToolRun
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
@@ -109,19 +108,12 @@ CASES = (
 )
 
 
-#: Programs that make sandboxes, and what they say about themselves.
-INSTALLED = {
-    "bwrap": {"--version": ToolRun(0, "bubblewrap 0.11.0\n")},
-    "firejail": {"--version": ToolRun(0, "firejail version 0.9.72\n\nCompile time support:\n")},
-}
-
-
 def host_of(case: Case) -> FakeHost:
-    return FakeHost(case.files, env=case.env, uid=case.uid, cwd=WORKSPACE, holds=case.holds, tools=INSTALLED)
+    return FakeHost(case.files, env=case.env, uid=case.uid, cwd=WORKSPACE, holds=case.holds)
 
 
 def fake_probe(name: str, host: FakeHost | None = None) -> Probe:
-    return get_backend(name).probe(host or FakeHost(holds=BY_GROUPS, tools=INSTALLED))
+    return get_backend(name).probe(host or FakeHost(holds=BY_GROUPS))
 
 
 def plan_of(case: Case, probe: Probe) -> Plan:

@@ -59,12 +59,21 @@ def _launch(launch: Launch) -> Iterator[str]:
     if launch.scratch:
         yield f"scratch    {launch.scratch}"
     for file in launch.scratch_files:
+        mode = "" if file.mode == 0o600 else f" mode {file.mode:o}"
         if file.path.endswith("/profile"):
             yield from (f"profile    {line}" for line in file.content.decode().splitlines())
-        else:
-            yield f"scratch    {file.path} holds {file.content!r}"
+            continue
+        kind = " directory" if file.is_directory else f" holds {_content(file.content)}"
+        yield f"scratch    {file.path}{mode}{kind}"
+    if launch.outer is not None:
+        yield f"outer      control {launch.outer.control or '-'}, {launch.outer.start_seconds:g} s"
+        yield f"outer      removal {' '.join(launch.outer.removal) or '-'}"
     if launch.group is not None:
         yield f"group      {launch.group}"
+
+
+def _content(content: bytes) -> str:
+    return f"{content!r}" if len(content) < 500 else f"{len(content)} bytes"
 
 
 def _plan(plan: Plan) -> Iterator[str]:
@@ -82,7 +91,6 @@ def _spec(spec: Spec) -> Iterator[str]:
     names = [name for name, bit in _NAMESPACES.items() if spec.namespaces & bit]
     yield f"namespaces {' '.join(names) or '-'}"
     yield from (f"idmap      {name} {text.strip()}" for name, text in _maps(spec) if text)
-    yield from (f"expect     {_expect(expect)}" for expect in spec.expects)
     yield from (f"mount      {_mount(mount)}" for mount in spec.mounts)
     if spec.hostname:
         yield f"hostname   {spec.hostname}"
@@ -95,6 +103,9 @@ def _spec(spec: Spec) -> Iterator[str]:
     if spec.landlock is not None:
         yield from _landlock(spec.landlock)
     yield f"seccomp    {_filter_name(spec.seccomp)}"
+    yield from (f"expect     {_expect(expect)}" for expect in spec.expects)
+    if spec.inside:
+        yield f"inside     {'the environment of the image' if spec.image_environment else '-'}"
     yield f"cwd        {spec.cwd}"
     yield from (f"argument   {argument}" for argument in spec.argv)
     yield from (f"variable   {name}={value}" for name, value in spec.env)
@@ -104,12 +115,6 @@ def _spec(spec: Spec) -> Iterator[str]:
 
 def _maps(spec: Spec) -> tuple[tuple[str, str], ...]:
     return (("uid", spec.uid_map), ("gid", spec.gid_map))
-
-
-def _expect(expect: Expect) -> str:
-    flags = [flag.name.lower().replace("_", "-") for flag in ExpectFlag if flag & expect.flags]
-    known = [f"inode {expect.device}:{expect.inode}"] if expect.inode else []
-    return " ".join([expect.path, *flags, *known])
 
 
 def _mount(mount: Mount) -> str:
@@ -128,6 +133,12 @@ def _mount(mount: Mount) -> str:
     if mount.content:
         parts.append(f"holds {mount.content!r}")
     return " ".join(parts)
+
+
+def _expect(expect: Expect) -> str:
+    flags = [flag.name.lower().replace("_", "-") for flag in ExpectFlag if flag & expect.flags]
+    inode = [f"inode {expect.device}:{expect.inode}"] if expect.inode else []
+    return " ".join([expect.path, *flags, *inode])
 
 
 def _landlock(lock: Landlock) -> Iterator[str]:

@@ -94,7 +94,7 @@ def test_without_control_groups_the_supervisor_approximates_a_limit_of_memory() 
 
 
 def test_without_control_groups_nobody_holds_a_limit_of_processor_time() -> None:
-    limited = sandbox("cpu:time:10s").fidelity()
+    limited = sandbox("cpu:time:10s", host=FakeHost(tools={})).fidelity()
 
     for name in ("native", "landlock"):
         assert finding_of(limited, name, Feature.LIMIT_CPU_TIME).hold is Hold.NOT_ENFORCEABLE

@@ -1,6 +1,6 @@
 """The limits of a policy as arguments of `docker run` and `podman run`, and which of them an engine holds.
 
-For the backends that use these engines, which are not there yet; the tests measure it on real ones.
+The tests measure it on real ones.
 Both engines refuse a number that they cannot do with (docker less than 6 MiB of memory, runc less than about
 a dozen open files): then the command does not run. But for a controller that they lack, they print a warning
 and run it without the limit. So what `engine_limit_features` does not name must not be asked of them.
@@ -35,24 +35,30 @@ _READ_ONLY = {
     "podman": ("--read-only", "--read-only-tmpfs=false", "--ipc", "none"),
 }
 #: Podman refuses this option of tmpfs: there only the memory limit bounds the number of files.
-_BOUNDS_FILES = {"docker": True, "podman": False}
+BOUNDS_FILES = {"docker": True, "podman": False}
 
 #: Held by the kernel for each process, or by the areas themselves, whatever controllers there are.
 _ALWAYS = frozenset({Feature.LIMIT_FILE_SIZE, Feature.LIMIT_OPEN_FILES, Feature.LIMIT_DISK})
 
 
 def engine_limit_arguments(
-    limits: Limits, *, engine: str, areas: Sequence[str] = (), launcher_pids: int = 1
+    limits: Limits,
+    *,
+    engine: str,
+    areas: Sequence[str] = (),
+    launcher_pids: int = 1,
+    made: Mapping[str, int] = {},
 ) -> tuple[str, ...]:
     """What bounds memory, processors, processes, files, and the private areas together.
 
-    Every place that is neither an area nor mounted by the caller becomes read-only. Raises UnenforceableError
-    for an area whose path the engine's command line cannot express.
+    Every place that is neither an area nor mounted by the caller becomes read-only. `made` says how many
+    places to mount on the engine itself makes in an area, which do not count. Raises UnenforceableError for
+    an area whose path the engine's command line cannot express.
     """
     return (
         *_group_arguments(limits, launcher_pids),
         *_process_arguments(limits),
-        *_area_arguments(areas, limits.disk_bytes, engine),
+        *_area_arguments(areas, limits, engine, made),
     )
 
 
@@ -81,25 +87,29 @@ def _process_arguments(limits: Limits) -> list[str]:
     ]
 
 
-def _area_arguments(areas: Sequence[str], disk_bytes: int | None, engine: str) -> list[str]:
+def _area_arguments(areas: Sequence[str], limits: Limits, engine: str, made: Mapping[str, int]) -> list[str]:
     """No engine makes one tmpfs appear in several places, so each area gets an equal part of the size."""
     arguments = list(_READ_ONLY[engine])
     for area in areas:
         if ":" in area:
             raise _inexpressible(area, engine)
-        options = _area_options(len(areas), disk_bytes, bounds_files=_BOUNDS_FILES[engine])
+        options = _area_options(len(areas), limits, made.get(area, 0), bounds_files=BOUNDS_FILES[engine])
         arguments += ["--tmpfs", f"{area}:{options}"]
     return arguments
 
 
-def _area_options(count: int, disk_bytes: int | None, *, bounds_files: bool) -> str:
-    size = _AREA_BYTES if disk_bytes is None else disk_bytes // count // _PAGE_BYTES * _PAGE_BYTES
+def _area_options(count: int, limits: Limits, made: int, *, bounds_files: bool) -> str:
+    whole = limits.disk_bytes
+    size = _AREA_BYTES if whole is None else whole // count // _PAGE_BYTES * _PAGE_BYTES
     if size == 0:  # to tmpfs, 0 means no limit
         return f"ro,nosuid,nodev,size={_PAGE_BYTES}"
     # exec, because docker's default is noexec, and people build things in /tmp.
     options = f"rw,exec,nosuid,nodev,mode=1777,size={size}"
     if bounds_files:
-        options += f",nr_inodes={max(_LEAST_FILES, size // _BYTES_FOR_EACH_FILE)}"
+        files = max(_LEAST_FILES, size // _BYTES_FOR_EACH_FILE)
+        if limits.disk_files is not None:
+            files = limits.disk_files // count + 1 + made  # one for the area itself
+        options += f",nr_inodes={files}"
     return options
 
 

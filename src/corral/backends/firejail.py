@@ -242,7 +242,7 @@ def _scratch_files(ground: Ground, scratch: str, home: str, files: Files) -> lis
     profile = "".join(f"{line}\n" for line in files.lines)
     made = [PrivateFile(f"{scratch}/profile", profile.encode("utf-8", "surrogateescape"))]
     if home:
-        made.append(PrivateFile(f"{home}/", b""))
+        made.append(PrivateFile(home, b"", mode=0o700, is_directory=True))
         made += [
             PrivateFile(f"{home}/{file.path.removeprefix(ground.home + '/')}", file.content)
             for file in ground.private_files

@@ -15,10 +15,12 @@ BUILTIN = {
     "landlock": "corral.backends.landlock:LandlockBackend",
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
     "firejail": "corral.backends.firejail:FirejailBackend",
+    "podman": "corral.backends.podman:PodmanBackend",
+    "docker": "corral.backends.docker:DockerBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
-AUTO = {"linux": ("native", "landlock", "bubblewrap", "firejail")}
+AUTO = {"linux": ("native", "landlock", "bubblewrap", "firejail", "podman", "docker")}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"

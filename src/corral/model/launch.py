@@ -55,6 +55,6 @@ class Launch(Record):
     spec: bytes | None = None  # for the launcher, on descriptor 3; None: argv is the command itself
     outer: Outer | None = None  # argv is a program that starts the launcher, somewhere inside
     scratch: str = ""  # a private directory to make before and to remove after
-    scratch_files: tuple[PrivateFile, ...] = ()  # to write there; a path that ends in / is a directory
+    scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     group: GroupRequest | None = None
     cwd: str = "/"

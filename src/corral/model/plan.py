@@ -82,6 +82,8 @@ class PrivateFile(Record):
 
     path: str
     content: bytes
+    mode: int = 0o600
+    is_directory: bool = False  # an empty one
 
 
 class Ground(Record):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from corral.model.errors import BugError
+from corral.model.errors import BugError, SetupError
 from corral.model.feature import RUNNER_FEATURES
+from corral.model.policy import FsAccess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def check(plan: Plan, launch: Launch) -> None:
-    """Raise BugError if the backend forgot something. A mechanism is a claim; the tests are the proof."""
+    """Raise BugError if the backend forgot something. A mechanism is a claim; the tests are the proof.
+
+    Raises SetupError if the program that makes the sandbox could be of a command's making.
+    """
+    _check_program(plan, launch)
     named = {feature for feature, how in launch.enforced.items() if how}
     forgotten = plan.requires - named - RUNNER_FEATURES - plan.waived
     if forgotten:
@@ -20,3 +25,18 @@ def check(plan: Plan, launch: Launch) -> None:
             f"backend {launch.backend!r} lowered a plan without enforcing it",
             why=f"no mechanism named for {', '.join(sorted(feature.value for feature in forgotten))}",
         )
+
+
+def _check_program(plan: Plan, launch: Launch) -> None:
+    # TRUST: what runs on the host must not lie where commands write.
+    if launch.outer is None:
+        return
+    for grant in plan.ground.grants:
+        root = grant.target.path
+        if grant.access is FsAccess.WRITE and launch.argv[0].startswith(f"{root.rstrip('/')}/"):
+            raise SetupError(
+                "outer",
+                f"{launch.argv[0]} must not make the sandbox",
+                why=f"it lies in {root}, where commands may write",
+                fix="install it outside of the workspace, or take that directory off the PATH",
+            )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from corral.model.launch import Launch
+    from corral.model.plan import PrivateFile
 
 
 class Scratch:
@@ -30,10 +31,7 @@ class Scratch:
             os.mkdir(self._directory, mode=0o700)  # fails on anything that is there already
             self._is_made = True
             for file in self._files:
-                if file.path.endswith("/"):
-                    os.mkdir(file.path, mode=0o700)
-                else:
-                    _write_new(file.path, file.content)
+                _make(file)
         except OSError as problem:
             self._remove()
             raise SetupError(
@@ -53,17 +51,23 @@ class Scratch:
             return
         self._is_made = False
         try:
-            for file in self._files:
-                os.unlink(file.path)
+            for file in reversed(self._files):
+                (os.rmdir if file.is_directory else os.unlink)(file.path)
             os.rmdir(self._directory)
         except OSError:  # the command left something there
             with contextlib.suppress(OSError):
                 remove_tree(*os.path.split(self._directory))
 
 
-def _write_new(path: str, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _make(file: PrivateFile) -> None:
+    if file.is_directory:
+        os.mkdir(file.path, 0o700)
+        os.chmod(file.path, file.mode)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file.path, flags, 0o600)
     try:
-        os.write(descriptor, content)
+        os.write(descriptor, file.content)
+        os.fchmod(descriptor, file.mode)
     finally:
         os.close(descriptor)

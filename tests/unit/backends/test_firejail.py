@@ -11,7 +11,7 @@ from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.probe import LaunchTrial, ToolRun
 from support.fake_host import LAUNCHER, FakeHost
-from support.golden_cases import INSTALLED, REPOSITORY, WORKSPACE, Case, fake_probe, host_of, plan_of
+from support.golden_cases import REPOSITORY, WORKSPACE, Case, fake_probe, host_of, plan_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _expects(launch: Launch) -> dict[str, Expect]:
 
 
 def test_a_host_without_it_is_told_how_to_get_it() -> None:
-    probe = BACKEND.probe(FakeHost())
+    probe = BACKEND.probe(FakeHost(tools={}))
 
     assert not probe.available
     assert "no `firejail` on the PATH" in probe.reason
@@ -93,7 +93,7 @@ def test_one_that_made_no_sandbox_is_told_from_the_trial() -> None:
 
 
 def test_the_trial_is_made_of_arguments_and_looks_at_what_was_made() -> None:
-    host = FakeHost(tools=INSTALLED)
+    host = FakeHost()
 
     BACKEND.probe(host)
 
@@ -242,7 +242,7 @@ def test_the_home_is_in_the_scratch_directory_beside_the_profile() -> None:
     assert home == f"{launch.scratch}/home"
     assert f"whitelist {home}" in _profile(launch)
     paths = [file.path for file in launch.scratch_files]
-    assert paths[:2] == [f"{launch.scratch}/profile", f"{home}/"]
+    assert paths[:2] == [f"{launch.scratch}/profile", home]
     assert f"{home}/.gitconfig" in paths
 
 
@@ -280,7 +280,7 @@ def test_what_a_profile_can_say_is_said(name: str) -> None:
 def test_the_sandbox_ends_with_the_launcher_where_the_command_could_end_it() -> None:
     """Below ABI 6 the command may signal the launcher, which is not PID 1."""
     case = Case("git", files=REPOSITORY)
-    older = FakeHost(case.files, cwd=WORKSPACE, abi=5, tools=INSTALLED)
+    older = FakeHost(case.files, cwd=WORKSPACE, abi=5)
     probe = BACKEND.probe(older)
 
     assert "--deterministic-shutdown" in BACKEND.lower(plan_of(case, probe), probe).argv
@@ -289,7 +289,7 @@ def test_the_sandbox_ends_with_the_launcher_where_the_command_could_end_it() -> 
 
 def test_an_open_network_needs_a_kernel_that_keeps_abstract_sockets_away() -> None:
     case = Case("full", files=REPOSITORY, capabilities=("network:full",))
-    probe = BACKEND.probe(FakeHost(case.files, cwd=WORKSPACE, abi=5, tools=INSTALLED))
+    probe = BACKEND.probe(FakeHost(case.files, cwd=WORKSPACE, abi=5))
 
     with pytest.raises(UnenforceableError, match="abstract sockets"):
         BACKEND.lower(plan_of(case, probe), probe)

@@ -154,3 +154,14 @@ def test_a_socket_in_the_scratch_directory_is_found_by_its_path(tmp_path: Path) 
 
     assert result.stdout == "found\n"
     assert not scratch.exists()
+
+
+def test_a_program_in_the_workspace_makes_no_sandbox(tmp_path: Path) -> None:
+    run = outer_run(tmp_path, "", "true")
+    planted = run._launch.replace(argv=(str(tmp_path / "bin/bwrap"),))
+
+    with pytest.raises(SetupError) as raised:
+        Run(run._plan, planted, quarantine="")
+
+    assert raised.value.code == "outer"
+    assert "commands may write" in raised.value.why

@@ -1,0 +1,262 @@
+"""What docker and podman have in common: one container for one run, the launcher as its first process.
+
+The command, its arguments and its environment are nowhere in the engine's arguments: the launcher gets them
+from corral by a socket, together with stdio. The engine makes the container and takes it away, and no more.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corral.backends import _engine_container as container
+from corral.backends import _engine_mounts as mounts
+from corral.backends import _inner as inner
+from corral.backends._engine_inside import Layout, build_spec, check_cwd
+from corral.backends._engine_limits import engine_limit_arguments
+from corral.backends._engine_words import DOCKER, PODMAN, start_failures
+from corral.linux import landlock
+from corral.linux.filter import SocketPolicy, default_filter
+from corral.linux.oci import encode_profile
+from corral.linux.syscalls import Arch
+from corral.model.enforcer import ENGINE, TITLES
+from corral.model.errors import PolicyError, UnenforceableError
+from corral.model.feature import Feature
+from corral.model.launch import GroupRequest, Launch, Outer
+from corral.model.plan import PrivateFile
+from corral.model.policy import NetMode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.backends._engine_mounts import Place, Views
+    from corral.model.plan import Ground, Plan
+    from corral.model.probe import Probe
+
+#: Where corral's own things are inside. No image has such a directory; the engine makes it in its own layer.
+_LAUNCHER, _CONTROL = "/.corral/launch", "/.corral/control"
+_HOSTNAME = "corral"
+_START_SECONDS = 60.0
+_EMPTY = "ro,nosuid,nodev,noexec,size=65536"
+
+#: The same on every run. What podman reads from its configuration is said here, so that it is not read.
+_ALWAYS = {
+    DOCKER: ("--pull=never", "--cgroupns", "private", "--no-healthcheck"),
+    PODMAN: (
+        *("--pull=never", "--cgroupns", "private", "--no-healthcheck"),
+        *("--http-proxy=false", "--env-host=false", "--privileged=false", "--init=false"),
+        *("--pid", "private", "--uts", "private", "--image-volume", "ignore"),
+        # Podman would raise hard limits to a million, which fails where nobody may raise them.
+        *("--ulimit", "host"),
+    ),
+}
+_LIMITS = {
+    Feature.LIMIT_MEMORY: "memory_bytes",
+    Feature.LIMIT_CPU: "cpus",
+    Feature.LIMIT_CPU_TIME: "cpu_seconds",
+    Feature.LIMIT_PIDS: "pids",
+}
+
+
+def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
+    """Arguments for `run`, and a spec for the launcher. Raises for what cannot be said to an engine."""
+    abi, ground, about = int(probe.detail("landlock_abi")), plan.ground, plan.container
+    container.check_image(about.image)
+    container.check_workspace(about.workspace)
+    _check_sockets(ground, probe)
+    if _shares_network(plan):
+        inner.check_abstract_sockets(plan, abi)
+    named, views_of_volumes = container.read_volumes(about, ground)
+    views = mounts.Views(ground, about.workspace, (*mounts.link_views(ground), *views_of_volumes))
+    scratch = f"{ground.scratch}/corral-{plan.run_id}"
+    for own in (scratch, probe.detail("launcher"), *ground.private):
+        mounts.check_name(own)
+    placed = mounts.build_places(plan, views, scratch, abi)
+    container.check_volumes(named, placed)
+    layout = Layout(placed, _areas(ground, views, placed), named, views.own(plan.command.cwd))
+    check_cwd(plan, layout)
+    name = f"corral-{plan.run_id}"
+    return Launch(
+        backend=engine,
+        argv=(
+            *(probe.detail("program"), "run", "--rm", "--name", name),
+            *("--label", f"corral.run={plan.run_id}", "--label", f"corral.owner={ground.uid}"),
+            *_ALWAYS[engine],
+            *_confinement(engine, plan, probe, scratch),
+            *_limit_arguments(engine, plan, probe, layout),
+            *_covers(),
+            *_mount_arguments(layout, probe, scratch),
+            *_private_files(ground, scratch),
+            *("--entrypoint", _LAUNCHER, about.image, "--control", _CONTROL),
+        ),
+        env=tuple((key[4:], value) for key, value in probe.details if key.startswith("env ")),
+        enforced=_mechanisms(plan, probe, abi),
+        spec=build_spec(plan, layout, abi, probe.detail("machine")),
+        outer=Outer(
+            control="control",
+            start_seconds=_START_SECONDS,
+            removal=(probe.detail("program"), "rm", "--force", "--volumes", name),
+            failures=start_failures(engine, about.image),
+        ),
+        scratch=scratch,
+        scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
+        group=_group(ground, probe),
+    )
+
+
+def _shares_network(plan: Plan) -> bool:
+    """The host's network, as with other backends; but ports are published from one of the engine's own."""
+    return plan.ground.net.mode is NetMode.FULL and not plan.container.ports
+
+
+def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterator[str]:
+    ground = plan.ground
+    if ground.net.mode is not NetMode.FULL:
+        yield from ("--network", "none")
+    elif _shares_network(plan):
+        yield from ("--network", "host")
+    yield from container.publish_arguments(plan.container, ground.net.mode)
+    yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+    yield from ("--security-opt", f"seccomp={scratch}/seccomp.json")
+    if probe.detail("selinux"):
+        # A label of containers could not read the caller's files; to label them anew would change the host.
+        yield from ("--security-opt", "label=disable")
+    yield from _user(engine, ground, probe)
+    yield from ("--hostname", _HOSTNAME, "--workdir", "/", "--log-driver", "none")
+    yield from ("--stop-signal", "KILL", "--stop-timeout", "1")
+
+
+def _user(engine: str, ground: Ground, probe: Probe) -> tuple[str, ...]:
+    """Whoever is inside is the caller outside, so that the files he makes are the caller's."""
+    own = f"{ground.uid}:{ground.gid}"
+    if engine == PODMAN:
+        return ("--userns", "keep-id" if probe.detail("rootless") else "host", "--user", own)
+    if probe.detail("rootless"):  # of the ids inside, 0 alone is the caller's
+        return ("--user", "0:0")
+    return (*(("--userns", "host") if probe.detail("remapped") else ()), "--user", own)
+
+
+def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> tuple[str, ...]:
+    """Limits of the tree. Those of each process are the launcher's, which is not bound by them itself.
+
+    What the engine does not hold is not asked of it: it would warn, where nobody reads, and go on.
+    """
+    left = {field: None for feature, field in _LIMITS.items() if feature not in probe.enforces}
+    limits = plan.ground.limits.replace(file_size_bytes=None, open_files=None, **left)
+    made = {area: _made_in(area, layout, plan.ground) for area in layout.areas}
+    return engine_limit_arguments(limits, engine=engine, areas=layout.areas, launcher_pids=1, made=made)
+
+
+def _made_in(area: str, layout: Layout, ground: Ground) -> int:
+    """How many directories and files the engine makes in an area, to mount something upon."""
+    made: set[str] = set()
+    for path in (*layout.tops, *(file.path for file in ground.private_files)):
+        above = path
+        while above.startswith(f"{area}/"):
+            made.add(above)
+            above = above.rpartition("/")[0]
+    return len(made)
+
+
+def _covers() -> tuple[str, ...]:
+    """/sys shows the host's hardware, and an image needs none of it. The second: podman mounts there."""
+    return ("--tmpfs", f"/sys:{_EMPTY}", "--tmpfs", f"/sys/fs/cgroup:{_EMPTY}")
+
+
+def _mount_arguments(layout: Layout, probe: Probe, scratch: str) -> Iterator[str]:
+    nonrecursive = probe.detail("nonrecursive")
+    own = ((probe.detail("launcher"), _LAUNCHER), (f"{scratch}/control", _CONTROL))
+    for source, path in own:
+        words = ("type=bind", f"src={source}", f"dst={path}", "readonly")
+        yield from ("--mount", mounts.join_words(words))
+    for place in layout.placed:
+        yield from ("--mount", mounts.mount_argument(place, nonrecursive))
+    for volume in layout.named:
+        yield from ("--mount", volume.argument())
+
+
+def _private_files(ground: Ground, scratch: str) -> Iterator[str]:
+    """A tmpfs is empty, and nobody inside may write before the command; so they are mounted, read-only."""
+    for number, file in enumerate(ground.private_files):
+        words = ("type=bind", f"src={scratch}/private-{number}", f"dst={file.path}", "readonly")
+        yield from ("--mount", mounts.join_words(words))
+
+
+def _scratch_files(
+    ground: Ground, scratch: str, placed: tuple[Place, ...], machine: str
+) -> tuple[PrivateFile, ...]:
+    files = [PrivateFile(f"{scratch}/seccomp.json", _profile(machine))]
+    kinds = {place.is_directory for place in placed if place.rank == mounts.DENIED}
+    if False in kinds:
+        files.append(PrivateFile(f"{scratch}/nothing", b"", 0))
+    if True in kinds:
+        files.append(PrivateFile(f"{scratch}/nothing.d", b"", 0, is_directory=True))
+    for number, file in enumerate(ground.private_files):
+        files.append(PrivateFile(f"{scratch}/private-{number}", file.content))
+    return tuple(files)
+
+
+@lru_cache(maxsize=8)
+def _profile(machine: str) -> bytes:
+    """Without a policy's own denials: the launcher comes first, and may need those calls."""
+    rules = default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False)
+    return encode_profile(rules, Arch(machine))
+
+
+def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str, ...]:
+    areas = tuple(views.own(path) for path in ground.private)
+    for path, area in zip(ground.private, areas, strict=True):
+        inside = any(area.startswith(f"{place.path}/") for place in placed)
+        if inside and path != ground.home:  # which is there
+            raise UnenforceableError(
+                "unenforceable",
+                f"the private area {path} cannot be made by a container engine",
+                why="it lies in a granted path, where the engine would make the place on the host",
+                fix="use another backend, or a private area elsewhere",
+                lacking=frozenset({Feature.FS_PRIVATE}),
+            )
+    return areas
+
+
+def _check_sockets(ground: Ground, probe: Probe) -> None:
+    sockets = [value for name, value in probe.details if name.startswith("socket ")]
+    for grant in ground.grants:
+        reached = [path for path in sockets if mounts.is_beneath(path, grant.target.path)]
+        if reached and not grant.is_system:
+            raise PolicyError(
+                "grant-too-wide",
+                f"{grant.target.requested} cannot be granted to a container",
+                why=f"{reached[0]} is there, and whoever reaches that commands the engine",
+                fix="grant just the directories that are needed",
+            )
+
+
+def _group(ground: Ground, probe: Probe) -> GroupRequest:
+    """The container's own group, with the limits that the engine holds by it."""
+    held = {
+        field: getattr(ground.limits, field)
+        for feature, field in _LIMITS.items()
+        if feature in probe.enforces
+    }
+    return GroupRequest(ENGINE, **held, launcher_pids=1)
+
+
+def _mechanisms(plan: Plan, probe: Probe, abi: int) -> dict[Feature, str]:
+    lock = f" + {landlock.describe(abi)}" if abi else ""
+    limits = plan.ground.limits
+    held = {
+        feature: TITLES[ENGINE]
+        for feature, field in _LIMITS.items()
+        if feature in probe.enforces and getattr(limits, field) is not None
+    }
+    found = {
+        **inner.mechanisms(plan, abi),
+        Feature.FS_READ: f"container: the image, and the granted paths{lock}",
+        Feature.FS_WRITE: f"read-only image and bind mounts{lock}",
+        Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
+        Feature.LIMIT_DISK_FILES: "tmpfs: an equal part for each private area",
+        Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp of the engine and of the launcher",
+        Feature.SYSCALLS: "seccomp, by the launcher",
+        **held,
+    }
+    return {feature: how for feature, how in found.items() if feature in probe.enforces}

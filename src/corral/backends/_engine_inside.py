@@ -1,0 +1,101 @@
+"""What holds inside a container: where everything is, and what the launcher looks for and adds."""
+
+from __future__ import annotations
+
+from corral.backends import _engine_mounts as mounts
+from corral.backends import _launcher as common
+from corral.linux import landlock
+from corral.linux.encode import encode
+from corral.linux.filter import SocketPolicy
+from corral.linux.spec import Expect, ExpectFlag, Landlock, PathRule, Spec
+from corral.model.errors import PolicyError
+from corral.model.plan import StdioMode
+from corral.model.policy import NetMode
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.backends._engine_container import Volume
+    from corral.backends._engine_mounts import Place
+    from corral.model.plan import Plan
+
+
+class Layout(Record):
+    """Paths inside the container."""
+
+    placed: tuple[Place, ...]  # of the host
+    areas: tuple[str, ...]  # private, empty
+    named: tuple[Volume, ...]  # volumes that the engine keeps
+    cwd: str
+
+    @property
+    def tops(self) -> tuple[str, ...]:
+        """Everything that is not the image's."""
+        return (
+            *(place.path for place in self.placed),
+            *self.areas,
+            *(volume.path for volume in self.named),
+        )
+
+
+def check_cwd(plan: Plan, layout: Layout) -> None:
+    """Raise PolicyError for a working directory that the container does not have."""
+    if not any(mounts.is_beneath(layout.cwd, top) for top in layout.tops):
+        raise PolicyError(
+            "container-cwd",
+            f"the command cannot run in {plan.command.cwd}",
+            why="nothing of that directory is in the container: it is not granted, or is the system's own",
+            fix="run it in the workspace, or grant the directory",
+        )
+
+
+def build_spec(plan: Plan, layout: Layout, abi: int, machine: str) -> bytes:
+    """The spec of the launcher. The image's variables stay, and its PATH wins."""
+    ground = plan.ground
+    sockets = SocketPolicy.HOST if ground.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
+    env = dict(plan.env)
+    if env.get("PWD") == plan.command.cwd:
+        env["PWD"] = layout.cwd
+    return encode(
+        Spec(
+            argv=(*plan.container.entrypoint, *plan.command.argv),
+            cwd=layout.cwd,
+            env=tuple(sorted(env.items())),
+            inside=True,
+            image_environment=True,
+            rlimits=common.rlimits(ground.limits),
+            landlock=_landlock(layout, abi) if abi else None,
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+            expects=tuple(_expects(layout)),
+            wall_ms=common.wall_ms(plan),
+            grace_ms=common.GRACE_MS,
+            terminal=plan.command.stdio is StdioMode.TERMINAL,
+        )
+    )
+
+
+def _expects(layout: Layout) -> Iterator[Expect]:
+    """What the engine has to have done. Of what is its own, nobody knew the number."""
+    unknown = ExpectFlag.OTHER | ExpectFlag.READ_ONLY
+    yield Expect("/", unknown)
+    yield Expect("/proc/sys", unknown)  # core_pattern, which uid 0 may write without any capability
+    yield Expect("/sys", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
+    for area in layout.areas:
+        yield Expect(area, ExpectFlag.TMPFS)
+    for place in layout.placed:
+        yield place.expect
+    for volume in layout.named:
+        yield volume.expect()
+
+
+def _landlock(layout: Layout, abi: int) -> Landlock:
+    """Of the image all can be read and run, as its modes permit; nothing of it can be changed."""
+    paths = [PathRule(landlock.read_rights(abi, is_directory=True), "/")]
+    paths += [PathRule(landlock.device_rights(abi), f"/dev/{name}") for name in common.DEVICES]
+    paths.append(PathRule(landlock.device_rights(abi), "/dev/pts"))
+    paths += mounts.path_rules(layout.placed)
+    paths += [PathRule(landlock.write_rights(abi, is_directory=True), area) for area in layout.areas]
+    paths += [volume.rule(abi) for volume in layout.named]
+    return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))

@@ -1,0 +1,269 @@
+"""Ask a container engine what it is, and what of that keeps corral from using it.
+
+There is no trial: it would need an image. So the claims rest on what the engine says of itself, and every
+launch is looked at from inside before its command runs.
+"""
+
+from __future__ import annotations
+
+from corral.backends import _engine_words as words
+from corral.backends import _launcher as common
+from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
+from corral.backends._engine_words import DOCKER, PODMAN
+from corral.model.feature import Feature
+from corral.model.probe import Probe
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from corral.model.backend import Host
+
+    Facts = Mapping[str, object]
+
+CLAIMS = frozenset(Feature) - {
+    Feature.NET_PORTS,
+    Feature.NET_DOMAINS,
+    Feature.LIMIT_MEMORY,
+    Feature.LIMIT_CPU,
+    Feature.LIMIT_CPU_TIME,
+    Feature.LIMIT_PIDS,
+    Feature.LIMIT_DISK_FILES,
+}
+_WITHOUT_LANDLOCK = "all that is not granted is read-only, but not /dev, nor volumes that the image declares"
+_SECONDS = 20.0
+_YES = "yes"
+_RELEASE = "/proc/sys/kernel/osrelease"
+
+
+class _Unusable(Exception):
+    """Why an engine cannot be used, and how that is mended."""
+
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(reason)
+        self.reason, self.fix = reason, fix
+
+
+class _Answer(Record):
+    """What an engine says of itself, in words that both have."""
+
+    facts: Facts  # all of it
+    version: str
+    kernel: str
+    runtime: str  # its name and version
+    is_rootless: bool
+    is_remapped: bool  # root inside is nobody outside, unless the run says otherwise
+    has_selinux: bool
+    nonrecursive: str  # the option of a mount
+
+    def traits(self) -> tuple[tuple[str, bool], ...]:
+        return (("rootless", self.is_rootless), ("remapped", self.is_remapped), ("selinux", self.has_selinux))
+
+
+def probe_engine(engine: str, host: Host) -> Probe:
+    """Say what an engine offers here. Never raises."""
+    unusable = common.base_probe(engine, host)
+    if unusable is not None:
+        return unusable
+    program = host.which(engine)
+    if not program:
+        package = "docker.io" if engine == DOCKER else engine
+        fix = f"install it (`apt-get install {package}`), or use another backend"
+        return Probe(engine, False, reason=f"there is no `{engine}` on the PATH", fix=fix)
+    try:
+        variables = _variables(engine, host)
+        answer = (_ask_docker if engine == DOCKER else _ask_podman)(program, host)
+        _check_version(engine, answer.version)
+        _check_kernel(engine, answer.kernel, host)
+        notes = _check_holes(answer.runtime)
+    except _Unusable as problem:
+        return Probe(engine, False, reason=problem.reason, fix=problem.fix)
+    abi = host.landlock_abi()
+    held = CLAIMS | _limits(engine, answer.facts)
+    return Probe(
+        engine,
+        True,
+        held if abi else held - {Feature.FS_WRITE},
+        version=answer.version,
+        details=(
+            *(("launcher", host.launcher()[0]), ("program", program)),
+            *(("landlock_abi", str(abi)), ("machine", host.machine)),
+            *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
+            *((name, _YES if is_so else "") for name, is_so in answer.traits()),
+            *(("known holes", note) for note in notes),
+            *((f"socket {number}", path) for number, path in enumerate(_sockets(host))),
+            *((f"env {name}", value) for name, value in variables),
+        ),
+        approximates=() if abi else ((Feature.FS_WRITE, _WITHOUT_LANDLOCK),),
+    )
+
+
+def _limits(engine: str, facts: Facts) -> frozenset[Feature]:
+    held = engine_limit_features(engine, facts)
+    if BOUNDS_FILES[engine]:
+        held |= {Feature.LIMIT_DISK_FILES}
+    if Feature.LIMIT_CPU in held:
+        # The launcher looks at the container's own group; a run whose group is not found does not begin.
+        held |= {Feature.LIMIT_CPU_TIME}
+    return held
+
+
+def _variables(engine: str, host: Host) -> tuple[tuple[str, str], ...]:
+    environment = host.environment()
+    found = tuple((name, environment[name]) for name in words.VARIABLES[engine] if name in environment)
+    for name, value in found:
+        if len(value.splitlines()) > 1:
+            raise _Unusable(f"the variable {name} holds a line break", f"set {name} to one line, or unset it")
+    return found
+
+
+def _sockets(host: Host) -> Iterator[str]:
+    """Sockets of engines that are there: no grant may reach them."""
+    runtime = host.environment().get("XDG_RUNTIME_DIR", "") or f"/run/user/{host.uid}"
+    places = [*words.SYSTEM_SOCKETS, *(f"{host.home}/{name}" for name in words.HOME_SOCKETS)]
+    places += [f"{runtime}/{name}" for name in words.RUNTIME_SOCKETS]
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        scheme, _, path = host.environment().get(name, "").partition("://")
+        places += [path] if scheme == "unix" and path.startswith("/") else []
+    for path in dict.fromkeys(places):
+        stat = host.lstat(path)
+        if stat is not None and stat.is_socket and len(path.splitlines()) == 1:
+            yield path
+
+
+def _ask_docker(program: str, host: Host) -> _Answer:
+    _check_endpoint(program, host)
+    facts = _ask(DOCKER, host, program, "info", "--format", "{{json .}}")
+    if "host" in facts:
+        raise _Unusable("the `docker` on the PATH is podman", "use --backend podman")
+    said = facts.get("ServerErrors")
+    if said or not facts.get("ServerVersion"):
+        raise _Unusable(*words.read_complaint(str(said or ""), DOCKER))
+    options = [str(option) for option in _list(facts.get("SecurityOptions"))]
+    client = str(_mapping(facts.get("ClientInfo")).get("Version") or facts["ServerVersion"])
+    parts = _mapping(_ask(DOCKER, host, program, "version", "--format", "{{json .}}").get("Server"))
+    components = [_mapping(part) for part in _list(parts.get("Components"))]
+    versions = {str(part.get("Name")): str(part.get("Version")) for part in components}
+    runtime = str(facts.get("DefaultRuntime", ""))
+    return _Answer(
+        facts=facts,
+        version=str(facts["ServerVersion"]),
+        kernel=str(facts.get("KernelVersion", "")),
+        runtime=f"{runtime} {versions.get(runtime, '')}".strip(),
+        is_rootless="name=rootless" in options,
+        is_remapped="name=userns" in options,
+        has_selinux="name=selinux" in options,
+        nonrecursive="bind-recursive=disabled" if read_version(client) >= (25,) else "bind-nonrecursive=true",
+    )
+
+
+def _ask_podman(program: str, host: Host) -> _Answer:
+    facts = _ask(PODMAN, host, program, "info", "--format", "json")
+    about, version = _mapping(facts.get("host")), _mapping(facts.get("version"))
+    security, runtime = _mapping(about.get("security")), _mapping(about.get("ociRuntime"))
+    if about.get("serviceIsRemote"):
+        raise _Unusable("podman works on another machine here, or in a virtual one", "unset CONTAINER_HOST")
+    lines = str(runtime.get("version", "")).splitlines() or [""]
+    return _Answer(
+        facts=facts,
+        version=str(version.get("Version", "")),
+        kernel=str(about.get("kernel", "")),
+        runtime=f"{runtime.get('name', '')} {lines[0].rpartition(' ')[2]}".strip(),
+        is_rootless=security.get("rootless") is not False,
+        is_remapped=False,
+        has_selinux=security.get("selinuxEnabled") is not False,
+        nonrecursive="bind-nonrecursive=true",
+    )
+
+
+def _ask(engine: str, host: Host, *argv: str) -> Facts:
+    import json  # only probes come here
+
+    answer = host.run_tool(argv, seconds=_SECONDS)
+    try:
+        facts = json.loads(answer.output) if answer.output.strip() else None
+    except ValueError:
+        facts = None
+    if answer.status != 0 or not isinstance(facts, dict):
+        raise _Unusable(*words.read_complaint(answer.errors or answer.output, engine))
+    return facts
+
+
+def _check_endpoint(program: str, host: Host) -> None:
+    """TRUST: paths, sockets and control groups are those of this machine, or nothing holds."""
+    form = "{{.Endpoints.docker.Host}}"
+    endpoint = host.environment().get("DOCKER_HOST", "")
+    if not endpoint:
+        endpoint = host.run_tool(
+            (program, "context", "inspect", "--format", form), seconds=_SECONDS
+        ).output.strip()
+    if endpoint and not endpoint.startswith("unix://"):
+        raise _Unusable(
+            f"docker works on another machine: {endpoint}",
+            "unset DOCKER_HOST, or choose an engine of this machine with `docker context use default`",
+        )
+
+
+def _check_kernel(engine: str, kernel: str, host: Host) -> None:
+    own = host.read_text(_RELEASE, 200).strip()
+    if not kernel or kernel != own:
+        raise _Unusable(
+            f"{engine} runs its containers on another machine, or in a virtual one: the kernel there is "
+            f"{kernel or 'unknown'}, and here {own or 'unknown'}",
+            "use an engine that runs on this machine itself, such as --backend podman",
+        )
+
+
+def _check_version(engine: str, version: str) -> None:
+    least = words.LEAST_VERSIONS[engine]
+    if read_version(version) < least:
+        needed = ".".join(map(str, least))
+        raise _Unusable(
+            f"{engine} {version or 'of an unknown version'} is too old: {needed} is needed", "upgrade it"
+        )
+
+
+def _check_holes(runtime: str) -> list[str]:
+    """What is known of a runtime. Raises for a hole that a run of corral's would open."""
+    program, _, text = runtime.partition(" ")
+    version, notes = read_version(text), []
+    for hole in words.HOLES:
+        if program != hole.program or not version or not _is_before(version, hole.fixed):
+            continue
+        if hole.refused:
+            fixed = ".".join(map(str, hole.fixed[-1]))
+            raise _Unusable(
+                f"{runtime} has {hole.name}: {hole.why}", f"upgrade {program} to {fixed} or later"
+            )
+        notes.append(f"{hole.name} unless your distribution has mended {runtime}: {hole.why}")
+    return notes
+
+
+def _is_before(version: tuple[int, ...], fixed: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether a version is older than the first good one of its line, or of all lines."""
+    for first in fixed:
+        if version[:2] == first[:2]:
+            return version < first
+    return version < fixed[-1]
+
+
+def read_version(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: 1.1.5+ds1 is (1, 1, 5)."""
+    numbers = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def _mapping(value: object) -> Facts:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

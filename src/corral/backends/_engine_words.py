@@ -1,0 +1,154 @@
+"""Words about container engines: what they say when they fail, which versions have holes, where they listen.
+
+Nothing here decides what is enforced; it is what people read.
+"""
+
+from __future__ import annotations
+
+from corral.model.container import DEFAULT_IMAGE
+from corral.model.launch import StartFailure
+from corral.model.record import Record
+
+DOCKER, PODMAN = "docker", "podman"
+
+#: Of the caller's environment, what the engines' command lines depend on. They are given nothing else.
+VARIABLES = {
+    DOCKER: (
+        *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+        *("DOCKER_API_VERSION", "XDG_RUNTIME_DIR", "HOME", "PATH"),
+    ),
+    PODMAN: (
+        *("CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE", "CONTAINERS_STORAGE_CONF"),
+        *("STORAGE_DRIVER", "STORAGE_OPTS", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"),
+        *("DBUS_SESSION_BUS_ADDRESS", "TMPDIR", "HOME", "PATH"),
+    ),
+}
+
+#: Where engines listen. Whoever can connect there is root on the host, or as good as its owner.
+SYSTEM_SOCKETS = (
+    *("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"),
+    *("/run/crio/crio.sock", "/run/buildkit/buildkitd.sock"),
+)
+HOME_SOCKETS = (
+    *(".docker/run/docker.sock", ".docker/desktop/docker.sock", ".colima/default/docker.sock"),
+    *(".orbstack/run/docker.sock", ".rd/docker.sock", ".lima/docker/sock/docker.sock"),
+)
+RUNTIME_SOCKETS = ("docker.sock", "podman/podman.sock", "containerd-rootless/api.sock")
+
+
+class Hole(Record):
+    """A known hole of a program, and whether it matters to a run of corral's."""
+
+    program: str
+    fixed: tuple[tuple[int, ...], ...]  # the first good version of each line of versions, the oldest first
+    name: str
+    why: str
+    refused: bool = False
+
+
+#: Distributions mend holes without another version, so what does not matter to corral is said, and no more.
+HOLES = (
+    Hole(
+        "runc",
+        ((1, 0, 1),),  # the candidates of 1.0.0 look like it
+        "CVE-2021-30465",
+        "a path that is swapped while it is mounted leads out of the container, and corral mounts inside "
+        "paths that other runs can write",
+        refused=True,
+    ),
+    Hole(
+        "runc",
+        ((1, 1, 12),),
+        "CVE-2024-21626",
+        "no way out here: the working directory is / and the launcher closes what runc has left open",
+    ),
+    Hole(
+        "runc",
+        ((1, 2, 8), (1, 3, 3)),
+        "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
+        "they need a /dev, a terminal or mounts of the attacker's choice, which no run of corral's has",
+    ),
+)
+
+#: What has every option that corral relies on.
+LEAST_VERSIONS = {DOCKER: (20, 10), PODMAN: (4, 0)}
+
+_MISSING = ("No such image", "image not known", "Unable to find image")
+_DENIED = ("permission denied while trying to connect",)
+_UNREACHABLE = (
+    *("Cannot connect to the Docker daemon", "failed to connect to the docker API"),
+    *("error during connect", "unable to connect to Podman", "Cannot connect to Podman"),
+)
+_BLIND = ("bind source path does not exist", "statfs /")
+
+
+def describe_denied(engine: str) -> tuple[str, str]:
+    """(reason, fix) for a caller who may not use the engine."""
+    return (
+        f"the caller may not use the {engine} engine: permission denied on its socket",
+        "join its group (`sudo usermod -aG docker $USER`, then `newgrp docker`; that is as good as root), "
+        "or use a rootless engine or --backend podman",
+    )
+
+
+def describe_unreachable(engine: str) -> tuple[str, str]:
+    """(reason, fix) for an engine that does not answer."""
+    fixes = {
+        DOCKER: "start it (`sudo systemctl start docker`), or mend DOCKER_HOST or the context of docker",
+        PODMAN: "unset CONTAINER_HOST, so that podman works by itself",
+    }
+    return f"the {engine} engine cannot be reached", fixes[engine]
+
+
+def read_complaint(text: str, engine: str) -> tuple[str, str]:
+    """(reason, fix) for what an engine said instead of an answer."""
+    if any(needle in text for needle in _DENIED):
+        return describe_denied(engine)
+    if any(needle in text for needle in _UNREACHABLE):
+        return describe_unreachable(engine)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = lines[-1][:300] if lines else "it said nothing"
+    return f"`{engine} info` failed: {said}", f"run `{engine} info` and mend what it complains about"
+
+
+def start_failures(engine: str, image: str) -> tuple[StartFailure, ...]:
+    """What it means when no container came to be, by what the engine said. The first that fits counts."""
+    denied, unreachable = describe_denied(engine), describe_unreachable(engine)
+    found = [
+        *(StartFailure(needle, "engine-denied", *denied) for needle in _DENIED),
+        *(StartFailure(needle, "engine-unreachable", *unreachable) for needle in _UNREACHABLE),
+        *(
+            StartFailure(needle, "image-missing", f"there is no image {image!r}", _how_to_get(engine, image))
+            for needle in _MISSING
+        ),
+        StartFailure(
+            "no space left on device",
+            "engine-disk-full",
+            f"the {engine} engine has no room left",
+            f"make room where it keeps its data (`{engine} system df`, `{engine} system prune`)",
+        ),
+        *(
+            StartFailure(
+                needle,
+                "engine-blind",
+                f"the {engine} engine does not see the files of this machine as the caller does",
+                "point TMPDIR to a directory that it sees (an engine from a snap sees the home only)",
+            )
+            for needle in _BLIND
+        ),
+        StartFailure(
+            "",
+            "engine-failed",
+            f"the {engine} engine could not start the container",
+            f"read what it said; `{engine} info` and `corral doctor` may say more",
+        ),
+    ]
+    return tuple(found)
+
+
+def _how_to_get(engine: str, image: str) -> str:
+    repository = DEFAULT_IMAGE.partition(":")[0]
+    if image.partition(":")[0] != repository:
+        return f"`{engine} pull {image}`; corral never fetches an image by itself"
+    variant = image.partition(":")[2] or "latest"
+    return f"`corral image build {variant}`"

@@ -1,0 +1,38 @@
+"""Docker: a container of the docker engine for each run, corral-launch as its first process.
+
+Guarantees   everything but net.ports and net.domains; limit.memory, limit.cpu, limit.cpu-time and limit.pids
+             as far as the engine has control groups for them
+Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
+             by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
+             inside before the command runs.
+Not covered  holes of the kernel and of the engine, which is root; what the image holds; file systems that
+             are mounted inside a path granted for reading appear empty
+Order        mounts go from shallow to deep; nothing is mounted inside a path of the host but what lies there
+"""
+
+from __future__ import annotations
+
+from corral.backends._engine_words import DOCKER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.model.probe import Probe
+
+
+class DockerBackend:
+    name = DOCKER
+
+    def probe(self, host: Host) -> Probe:
+        """Ask the engine, which answers for this machine or not at all."""
+        from corral.backends._engine_probe import probe_engine
+
+        return probe_engine(DOCKER, host)
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """Arguments for `docker run`, and a spec for the launcher."""
+        from corral.backends._engine import lower_engine
+
+        return lower_engine(DOCKER, plan, probe)
