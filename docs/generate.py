@@ -24,6 +24,7 @@ from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # n
 from corral.cli.commands import cli  # noqa: E402
 from corral.config.keys import KEYS  # noqa: E402
 from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
+from corral.images.recipe import ALIASES, REPOSITORY, VARIANTS, load_recipe  # noqa: E402
 from corral.linux import landlock  # noqa: E402
 from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
@@ -314,6 +315,18 @@ def escapes() -> str:
     return _table(["probe", "the attack", "breaks", "source"], rows)
 
 
+def variants() -> str:
+    """What each variant of the container image is for, and the packages that its recipe names."""
+    rows = []
+    for variant in VARIANTS:
+        recipe = load_recipe(variant)
+        rows.append([f"`{recipe.names[0]}`", recipe.description, ", ".join(recipe.packages)])
+    rows += [
+        [f"`{REPOSITORY}:{alias}`", f"another name of `{variant}`", ""] for alias, variant in ALIASES.items()
+    ]
+    return _table(["image", "what it is for", "packages"], rows)
+
+
 PARTS = {
     "escapes.md": {"escapes": escapes},
     "backends.md": {
@@ -324,6 +337,7 @@ PARTS = {
     },
     "cli.md": {"commands": commands},
     "configuration.md": {"keys": keys},
+    "images.md": {"variants": variants},
     "policy.md": {
         "capabilities": capabilities,
         "presets": presets,

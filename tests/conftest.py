@@ -22,6 +22,7 @@ importlib.import_module("corral")  # from here and from nowhere else, whatever a
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.container import Container
     from corral.model.probe import Probe
     from support.confinement import Case
 
@@ -47,10 +48,17 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is tested: a suite that skips everything is green as well."""
     from corral.backends.registry import BUILTIN
 
-    probes = [_probe(name) for name in BUILTIN]
-    return [
-        f"corral {probe.backend}: {probe.version if probe.available else probe.reason}" for probe in probes
-    ]
+    return [f"corral {name}: {_describe(name)}" for name in BUILTIN]
+
+
+def _describe(name: str) -> str:
+    from support.engines import ENGINES
+    from support.user_engines import why_not
+
+    if name in ENGINES:  # started by the first test that needs one
+        return why_not(name) or "a private engine"
+    probe = _probe(name)
+    return probe.version if probe.available else probe.reason
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -81,13 +89,26 @@ def backend(request: pytest.FixtureRequest) -> Case:
         (pytest.fail if name in required else pytest.skip)(f"{name} is not available: {probe.reason}")
     if feature not in probe.enforces:
         pytest.skip(f"{name} does not claim {feature.value} here")
-    return Case(get_backend(name), probe, feature)
+    return Case(get_backend(name), probe, feature, _container(name))
+
+
+def _container(name: str) -> Container:
+    from corral.model.container import Container
+    from support.engines import ENGINES
+    from support.user_engines import CONTAINER
+
+    return CONTAINER if name in ENGINES else Container()
 
 
 def _probe(name: str) -> Probe:
     from corral.backends.registry import get_backend
     from corral.host import RealHost
+    from support.engines import ENGINES
+    from support.user_engines import probe_engine
 
     if name not in _probes:
-        _probes[name] = get_backend(name).probe(RealHost())
+        if name in ENGINES:
+            _probes[name] = probe_engine(name)
+        else:
+            _probes[name] = get_backend(name).probe(RealHost())
     return _probes[name]

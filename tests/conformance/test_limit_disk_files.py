@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves(Feature.LIMIT_DISK_FILES)
 
-# Fills two areas, in a directory of its own, and tells by the size of a file how many files there were.
+# Fills every area, in a directory of its own, and tells by the size of a file how many files there were.
+# However a backend shares the limit out among them, together they take all of it and no more.
 _SCRIPT = """
 import os, shutil, sys, tempfile
-places = [tempfile.mkdtemp(dir=area) for area in ('/tmp', '/dev/shm')]
+areas = ('/tmp', '/var/tmp', '/dev/shm', os.environ['HOME'])
+places = [tempfile.mkdtemp(dir=area) for area in areas]
 failed = False
 for place in places:
     try:
@@ -43,3 +45,29 @@ def test_private_areas_hold_no_more_files_than_permitted(backend: Case, stage: S
 
     assert not done.worked
     assert 0.8 * most <= filled.stat().st_size
+
+
+def test_directories_count_as_well(backend: Case, stage: Stage) -> None:
+    made = stage.work / "made"
+    script = """
+import os, tempfile
+place, depth = tempfile.mkdtemp(), 0
+try:
+    for depth in range(200):
+        os.mkdir(f'{place}/{depth}')
+except OSError: pass
+with open('made', 'w') as made: made.write('.' * len(os.listdir(place)))
+for name in os.listdir(place): os.rmdir(f'{place}/{name}')
+os.rmdir(place)
+"""
+
+    done = attempt(
+        backend,
+        stage,
+        python(script),
+        effect=lambda _: made.exists() and made.stat().st_size > 80,
+        reset=made.unlink,
+        capabilities=["disk:files:80"],
+    )
+
+    assert not done.worked

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.host import RealHost
+from corral.model.container import Container
 from corral.model.plan import Command, StdioMode
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
@@ -42,6 +43,9 @@ PYTHON = os.path.realpath(sys.executable)
 INTERPRETER = () if sys.base_prefix == "/usr" else (f"filesystem:read:{os.path.realpath(sys.base_prefix)}",)
 
 
+NO_CONTAINER = Container()
+
+
 @dataclass(frozen=True)
 class Case:
     """One backend, and the feature that it has to prove."""
@@ -49,6 +53,7 @@ class Case:
     backend: Backend
     probe: Probe
     feature: Feature
+    container: Container = NO_CONTAINER
 
     @property
     def is_leaky(self) -> bool:
@@ -155,6 +160,7 @@ def confine(
         run_id=os.urandom(8).hex(),
         nested=nested_repositories(ground, host),
         waived=ground.requires - case.probe.enforces,
+        container=case.container,
     )
     launch = case.backend.lower(plan, case.probe)
     if case.is_leaky:

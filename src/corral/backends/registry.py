@@ -17,10 +17,15 @@ BUILTIN = {
     "firejail": "corral.backends.firejail:FirejailBackend",
     "podman": "corral.backends.podman:PodmanBackend",
     "docker": "corral.backends.docker:DockerBackend",
+    "seatbelt": "corral.backends.seatbelt:SeatbeltBackend",
+    "lima": "corral.backends.lima:LimaBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
-AUTO = {"linux": ("native", "landlock", "bubblewrap", "firejail", "podman", "docker")}
+AUTO = {
+    "linux": ("native", "landlock", "bubblewrap", "firejail", "podman", "docker"),
+    "darwin": ("seatbelt", "lima", "docker", "podman"),
+}
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"

@@ -124,6 +124,7 @@ def _arguments(recipe: Recipe) -> list[str]:
     return [
         "--variant=essential",
         "--format=tar",
+        "--dpkgopt=force-unsafe-io",  # what is lost if the machine stops meanwhile is only this
         "--skip=cleanup/apt",  # the script does it; an apt that runs after a script may not find this root
         f"--include={','.join(recipe.packages)}",
         f"--customize-hook={recipe.script()}",
@@ -151,7 +152,7 @@ def _no_room(where: str, why: str) -> SetupError:
         "image-disk",
         "the image could not be written",
         why=f"{where}: {why}",
-        fix="make room there, or set TMPDIR to a directory that has some (2 GiB are enough for all variants)",
+        fix="make room there, or set TMPDIR to a directory that has some (4 GiB are enough for any variant)",
     )
 
 
