@@ -113,6 +113,9 @@ class ImaginaryHost:
     def lstat(self, _path: str) -> None:
         return None
 
+    def links(self, _path: str) -> tuple[str, ...]:
+        return ()
+
     def read_text(self, _path: str, _limit_bytes: int) -> str:
         return _KERNEL
 

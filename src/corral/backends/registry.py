@@ -14,6 +14,7 @@ BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
+    "firejail": "corral.backends.firejail:FirejailBackend",
     "podman": "corral.backends.podman:PodmanBackend",
     "docker": "corral.backends.docker:DockerBackend",
     "seatbelt": "corral.backends.seatbelt:SeatbeltBackend",

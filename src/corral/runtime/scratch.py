@@ -74,7 +74,7 @@ class Scratch:
             os.close(self._lock)
             self._lock = -1
         try:
-            for file in self._files:
+            for file in reversed(self._files):
                 (os.rmdir if file.is_directory else os.unlink)(file.path)
             os.rmdir(self._directory)
         except OSError:  # the command left something there
