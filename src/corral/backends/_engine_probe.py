@@ -56,6 +56,7 @@ class _Answer(Record):
     is_remapped: bool  # root inside is nobody outside, unless the run says otherwise
     has_selinux: bool
     nonrecursive: str  # the option of a mount
+    endpoint: str = ""  # of docker: what its context leads to now
 
     def traits(self) -> tuple[tuple[str, bool], ...]:
         return (("rootless", self.is_rootless), ("remapped", self.is_remapped), ("selinux", self.has_selinux))
@@ -72,8 +73,8 @@ def probe_engine(engine: str, host: Host) -> Probe:
         fix = f"install it (`apt-get install {package}`), or use another backend"
         return Probe(engine, False, reason=f"there is no `{engine}` on the PATH", fix=fix)
     try:
-        variables = _variables(engine, host)
         answer = (_ask_docker if engine == DOCKER else _ask_podman)(program, host)
+        variables = _variables(engine, host, answer.endpoint)
         _check_version(engine, answer.version)
         _check_kernel(engine, answer.kernel, host)
         notes = _check_holes(answer.runtime)
@@ -92,7 +93,7 @@ def probe_engine(engine: str, host: Host) -> Probe:
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
             *(("known holes", note) for note in notes),
-            *((f"socket {number}", path) for number, path in enumerate(_sockets(host))),
+            *((f"socket {number}", path) for number, path in enumerate(_sockets(host, answer.endpoint))),
             *((f"env {name}", value) for name, value in variables),
         ),
         approximates=() if abi else ((Feature.FS_WRITE, _WITHOUT_LANDLOCK),),
@@ -109,22 +110,27 @@ def _limits(engine: str, facts: Facts) -> frozenset[Feature]:
     return held
 
 
-def _variables(engine: str, host: Host) -> tuple[tuple[str, str], ...]:
+def _variables(engine: str, host: Host, endpoint: str) -> tuple[tuple[str, str], ...]:
+    """What the engine's command line is given. A context that changes later has no say any more."""
     environment = host.environment()
-    found = tuple((name, environment[name]) for name in words.VARIABLES[engine] if name in environment)
-    for name, value in found:
+    found = {name: environment[name] for name in words.VARIABLES[engine] if name in environment}
+    if endpoint:
+        found["DOCKER_HOST"] = endpoint
+        found.pop("DOCKER_CONTEXT", None)
+    for name, value in found.items():
         if len(value.splitlines()) > 1:
             raise _Unusable(f"the variable {name} holds a line break", f"set {name} to one line, or unset it")
-    return found
+    return tuple(sorted(found.items()))
 
 
-def _sockets(host: Host) -> Iterator[str]:
+def _sockets(host: Host, endpoint: str) -> Iterator[str]:
     """Sockets of engines that are there: no grant may reach them."""
     runtime = host.environment().get("XDG_RUNTIME_DIR", "") or f"/run/user/{host.uid}"
     places = [*words.SYSTEM_SOCKETS, *(f"{host.home}/{name}" for name in words.HOME_SOCKETS)]
     places += [f"{runtime}/{name}" for name in words.RUNTIME_SOCKETS]
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        scheme, _, path = host.environment().get(name, "").partition("://")
+    named = [host.environment().get(name, "") for name in ("DOCKER_HOST", "CONTAINER_HOST")]
+    for address in (endpoint, *named):
+        scheme, _, path = address.partition("://")
         places += [path] if scheme == "unix" and path.startswith("/") else []
     for path in dict.fromkeys(places):
         stat = host.lstat(path)
@@ -133,7 +139,7 @@ def _sockets(host: Host) -> Iterator[str]:
 
 
 def _ask_docker(program: str, host: Host) -> _Answer:
-    _check_endpoint(program, host)
+    endpoint = _find_endpoint(program, host)
     facts = _ask(DOCKER, host, program, "info", "--format", "{{json .}}")
     if "host" in facts:
         raise _Unusable("the `docker` on the PATH is podman", "use --backend podman")
@@ -155,6 +161,7 @@ def _ask_docker(program: str, host: Host) -> _Answer:
         is_remapped="name=userns" in options,
         has_selinux="name=selinux" in options,
         nonrecursive="bind-recursive=disabled" if read_version(client) >= (25,) else "bind-nonrecursive=true",
+        endpoint=endpoint,
     )
 
 
@@ -190,8 +197,11 @@ def _ask(engine: str, host: Host, *argv: str) -> Facts:
     return facts
 
 
-def _check_endpoint(program: str, host: Host) -> None:
-    """TRUST: paths, sockets and control groups are those of this machine, or nothing holds."""
+def _find_endpoint(program: str, host: Host) -> str:
+    """Where docker's commands go, which is a socket here.
+
+    TRUST: paths, sockets and control groups are those of this machine, or nothing holds.
+    """
     form = "{{.Endpoints.docker.Host}}"
     endpoint = host.environment().get("DOCKER_HOST", "")
     if not endpoint:
@@ -203,6 +213,7 @@ def _check_endpoint(program: str, host: Host) -> None:
             f"docker works on another machine: {endpoint}",
             "unset DOCKER_HOST, or choose an engine of this machine with `docker context use default`",
         )
+    return endpoint
 
 
 def _check_kernel(engine: str, kernel: str, host: Host) -> None:

@@ -191,8 +191,9 @@ def test_only_what_is_set_of_the_environment_is_kept() -> None:
     env = {"DOCKER_CONTEXT": "default", "SECRET": "x", "HTTP_PROXY": "http://ann:pw@proxy"}
     probe = probe_engine("docker", FakeHost(env=env))
 
-    kept = {name for name, _ in probe.details if name.startswith("env ")}
-    assert kept == {"env DOCKER_CONTEXT", "env HOME", "env PATH"}
+    kept = {name[4:]: value for name, value in probe.details if name.startswith("env ")}
+    assert kept.keys() == {"DOCKER_HOST", "HOME", "PATH"}
+    assert kept["DOCKER_HOST"] == "unix:///run/docker.sock"  # what the context leads to, now and later
 
 
 def test_a_variable_of_two_lines_cannot_be_remembered() -> None:
