@@ -79,7 +79,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     return Launch(
         backend=engine,
         argv=(
-            *(probe.detail("program"), "run", "--rm", "--name", name),
+            *(probe.detail("program"), *_runtime(probe), "run", "--rm", "--name", name),
             *("--label", f"corral.run={plan.run_id}", "--label", f"corral.owner={ground.uid}"),
             *_ALWAYS[engine],
             *_confinement(engine, plan, probe, scratch),
@@ -102,6 +102,11 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
         group=_group(ground, probe),
     )
+
+
+def _runtime(probe: Probe) -> tuple[str, ...]:
+    chosen = probe.detail("chosen runtime")
+    return ("--runtime", chosen) if chosen else ()
 
 
 def _shares_network(plan: Plan) -> bool:

@@ -57,6 +57,7 @@ class _Answer(Record):
     has_selinux: bool
     nonrecursive: str  # the option of a mount
     endpoint: str = ""  # of docker: what its context leads to now
+    chosen_runtime: str = ""  # of podman: another program than its own choice
 
     def traits(self) -> tuple[tuple[str, bool], ...]:
         return (("rootless", self.is_rootless), ("remapped", self.is_remapped), ("selinux", self.has_selinux))
@@ -91,6 +92,7 @@ def probe_engine(engine: str, host: Host) -> Probe:
             *(("launcher", host.launcher()[0]), ("program", program)),
             *(("landlock_abi", str(abi)), ("machine", host.machine)),
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
+            ("chosen runtime", answer.chosen_runtime),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
             *(("known holes", note) for note in notes),
             *((f"socket {number}", path) for number, path in enumerate(_sockets(host, answer.endpoint))),
@@ -171,16 +173,23 @@ def _ask_podman(program: str, host: Host) -> _Answer:
     security, runtime = _mapping(about.get("security")), _mapping(about.get("ociRuntime"))
     if about.get("serviceIsRemote"):
         raise _Unusable("podman works on another machine here, or in a virtual one", "unset CONTAINER_HOST")
-    lines = str(runtime.get("version", "")).splitlines() or [""]
+    name = str(runtime.get("name", "")).rpartition("/")[2]
+    said, chosen = str(runtime.get("version", "")), ""
+    if name == "crun" and about.get("cgroupVersion") == "v1" and host.which("runc"):
+        # Where both versions of control groups are mounted, as distributions did, crun gives up.
+        name, chosen = "runc", host.which("runc")
+        said = host.run_tool((chosen, "--version"), seconds=_SECONDS).output
+    lines = said.splitlines() or [""]
     return _Answer(
         facts=facts,
         version=str(version.get("Version", "")),
         kernel=str(about.get("kernel", "")),
-        runtime=f"{runtime.get('name', '')} {lines[0].rpartition(' ')[2]}".strip(),
+        runtime=f"{name} {lines[0].rpartition(' ')[2]}".strip(),
         is_rootless=security.get("rootless") is not False,
         is_remapped=False,
         has_selinux=security.get("selinuxEnabled") is not False,
         nonrecursive="bind-nonrecursive=true",
+        chosen_runtime=chosen,
     )
 
 
