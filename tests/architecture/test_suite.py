@@ -52,25 +52,31 @@ def _suite(*arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+def _counts(report: str) -> list[str]:
+    """The last line, without what was not chosen."""
+    counted = report.strip().splitlines()[-1].partition(" in ")[0].strip("= ").split(", ")
+    return [count for count in counted if "deselected" not in count]
+
+
 def test_a_backend_that_is_missing_is_skipped_with_the_reason() -> None:
     report = _suite(PROOF, CORRAL_LAUNCHER="/no/launcher")
 
     assert (
         "native is not available: the launcher was not built: there is no launcher at /no/launcher" in report
     )
-    assert "2 skipped, 1 xfailed" in report
+    assert _counts(report) == ["2 skipped", "1 xfailed"]
 
 
 def test_a_backend_that_is_required_must_not_be_missing() -> None:
     report = _suite(PROOF, "--require", "native", CORRAL_LAUNCHER="/no/launcher")
 
-    assert "1 skipped, 1 xfailed, 1 error" in report
+    assert _counts(report) == ["1 skipped", "1 xfailed", "1 error"]
 
 
 def test_the_launcher_can_be_chosen() -> None:
     report = _suite(PROOF, "--launcher", "/no/launcher", "--require", "native,landlock")
 
-    assert "1 xfailed, 2 errors" in report
+    assert _counts(report) == ["1 xfailed", "2 errors"]
 
 
 @pytest.fixture
