@@ -26,6 +26,7 @@ from corral.backends.registry import AUTO, BUILTIN, UNPROVED, get_backend  # noq
 from corral.cli.commands import cli  # noqa: E402
 from corral.config.keys import KEYS  # noqa: E402
 from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
+from corral.images.recipe import ALIASES, REPOSITORY, VARIANTS, load_recipe  # noqa: E402
 from corral.linux import landlock  # noqa: E402
 from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
@@ -111,6 +112,9 @@ class ImaginaryHost:
 
     def lstat(self, _path: str) -> None:
         return None
+
+    def links(self, _path: str) -> tuple[str, ...]:
+        return ()
 
     def read_text(self, _path: str, _limit_bytes: int) -> str:
         return _KERNEL
@@ -341,6 +345,18 @@ def escapes() -> str:
     return _table(["probe", "the attack", "breaks", "source"], rows)
 
 
+def variants() -> str:
+    """What each variant of the container image is for, and the packages that its recipe names."""
+    rows = []
+    for variant in VARIANTS:
+        recipe = load_recipe(variant)
+        rows.append([f"`{recipe.names[0]}`", recipe.description, ", ".join(recipe.packages)])
+    rows += [
+        [f"`{REPOSITORY}:{alias}`", f"another name of `{variant}`", ""] for alias, variant in ALIASES.items()
+    ]
+    return _table(["image", "what it is for", "packages"], rows)
+
+
 PARTS = {
     "escapes.md": {"escapes": escapes},
     "backends.md": {
@@ -352,6 +368,7 @@ PARTS = {
     },
     "cli.md": {"commands": commands},
     "configuration.md": {"keys": keys},
+    "images.md": {"variants": variants},
     "policy.md": {
         "capabilities": capabilities,
         "presets": presets,

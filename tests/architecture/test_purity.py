@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 from sources import PACKAGE, calls, imported_modules, python_files, shown
 
-from corral.backends.registry import BUILTIN, get_backend
-from support.golden_cases import CASES, fake_probe, plan_of
+from corral.backends.registry import get_backend
+from support.golden_cases import CASES, LINUX, fake_probe, plan_of
 
 PURE = ("model", "policy", "linux", "planning", "backends")
 #: What the standard library offers to compute with.
@@ -72,7 +72,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-@pytest.mark.parametrize("name", BUILTIN)
+@pytest.mark.parametrize("name", LINUX)
 def test_lowering_works_on_a_machine_that_cannot_be_touched(name: str, case) -> None:
     """Everything that could look or act raises meanwhile; and the same plan gives the same launch."""
     backend, probe = get_backend(name), fake_probe(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -105,6 +106,7 @@ class Engine:
         self.group = self.folder.name
         self.enclosure: Enclosure | None = None
         self._numbers = itertools.count()
+        self._path = os.environ["PATH"]  # as it is now: later `install` may lead to this engine
         try:
             self.enclosure = Enclosure(self.folder)
             _prefer_group(self.group)
@@ -133,6 +135,24 @@ class Engine:
     def start(self, command: Sequence[str]) -> None:
         """Start a container that is left running, and that an engine which ends does not wait for."""
         self._check(["run", "--detach", "--stop-signal", "KILL", *self._run_options(()), IMAGE, *command])
+
+    def install(self) -> Path:
+        """Make a program of the engine's name that leads to this one, and return its directory."""
+        directory = self.folder / "bin"
+        directory.mkdir(exist_ok=True)
+        program = directory / self.name
+        own = os.path.realpath(shutil.which(self.name, path=self._path))
+        line = [own if word == self.name else word for word in self._line([])]
+        group = f'case "$1" in run) shift; set -- run --cgroup-parent /{self.group} "$@";; esac'
+        text = f'#!/bin/sh\n{group}\nexec {shlex.join(line)} "$@"\n'
+        if not program.exists():
+            program.write_text(text)
+            program.chmod(0o755)
+        return directory
+
+    def ask(self, *arguments: str) -> list[str]:
+        """The lines of an answer."""
+        return self._check(arguments).splitlines()
 
     def close(self) -> None:
         """Stop the engine and all of its processes, and remove what it made. Raises if something stays."""
@@ -164,7 +184,7 @@ class Engine:
         return Finished(done.returncode, done.stdout, done.stderr)
 
     def _call(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
+        environment = {"PATH": self._path, "HOME": str(self.folder)}
         line = self._line(arguments)
         return subprocess.run(line, capture_output=True, text=True, timeout=_RUN_SECONDS, env=environment)
 

@@ -60,6 +60,9 @@ def _launch(launch: Launch) -> Iterator[str]:
         yield f"scratch    {launch.scratch}"
     for file in launch.scratch_files:
         mode = "" if file.mode == 0o600 else f" mode {file.mode:o}"
+        if file.path.endswith("/profile"):
+            yield from (f"profile    {line}" for line in file.content.decode().splitlines())
+            continue
         kind = " directory" if file.is_directory else f" holds {_content(file.content)}"
         yield f"scratch    {file.path}{mode}{kind}"
     if launch.outer is not None:

@@ -65,6 +65,7 @@ def podman(**changed: object) -> dict[str, ToolRun]:
 #: A host that has everything.
 EVERY_TOOL = {
     "bwrap": {"--version": ToolRun(0, "bubblewrap 0.11.0\n")},
+    "firejail": {"--version": ToolRun(0, "firejail version 0.9.72\n\nCompile time support:\n")},
     "docker": docker(),
     "podman": podman(),
 }

@@ -43,6 +43,8 @@ def test_a_finding_is_made_for_each_feature_that_is_required() -> None:
     required = used.explain("true").plan.requires
 
     for backend in used.fidelity().backends:
+        if not backend.available:  # those of another platform
+            continue
         assert {finding.feature for finding in backend.findings} == required
 
 

@@ -57,6 +57,8 @@ class _Answer(Record):
     is_remapped: bool  # root inside is nobody outside, unless the run says otherwise
     has_selinux: bool
     nonrecursive: str  # the option of a mount
+    endpoint: str = ""  # of docker: what its context leads to now
+    chosen_runtime: str = ""  # of podman: another program than its own choice
 
     def traits(self) -> tuple[tuple[str, bool], ...]:
         return (("rootless", self.is_rootless), ("remapped", self.is_remapped), ("selinux", self.has_selinux))
@@ -73,8 +75,8 @@ def probe_engine(engine: str, host: Host) -> Probe:
         fix = f"install it (`apt-get install {package}`), or use another backend"
         return Probe(engine, False, reason=f"there is no `{engine}` on the PATH", fix=fix)
     try:
-        variables = _variables(engine, host)
         answer = (_ask_docker if engine == DOCKER else _ask_podman)(program, host)
+        variables = _variables(engine, host, answer.endpoint)
         _check_version(engine, answer.version)
         _check_kernel(engine, answer.kernel, host)
         _check_holes(answer.runtime)
@@ -91,8 +93,9 @@ def probe_engine(engine: str, host: Host) -> Probe:
             *(("launcher", host.launcher()[0]), ("program", program)),
             *(("landlock_abi", str(abi)), ("machine", host.machine)),
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
+            ("chosen runtime", answer.chosen_runtime),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
-            *((f"socket {number}", path) for number, path in enumerate(_sockets(host))),
+            *((f"socket {number}", path) for number, path in enumerate(_sockets(host, answer.endpoint))),
             *((f"env {name}", value) for name, value in variables),
         ),
         approximates=() if abi else ((Feature.FS_WRITE, _WITHOUT_LANDLOCK),),
@@ -109,22 +112,27 @@ def _limits(engine: str, facts: Facts) -> frozenset[Feature]:
     return held
 
 
-def _variables(engine: str, host: Host) -> tuple[tuple[str, str], ...]:
+def _variables(engine: str, host: Host, endpoint: str) -> tuple[tuple[str, str], ...]:
+    """What the engine's command line is given. A context that changes later has no say any more."""
     environment = host.environment()
-    found = tuple((name, environment[name]) for name in words.VARIABLES[engine] if name in environment)
-    for name, value in found:
+    found = {name: environment[name] for name in words.VARIABLES[engine] if name in environment}
+    if endpoint:
+        found["DOCKER_HOST"] = endpoint
+        found.pop("DOCKER_CONTEXT", None)
+    for name, value in found.items():
         if len(value.splitlines()) > 1:
             raise _Unusable(f"the variable {name} holds a line break", f"set {name} to one line, or unset it")
-    return found
+    return tuple(sorted(found.items()))
 
 
-def _sockets(host: Host) -> Iterator[str]:
+def _sockets(host: Host, endpoint: str) -> Iterator[str]:
     """Sockets of engines that are there: no grant may reach them."""
     runtime = host.environment().get("XDG_RUNTIME_DIR", "") or f"/run/user/{host.uid}"
     places = [*words.SYSTEM_SOCKETS, *(f"{host.home}/{name}" for name in words.HOME_SOCKETS)]
     places += [f"{runtime}/{name}" for name in words.RUNTIME_SOCKETS]
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        scheme, _, path = host.environment().get(name, "").partition("://")
+    named = [host.environment().get(name, "") for name in ("DOCKER_HOST", "CONTAINER_HOST")]
+    for address in (endpoint, *named):
+        scheme, _, path = address.partition("://")
         places += [path] if scheme == "unix" and path.startswith("/") else []
     for path in dict.fromkeys(places):
         stat = host.lstat(path)
@@ -133,7 +141,7 @@ def _sockets(host: Host) -> Iterator[str]:
 
 
 def _ask_docker(program: str, host: Host) -> _Answer:
-    _check_endpoint(program, host)
+    endpoint = _find_endpoint(program, host)
     facts = _ask(DOCKER, host, program, "info", "--format", "{{json .}}")
     if "host" in facts:
         raise _Unusable("the `docker` on the PATH is podman", "use --backend podman")
@@ -155,6 +163,7 @@ def _ask_docker(program: str, host: Host) -> _Answer:
         is_remapped="name=userns" in options,
         has_selinux="name=selinux" in options,
         nonrecursive="bind-recursive=disabled" if read_version(client) >= (25,) else "bind-nonrecursive=true",
+        endpoint=endpoint,
     )
 
 
@@ -164,16 +173,23 @@ def _ask_podman(program: str, host: Host) -> _Answer:
     security, runtime = _mapping(about.get("security")), _mapping(about.get("ociRuntime"))
     if about.get("serviceIsRemote"):
         raise _Unusable("podman works on another machine here, or in a virtual one", "unset CONTAINER_HOST")
-    lines = str(runtime.get("version", "")).splitlines() or [""]
+    name = str(runtime.get("name", "")).rpartition("/")[2]
+    said, chosen = str(runtime.get("version", "")), ""
+    if name == "crun" and about.get("cgroupVersion") == "v1" and host.which("runc"):
+        # Where both versions of control groups are mounted, as distributions did, crun gives up.
+        name, chosen = "runc", host.which("runc")
+        said = host.run_tool((chosen, "--version"), seconds=_SECONDS).output
+    lines = said.splitlines() or [""]
     return _Answer(
         facts=facts,
         version=str(version.get("Version", "")),
         kernel=str(about.get("kernel", "")),
-        runtime=f"{runtime.get('name', '')} {lines[0].rpartition(' ')[2]}".strip(),
+        runtime=f"{name} {lines[0].rpartition(' ')[2]}".strip(),
         is_rootless=security.get("rootless") is not False,
         is_remapped=False,
         has_selinux=security.get("selinuxEnabled") is not False,
         nonrecursive="bind-nonrecursive=true",
+        chosen_runtime=chosen,
     )
 
 
@@ -190,8 +206,11 @@ def _ask(engine: str, host: Host, *argv: str) -> Facts:
     return facts
 
 
-def _check_endpoint(program: str, host: Host) -> None:
-    """TRUST: paths, sockets and control groups are those of this machine, or nothing holds."""
+def _find_endpoint(program: str, host: Host) -> str:
+    """Where docker's commands go, which is a socket here.
+
+    TRUST: paths, sockets and control groups are those of this machine, or nothing holds.
+    """
     form = "{{.Endpoints.docker.Host}}"
     endpoint = host.environment().get("DOCKER_HOST", "")
     if not endpoint:
@@ -203,6 +222,7 @@ def _check_endpoint(program: str, host: Host) -> None:
             f"docker works on another machine: {endpoint}",
             "unset DOCKER_HOST, or choose an engine of this machine with `docker context use default`",
         )
+    return endpoint
 
 
 def _check_kernel(engine: str, kernel: str, host: Host) -> None:

@@ -14,8 +14,11 @@ BUILTIN = {
     "native": "corral.backends.native:NativeBackend",
     "landlock": "corral.backends.landlock:LandlockBackend",
     "bubblewrap": "corral.backends.bubblewrap:BubblewrapBackend",
+    "firejail": "corral.backends.firejail:FirejailBackend",
     "podman": "corral.backends.podman:PodmanBackend",
     "docker": "corral.backends.docker:DockerBackend",
+    "seatbelt": "corral.backends.seatbelt:SeatbeltBackend",
+    "lima": "corral.backends.lima:LimaBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform, in this order, as far as this version has it. `none` is never among

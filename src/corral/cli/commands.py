@@ -118,6 +118,21 @@ def demo(backend: str) -> None:
 
 
 @cli.command()
+@click.option("--told", metavar="RUN", help="Print what became of an earlier errand, and forget it.")
+@click.argument("errand", required=False)
+def guest(errand: str | None, told: str | None) -> None:
+    """Carry out an errand for a corral outside of this machine.
+
+    This is for the backend `lima`, which calls it inside its virtual machine. Nobody else has a use for it.
+    """
+    from corral.cli.guest import carry_out, tell
+
+    if (errand is None) == (told is None):
+        raise click.UsageError("give either an errand or --told")
+    sys.exit(tell(told) if told is not None else carry_out(errand or ""))
+
+
+@cli.command()
 @click.option("--backend", default="auto", metavar="NAME", help="The backend to attack; auto by default.")
 @click.option("--only", multiple=True, metavar="PROBE", help="Run just this probe; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from corral.runtime.monitor import Monitor
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
-_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
+PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 _LIMITS_SAID = {
     Outcome.TIMED_OUT: "its time was over",
     Outcome.OUT_OF_MEMORY: "it ran out of its memory",
@@ -97,7 +97,7 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     attempt = request.sandbox.start(prepared, monitor=_monitor() if options["stats"] else None)
     if attempt.refusal is not None:
         _warn_of_fallback(request, attempt.refusal)
-    for name in _PASSED_ON:
+    for name in PASSED_ON:
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))
     return attempt.run()

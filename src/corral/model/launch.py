@@ -58,3 +58,4 @@ class Launch(Record):
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     group: GroupRequest | None = None
     cwd: str = "/"
+    started: str = ""  # a file that appears when a sandbox without a launcher stands; else nothing has run

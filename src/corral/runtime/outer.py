@@ -261,17 +261,21 @@ def _cannot_start(launch: Launch, problem: OSError) -> SetupError:
 
 def remove(launch: Launch) -> None:
     """Take away what the outer program may have left, if it was one that leaves something."""
-    if launch.outer is None or not launch.outer.removal:
-        return
+    if launch.outer is not None and launch.outer.removal:
+        run_quietly(launch.outer.removal, launch.env)
+
+
+def run_quietly(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
+    """Run a program that takes something away; whether it could is seen by whoever needs it gone."""
     import subprocess  # only after a failure
 
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
-            launch.outer.removal,
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=dict(launch.env),
+            env=dict(env),
             cwd="/",
             timeout=_REMOVAL_SECONDS,
             check=False,

@@ -164,12 +164,20 @@ class Run:
             ended = time.monotonic()
         finally:
             self._close_guard()
-        error = self._status.error() if self._launch.spec is not None else None
+        error = self._status.error() if self._launch.spec is not None else self._not_standing(streams)
         was_killed = self._is_unwanted and self._status.failure is None  # before it began
         if error is not None and not was_killed:
             raise error
         self._check_not_lost()
         return self._result(streams, ended - began)
+
+    def _not_standing(self, streams: InheritedStreams) -> SetupError | None:
+        """Why nothing ran, where a program without a launcher was to make the sandbox."""
+        if self._status.started:
+            return None
+        from corral.runtime.standing import explain_missing
+
+        return explain_missing(self._launch, self._status, streams.stderr)
 
     def _check_not_lost(self) -> None:
         """An outer program that went before its launcher had ended takes the answer with it."""
@@ -227,7 +235,8 @@ class Run:
             assert self._starter is not None
             unwanted = self._is_unwanted or not _ENDING.isdisjoint(self._early)
             self._process = self._starter.start(streams.child_ends(), is_unwanted=unwanted)
-            self._status.started = self._launch.spec is None  # else the launcher will say so
+            # Else the launcher will say so, or a file that the sandbox makes.
+            self._status.started = self._launch.spec is None and not self._launch.started
             while self._early:
                 self.send(self._early.pop(0))
             if self._is_unwanted:
@@ -376,6 +385,8 @@ class Run:
 
     def _reap(self, pid: int) -> None:
         _, status, spent = os.wait4(pid, 0)
+        if self._launch.started:
+            self._status.started = os.path.lexists(self._launch.started)
         if self._launch.spec is None:
             if os.WIFSIGNALED(status):
                 self._status.signal = os.WTERMSIG(status)

@@ -1,9 +1,15 @@
-"""Scratch: a private directory for backends that cannot mount one, gone when the run is over."""
+"""Scratch: a private directory for backends that cannot mount one, gone when the run is over.
+
+It is locked for as long as its run lasts. One that nobody has locked belonged to a corral that was killed:
+the next run removes it, and the container of the same name, should its engine have kept that.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import time
 
 from corral.model.errors import SetupError
 from corral.runtime.removal import remove_tree
@@ -16,12 +22,23 @@ if TYPE_CHECKING:
     from corral.model.plan import PrivateFile
 
 
+#: How the names begin, and how long they are: the run's identifier follows.
+PREFIX = "corral-"
+_NAME_LENGTH = len(PREFIX) + 16
+_HEXADECIMAL = frozenset("0123456789abcdef")
+#: Younger ones may not have been locked yet.
+_LEFT_SECONDS = 60.0
+
+
 class Scratch:
     """Makes a launch's directory on entry and removes it with all its content on exit."""
 
     def __init__(self, launch: Launch) -> None:
         self._directory = launch.scratch
         self._files = launch.scratch_files
+        self._removal = launch.outer.removal if launch.outer is not None else ()
+        self._env = launch.env
+        self._lock = -1
         self._is_made = False
 
     def __enter__(self) -> None:
@@ -30,8 +47,11 @@ class Scratch:
         try:
             os.mkdir(self._directory, mode=0o700)  # fails on anything that is there already
             self._is_made = True
+            self._lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
             for file in self._files:
                 _make(file)
+            self._remove_leftovers()
         except OSError as problem:
             self._remove()
             raise SetupError(
@@ -50,13 +70,53 @@ class Scratch:
         if not self._is_made:
             return
         self._is_made = False
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
         try:
-            for file in self._files:
+            for file in reversed(self._files):
                 (os.rmdir if file.is_directory else os.unlink)(file.path)
             os.rmdir(self._directory)
         except OSError:  # the command left something there
             with contextlib.suppress(OSError):
                 remove_tree(*os.path.split(self._directory))
+
+    def _remove_leftovers(self) -> None:
+        parent, own = os.path.split(self._directory)
+        for name in os.listdir(parent):
+            if name.startswith(PREFIX) and name != own and _is_left(parent, name):
+                if self._removal:
+                    _run((*self._removal[:-1], name), self._env)  # containers are called as their directories
+                with contextlib.suppress(OSError):
+                    remove_tree(parent, name)
+
+
+def _is_left(parent: str, name: str) -> bool:
+    """Whether a directory is one of ours that nobody uses any more."""
+    if len(name) != _NAME_LENGTH or not _HEXADECIMAL.issuperset(name[len(PREFIX) :]):
+        return False
+    try:
+        handle = os.open(
+            os.path.join(parent, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
+    except OSError:
+        return False
+    try:
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _LEFT_SECONDS:
+            return False
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _run(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
+    from corral.runtime.outer import run_quietly
+
+    run_quietly(argv, env)
 
 
 def _make(file: PrivateFile) -> None:

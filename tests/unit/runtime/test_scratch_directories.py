@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 import pytest
 
 from corral.model.errors import SetupError
-from corral.model.launch import Launch
+from corral.model.launch import Launch, Outer
 from corral.model.plan import PrivateFile
 from corral.runtime.scratch import Scratch
 
@@ -72,3 +73,47 @@ def test_a_failure_halfway_leaves_nothing(tmp_path) -> None:
 def test_nothing_is_made_for_a_launch_without_scratch(tmp_path) -> None:
     with Scratch(Launch("x", (), (), {})):
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """As a run leaves it whose corral was killed, an hour ago."""
+    directory = tmp_path / "corral-0123456789abcdef"
+    directory.mkdir()
+    (directory / "control").touch()
+    os.utime(directory, (1, 1))
+    return directory
+
+
+def test_what_a_killed_run_has_left_is_removed_by_the_next(tmp_path: Path, left: Path) -> None:
+    removal = ("/bin/sh", "-c", f'echo "$0" > {tmp_path}/removed', "corral-fedcba9876543210")
+    launch = launch_of(tmp_path / "corral-fedcba9876543210").replace(outer=Outer(removal=removal))
+
+    with Scratch(launch):
+        assert not left.exists()
+
+    assert (tmp_path / "removed").read_text() == f"{left.name}\n"
+
+
+def test_the_directory_of_a_run_that_goes_on_is_left_alone(tmp_path: Path, left: Path) -> None:
+    lock = os.open(left, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    with Scratch(launch_of(tmp_path / "corral-fedcba9876543210")):
+        pass
+
+    os.close(lock)
+    assert (left / "control").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["corral-0123456789abcdeF", "corral-0123", "corral-0123456789abcdef0", "other"]
+)
+def test_directories_of_others_are_left_alone(tmp_path: Path, left: Path, name: str) -> None:
+    left.rename(tmp_path / name)
+    (tmp_path / "corral-00000000000000aa").symlink_to(tmp_path / name)
+
+    with Scratch(launch_of(tmp_path / "corral-fedcba9876543210")):
+        pass
+
+    assert (tmp_path / name / "control").exists()

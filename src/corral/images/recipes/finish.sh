@@ -20,7 +20,7 @@ touch etc/hostname etc/hosts etc/resolv.conf
 rm -rf etc/apt/sources.list etc/apt/sources.list.d/* etc/apt/auth.conf etc/apt/auth.conf.d
 rm -f etc/machine-id var/lib/dbus/machine-id
 touch etc/machine-id
-rm -rf root/.[!.]* etc/ssh/ssh_host_*
+rm -rf root/.[!.]* etc/ssh/ssh_host_* etc/dpkg/dpkg.cfg.d/99mmdebstrap
 
 # No program changes its user or group.
 find . -xdev -type f -perm /6000 -exec chmod a-s {} +

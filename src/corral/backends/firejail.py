@@ -1,0 +1,348 @@
+"""Firejail: `firejail` (set-user-id root) makes namespaces and hides files, corral-launch runs inside.
+
+Guarantees   everything but net.ports, net.domains, limit.disk and limit.disk-files; fs.metadata for anyone
+             but root; memory, cpu and pids limits with control groups
+Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, whose profile is written for each
+             run; inside, by the launcher: Landlock, seccomp, rlimits. What firejail was told to do is looked
+             at from inside before the command runs: where it takes itself to be in a sandbox already it runs
+             programs without any, and what it cannot do it passes over.
+Not covered  as root: modes and times of / and /run/firejail; file systems that the host mounts beneath a
+             granted path during the run; private areas are not bounded; $HOME is elsewhere
+Order        lines go from shallow to deep, since they hold for mounts further down as well
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from corral.backends import _firejail_profile as profiles
+from corral.backends import _inner as inner
+from corral.backends import _launcher as common
+from corral.backends import _limits as limiting
+from corral.backends._firejail_profile import Kind, Rule
+from corral.linux import landlock
+from corral.linux.encode import encode_command, encode_expects, encode_ground, encode_paths, join
+from corral.linux.filter import SocketPolicy
+from corral.linux.spec import Landlock, PathRule, Spec
+from corral.model.feature import Feature
+from corral.model.launch import Launch, Outer, StartFailure
+from corral.model.plan import PrivateFile, StdioMode
+from corral.model.policy import NetMode
+from corral.model.probe import Dependence, Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.backends._firejail_profile import Files
+    from corral.backends._limits import Holders
+    from corral.model.backend import Host
+    from corral.model.plan import Ground, Plan
+
+PROGRAM = "firejail"
+#: The first that starts a program without a shell; CVE-2022-31214 and CVE-2021-26910 are mended in it.
+_LEAST_VERSION = (0, 9, 72)
+#: ABI 3 holds truncation; ABI 6 keeps the command from ending the launcher, which is not PID 1 here.
+_LEAST_ABI, _SCOPES_ABI = 3, 6
+_START_SECONDS = 20.0
+
+#: A firejail that sees no process of the kernel takes itself to be in a sandbox, and runs the program without
+#: another one. In what it knows as a container it does its work.
+_ENVIRONMENT = (("container", "docker"),)
+#: No rewriting of /etc and /var, and nothing made in the caller's home and in /run/user.
+_KEPT = (
+    *("--allusers", "--writable-etc", "--writable-var", "--writable-var-log"),
+    *("--writable-run-user", "--keep-config-pulse"),
+)
+_DEVICES = (
+    *("--private-dev", "--no3d", "--nosound", "--notv", "--nodvd", "--nou2f", "--novideo", "--noinput"),
+)
+_CONFINEMENT = ("--caps.drop=all", "--nonewprivs", "--ipc-namespace")
+
+#: By name: what corral learns to promise later is not promised here by itself.
+_CLAIMS = frozenset(
+    {
+        *(Feature.FS_READ, Feature.FS_WRITE, Feature.FS_METADATA, Feature.FS_DENY),
+        *(Feature.FS_PROTECT, Feature.FS_PRIVATE, Feature.NET_NONE, Feature.IPC_PRIVATE),
+        *(Feature.PROC_HIDDEN, Feature.PROC_SHIELDED, Feature.PROC_CONTAINED, Feature.PROC_SINGLE),
+        *(Feature.PRIVILEGES, Feature.SYSCALLS, Feature.ENVIRONMENT, Feature.DESCRIPTORS),
+        *(Feature.TERMINAL, Feature.LIMIT_WALL, Feature.LIMIT_OUTPUT),
+        *(Feature.LIMIT_FILE_SIZE, Feature.LIMIT_OPEN_FILES),
+    }
+)
+CLAIMS = _CLAIMS | limiting.BY_GROUPS
+#: Where it claims less, and for whom.
+CONDITIONS = (
+    (limiting.BY_GROUPS, limiting.GROUPS_NEEDED),
+    (frozenset({Feature.FS_METADATA}), "not as root"),
+)
+_APPROXIMATES_ROOT = (
+    (Feature.FS_METADATA, "read-only binds, but for the root directory itself and /run/firejail"),
+)
+
+_NOT_SETUID = "as root: `chmod u+s /usr/bin/firejail`; and do not run it where no_new_privs is set"
+_SETTINGS = "see /etc/firejail/firejail.config and /etc/firejail/firejail.users, or use another backend"
+_FAILURES = (
+    StartFailure("needs to be SUID", "outer", "firejail has no privileges here", _NOT_SETUID),
+    StartFailure("Error clone:", "outer", "firejail may not make namespaces here", _NOT_SETUID),
+    StartFailure("is not allowed to use", "outer", "this user may not use firejail", _SETTINGS),
+    StartFailure(
+        "feature is disabled", "outer", "firejail's settings forbid what a sandbox needs", _SETTINGS
+    ),
+    StartFailure(
+        "invalid whitelist path",
+        "outer",
+        "firejail cannot show one of the granted paths",
+        "grant the directory above it, or use another backend",
+    ),
+    StartFailure(
+        "too long arguments",
+        "outer",
+        "a path is too long for firejail",
+        "use a shorter one, or another backend",
+    ),
+    StartFailure(
+        "no suitable",
+        "outer",
+        "corral's launcher cannot be seen in firejail's sandbox",
+        "install corral outside of /run, /proc, /sys and /dev",
+    ),
+)
+
+
+class FirejailBackend:
+    name = "firejail"
+    depends = Dependence(programs=(PROGRAM,))
+
+    def probe(self, host: Host) -> Probe:
+        """Try all of it, on a command that does not exist."""
+        unusable = common.base_probe(self.name, host)
+        if unusable is not None:
+            return unusable
+        program = host.which(PROGRAM)
+        if not program:
+            fix = "install it: `apt-get install firejail`, `dnf install firejail`"
+            return Probe(self.name, False, reason="there is no `firejail` on the PATH", fix=fix)
+        version = _read_version(host.run_tool((program, "--version")).output)
+        if tuple(map(int, version.split("."))) < _LEAST_VERSION:
+            least = ".".join(map(str, _LEAST_VERSION))
+            reason = f"firejail {version} is too old: {least} is needed"
+            return Probe(self.name, False, reason=reason, fix="install a newer one", version=version)
+        abi = host.landlock_abi()
+        if abi < _LEAST_ABI:
+            reason = f"the kernel has Landlock ABI {abi}, and {_LEAST_ABI} is needed (Linux 6.2)"
+            fix = "use a newer kernel, or boot this one with `lsm=landlock,...`"
+            return Probe(self.name, False, reason=reason, fix=fix, version=version)
+        probe = self._found(host, program, version, abi)
+        trial = host.try_outer(_trial(probe, host))
+        if trial.phase == "exec":
+            return probe
+        if trial.phase == "outer":
+            reason = f"firejail failed: {trial.detail}"
+            return Probe(self.name, False, reason=reason, fix=_NOT_SETUID, version=version)
+        reason, fix = common.explain_trial(trial)
+        return Probe(self.name, False, reason=reason, fix=fix, version=version)
+
+    def _found(self, host: Host, program: str, version: str, abi: int) -> Probe:
+        holders = limiting.without_supervisor(limiting.find_holders(host, namespaced=False))
+        is_root = host.uid == 0
+        return Probe(
+            self.name,
+            True,
+            (_CLAIMS - {Feature.FS_METADATA} if is_root else _CLAIMS) | holders.claims,
+            version=version,
+            details=(
+                ("launcher", host.launcher()[0]),
+                ("program", program),
+                ("landlock_abi", str(abi)),
+                ("machine", host.machine),
+                ("root_links", "/".join(host.links("/"))),
+                *holders.details(),
+            ),
+            approximates=_APPROXIMATES_ROOT if is_root else (),
+        )
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """A profile for firejail, and a spec for the launcher inside."""
+        abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        inner.check_abstract_sockets(plan, abi)
+        holders = limiting.read_holders(probe)
+        scratch = f"{ground.scratch}/corral-{plan.run_id}"
+        home = f"{scratch}/home" if ground.private else ""
+        files = _files(plan, probe, home)
+        command = Spec(
+            argv=plan.command.argv,
+            cwd=plan.command.cwd,
+            env=_redirected(plan.env, home, files.areas) if home else plan.env,
+            wall_ms=common.wall_ms(plan),
+            grace_ms=common.GRACE_MS,
+            terminal=plan.command.stdio is StdioMode.TERMINAL,
+        )
+        write = landlock.write_rights(abi, is_directory=True)
+        areas = (*files.areas, home) if home else files.areas
+        return Launch(
+            backend=self.name,
+            argv=(
+                *(probe.detail("program"), "--quiet", f"--profile={scratch}/profile"),
+                *(*_options(abi, files), *_network(ground), probe.detail("launcher"), "--control", "3"),
+            ),
+            env=_ENVIRONMENT,
+            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
+            spec=join(
+                _encoded_ground(ground, abi, probe.detail("machine"), holders),
+                encode_expects(files.expects),
+                encode_paths(PathRule(write, path) for path in areas),
+                encode_command(command),
+            ),
+            outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
+            scratch=scratch,
+            scratch_files=tuple(_scratch_files(ground, scratch, home, files)),
+            group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
+        )
+
+
+def _read_version(text: str) -> str:
+    """`firejail version 0.9.72` and more lines -> `0.9.72`; `0` if it says none."""
+    word = text.partition("\n")[0].rpartition(" ")[2]
+    parts = []
+    for part in word.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        parts.append(digits)
+        if digits != part:
+            break
+    return ".".join(parts) or "0"
+
+
+def _options(abi: int, files: Files) -> tuple[str, ...]:
+    """What every sandbox has. Descriptor 3 is the launcher's way to corral; it takes no other along."""
+    return (
+        *("--keep-fd=3", *_KEPT, *(("--keep-var-tmp",) if files.keeps_var_tmp else ())),
+        *(*_DEVICES, *_CONFINEMENT),
+        # Costs 100 ms: where the kernel lets the command end the launcher, all must end with it.
+        *(("--deterministic-shutdown",) if abi < _SCOPES_ABI else ()),
+    )
+
+
+def _network(ground: Ground) -> tuple[str, ...]:
+    return ("--net=none",) if ground.net.mode is not NetMode.FULL else ()
+
+
+def _files(plan: Plan, probe: Probe, home: str) -> Files:
+    ground = plan.ground
+    own = [Rule(probe.detail("launcher"), Kind.READ)]
+    if home:
+        own.append(Rule(home, Kind.WRITE))
+    return profiles.make_files(
+        (*own, *profiles.ground_rules(ground), *profiles.protection(plan)),
+        links=ground.links,
+        root_links=_root_links(probe),
+        private=ground.private,
+        home=ground.home,
+    )
+
+
+def _root_links(probe: Probe) -> tuple[str, ...]:
+    return tuple(filter(None, probe.detail("root_links").split("/")))
+
+
+def _scratch_files(ground: Ground, scratch: str, home: str, files: Files) -> list[PrivateFile]:
+    profile = "".join(f"{line}\n" for line in files.lines)
+    made = [PrivateFile(f"{scratch}/profile", profile.encode("utf-8", "surrogateescape"))]
+    if home:
+        made.append(PrivateFile(home, b"", mode=0o700, is_directory=True))
+        made += [
+            PrivateFile(f"{home}/{file.path.removeprefix(ground.home + '/')}", file.content)
+            for file in ground.private_files
+        ]
+    return made
+
+
+def _redirected(
+    env: tuple[tuple[str, str], ...], home: str, areas: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    # git gives up on a system configuration that is there and cannot be read.
+    changed = {"HOME": home, "GIT_CONFIG_NOSYSTEM": "1"}
+    if "/tmp" not in areas:
+        changed["TMPDIR"] = home
+    return tuple(sorted({**dict(env), **changed}.items()))
+
+
+@lru_cache(maxsize=64)
+def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
+    private_network = ground.net.mode is not NetMode.FULL
+    sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
+    return encode_ground(
+        Spec(
+            argv=(),
+            cwd="/",
+            inside=True,
+            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            landlock=_landlock(ground, abi),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+        )
+    )
+
+
+def _landlock(ground: Ground, abi: int) -> Landlock:
+    """Here it is the first wall, since firejail leaves the root directory and its own files in sight."""
+    read, device = landlock.read_rights, landlock.device_rights
+    listing = read(abi, is_directory=True, execute=False) & ~landlock.FsRight.READ_FILE
+    paths = [PathRule(read(abi, is_directory=True, execute=False), "/proc")]
+    paths += [PathRule(device(abi), f"/dev/{name}") for name in common.DEVICES]
+    paths.append(PathRule(device(abi) | listing, "/dev/pts"))
+    for rule in common.grant_rules(ground, abi):
+        is_other = profiles.top_of(rule.path) == profiles.SYSFS
+        paths.append(rule.replace(device=0, inode=0) if is_other else rule)
+    return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))
+
+
+def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+    lock = landlock.describe(abi)
+    metadata = {Feature.FS_METADATA: "firejail's mounts: read-only, or hidden"}
+    return {
+        Feature.FS_READ: f"{lock} + firejail's mounts",
+        Feature.FS_WRITE: f"{lock} + firejail's read-only mounts",
+        **(metadata if plan.ground.uid != 0 else {}),
+        Feature.FS_DENY: "covered, or read-only, by firejail's mounts",
+        Feature.FS_PROTECT: "firejail's read-only mounts, pinned; what is missing is guarded",
+        Feature.FS_PRIVATE: "firejail's tmpfs, and a fresh directory that $HOME leads to",
+        Feature.PROC_HIDDEN: "pid namespace",
+        Feature.PROC_SHIELDED: f"pid namespace + {lock}",
+        Feature.PROC_CONTAINED: "pid namespace: all end with firejail",
+        Feature.IPC_PRIVATE: f"ipc namespace + {lock}",
+        Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp",
+        Feature.SYSCALLS: "seccomp",
+        Feature.DESCRIPTORS: "close_range",
+        Feature.TERMINAL: "new session + seccomp",
+        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **common.single_process(plan),
+    }
+
+
+def _trial(probe: Probe, host: Host) -> Launch:
+    """As a run would be, without files of the host; in arguments, for a probe writes nothing."""
+    abi = int(probe.detail("landlock_abi"))
+    launcher = probe.detail("launcher")
+    files = profiles.make_files((Rule(launcher, Kind.READ),), root_links=_root_links(probe), home=host.home)
+    told = tuple("--" + line.replace(" ", "=", 1) for line in files.lines)
+    spec = Spec(
+        argv=("/corral-trial",),
+        cwd="/",
+        inside=True,
+        landlock=inner.trial_landlock(abi),
+        seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
+        expects=files.expects,
+    )
+    return Launch(
+        backend=probe.backend,
+        argv=(
+            *(probe.detail("program"), "--quiet", "--noprofile", *told, *_options(abi, files)),
+            *("--net=none", launcher, "--control", "3"),
+        ),
+        env=_ENVIRONMENT,
+        enforced={},
+        spec=join(encode_ground(spec), encode_command(spec)),
+        outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
+    )

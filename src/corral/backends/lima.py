@@ -1,0 +1,275 @@
+"""Lima: `limactl shell` into a virtual machine with Linux, where another corral enforces the policy.
+
+Guarantees   what the guest's best backend enforces, except fs.deny, fs.protect and proc.contained
+Mechanism    the guest's corral gets the command and the whole policy, and applies or refuses it; the
+             machine around it is one more wall
+Not covered  fs.deny and fs.protect: the guest holds names as the policy spells them, and a disk of macOS
+             that does not tell cases apart has others for the same file; proc.contained: if limactl is
+             killed, the guest's corral goes on until the command ends or its time is over. Paths outside of
+             the mounts are the guest's own, and so are tools, users and the home directory. Arguments and
+             variables show in the lists of processes of both machines. Signals end limactl and are not
+             passed on. A command that a signal or a limit has ended counts as ended with the status that a
+             shell would show
+Order        irrelevant: one program is started, and then asked whether the command ran
+"""
+
+from __future__ import annotations
+
+from corral import __version__
+from corral.model.errors import UnenforceableError
+from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.launch import Launch
+from corral.model.plan import StdioMode
+from corral.model.policy import EnvPolicy, FsAccess
+from corral.model.probe import Dependence, Probe
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from corral.model.backend import Host
+    from corral.model.plan import Plan
+    from corral.model.policy import FsRule, Policy
+
+INSTANCE = "default"
+_GUEST_SECONDS = 60.0
+#: The whole command goes through ssh as one argument of a shell, which has 128 KiB (execve(2)).
+_MOST_ERRAND_BYTES = 96 * 1024
+
+_WITHHELD = frozenset({Feature.FS_DENY, Feature.FS_PROTECT, Feature.PROC_CONTAINED})
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS} - _WITHHELD
+#: Where it claims less, and for whom.
+CONDITIONS = ((CLAIMS, "as far as corral in the machine claims it"),)
+_APPROXIMATES = (
+    (Feature.FS_DENY, "held by the guest as it is spelled; the disk may have other spellings for it"),
+    (Feature.FS_PROTECT, "held by the guest as it is spelled; the disk may have other spellings for it"),
+    (Feature.PROC_CONTAINED, "the guest ends all processes, but does not notice if limactl is killed"),
+)
+#: The guest has its own.
+_OF_THE_GUEST = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER", "CORRAL_SANDBOX"})
+
+#: $0 is the sign, then: limactl, the instance, the run, the errand.
+#: ORDER: a machine that cannot be reached is found out first. The note is asked for when the status is there.
+#: Who loses the machine in between cannot know whether the command ran: that is told as a killed command.
+_SCRIPT = """\
+"$1" shell --workdir / "$2" true </dev/null || exit 125
+exec 3<&0
+"$1" shell --workdir / "$2" corral guest "$4" <&3 3<&- &
+child=$!
+exec 3<&-
+trap 'kill -TERM "$child" 2>/dev/null' HUP INT QUIT TERM
+wait "$child"
+status=$?
+while kill -0 "$child" 2>/dev/null; do
+wait "$child"
+status=$?
+done
+told=$("$1" shell --workdir / "$2" corral guest --told "$3" </dev/null 2>/dev/null)
+case $told in
+ran) : >"$0" && exit "$status" ;;
+refused | nothing) exit "$status" ;;
+esac
+: >"$0"
+kill -KILL $$
+"""
+
+
+class Mount(Record):
+    location: str
+    is_writable: bool
+
+
+class LimaBackend:
+    name = "lima"
+    depends = Dependence(programs=("limactl",))
+
+    def probe(self, host: Host) -> Probe:
+        """Ask the instance that runs already; none is started, which would take minutes and change things."""
+        limactl = host.which("limactl")
+        if not limactl:
+            fix = f"`brew install lima`, `limactl start {INSTANCE}`, and install corral in the machine"
+            return Probe(self.name, False, reason="there is no limactl on the PATH", fix=fix)
+        listed = host.run_tool((limactl, "list", "--json"))
+        instance = _find_instance(listed.output) if listed.status == 0 else None
+        if instance is None:
+            why = listed.errors.strip().partition("\n")[0] if listed.status else "it is not in the list"
+            return _unavailable(f"Lima has no instance {INSTANCE!r}: {why}", f"limactl start {INSTANCE}")
+        if instance.get("status") != "Running":
+            why = f"the instance {INSTANCE!r} is not running, but {instance.get('status', 'in no state')}"
+            return _unavailable(why, f"limactl start {INSTANCE}")
+        asking = (limactl, "shell", "--workdir", "/", INSTANCE, "corral", "doctor", "--json")
+        asked = host.run_tool(asking, seconds=_GUEST_SECONDS)
+        guest = _load(asked.output)
+        install = f"limactl shell {INSTANCE} pip install corral=={__version__}"
+        if not isinstance(guest, dict) or not isinstance(guest.get("backends"), list):
+            why = asked.errors.strip().rpartition("\n")[2] or f"exit status {asked.status}"
+            return _unavailable(f"there is no corral in the instance {INSTANCE!r}: {why}", install)
+        if guest.get("corral") != __version__:
+            why = f"the instance has corral {guest.get('corral')}, and this is {__version__}"
+            return _unavailable(why, install)
+        return self._found(limactl, instance, guest, host)
+
+    def _found(self, limactl: str, instance: dict[str, Any], guest: dict[str, Any], host: Host) -> Probe:
+        import json
+
+        usable = [
+            backend for backend in guest["backends"] if backend["available"] and backend["backend"] != "none"
+        ]
+        if not usable:
+            return _unavailable(
+                f"corral can confine nothing in the instance {INSTANCE!r}",
+                f"limactl shell {INSTANCE} corral doctor",
+            )
+        best = max(usable, key=lambda backend: len(backend["enforces"]))
+        known = {feature.value: feature for feature in Feature}
+        enforces = frozenset(known[name] for name in best["enforces"] if name in known)
+        mounts = [[mount.location, mount.is_writable] for mount in _mounts(instance)]
+        held = ",".join(sorted(feature.value for feature in enforces & _WITHHELD))
+        details = [("limactl", limactl), ("guest", best["backend"]), ("held", held)]
+        details.append(("mounts", json.dumps(mounts)))
+        if place := host.environment().get("LIMA_HOME", ""):
+            details.append(("lima_home", json.dumps(place)))
+        return Probe(
+            self.name,
+            True,
+            (enforces | RUNNER_FEATURES) - _WITHHELD,
+            version=f"instance {INSTANCE}, {best['backend']} inside",
+            details=tuple(details),
+            approximates=_APPROXIMATES,
+        )
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """A shell script that sends the guest's corral on an errand and asks what became of it."""
+        from corral.policy.errand import Errand, encode_errand
+
+        mounts = [Mount(*pair) for pair in _load(probe.detail("mounts"))]
+        _check_mounts(plan, mounts)
+        held = probe.detail("held").split(",")
+        errand = encode_errand(
+            Errand(
+                run_id=plan.run_id,
+                argv=plan.command.argv,
+                cwd=plan.command.cwd,
+                workspace=plan.ground.workspace,
+                policy=_for_guest(plan),
+                # What the guest can hold as far as it can see, it holds: to waive it is to promise less.
+                waived=tuple(sorted({feature.value for feature in plan.waived} - set(held))),
+                terminal=plan.command.stdio is StdioMode.TERMINAL,
+            )
+        )
+        if len(errand) > _MOST_ERRAND_BYTES:
+            raise _refused(
+                "the command and its policy are too long for the way into the virtual machine",
+                f"they have {len(errand)} bytes, and ssh takes {_MOST_ERRAND_BYTES}",
+                "pass data on stdin or in a file",
+            )
+        scratch = f"{plan.ground.scratch}/corral-{plan.run_id}"
+        sign = f"{scratch}/started"
+        limactl = probe.detail("limactl")
+        place = probe.detail("lima_home")
+        more = (("LIMA_HOME", _load(place)),) if place else ()
+        guest = f"{probe.detail('guest')} in the instance {INSTANCE} of Lima"
+        return Launch(
+            backend=self.name,
+            argv=("/bin/sh", "-c", _SCRIPT, sign, limactl, INSTANCE, plan.run_id, errand),
+            env=(*plan.env, *more),
+            enforced={
+                feature: guest for feature in plan.requires & probe.enforces if feature not in RUNNER_FEATURES
+            },
+            scratch=scratch,
+            started=sign,
+        )
+
+
+def _for_guest(plan: Plan) -> Policy:
+    """The same policy, with this machine's home and variables where it means them."""
+    policy, home = plan.policy, plan.ground.home
+    passed = frozenset(name for name in policy.env.passed if name in _OF_THE_GUEST)
+    fixed = tuple((name, value) for name, value in plan.env if name not in _OF_THE_GUEST)
+    return policy.replace(
+        fs=tuple(_of_this_machine(rule, home) for rule in policy.fs), env=EnvPolicy(passed, fixed)
+    )
+
+
+def _of_this_machine(rule: FsRule, home: str) -> FsRule:
+    """What somebody wrote down is of this machine; what a preset grants, if it is there, is of the guest."""
+    if rule.optional:
+        return rule
+    return rule.replace(
+        path=_expanded(rule.path, home), within=tuple(_expanded(path, home) for path in rule.within)
+    )
+
+
+def _expanded(path: str, home: str) -> str:
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _check_mounts(plan: Plan, mounts: list[Mount]) -> None:
+    """Whatever of this machine the policy is about must be there inside, by the same name."""
+    ground = plan.ground
+    wanted = {(ground.workspace, False), (plan.command.cwd, False)}
+    for grant in ground.grants:
+        if grant.access is FsAccess.WRITE:
+            wanted.add((grant.target.path, True))
+    for rule in plan.policy.fs:
+        if not rule.optional and rule.access is FsAccess.READ and not rule.path.startswith("${workspace}"):
+            wanted.add((_expanded(rule.path, ground.home), False))
+    for path, writes in sorted(wanted):
+        above = [mount for mount in mounts if path == mount.location or _is_inside(path, mount.location)]
+        nearest = max(above, key=lambda mount: len(mount.location), default=None)
+        if nearest is None or (writes and not nearest.is_writable):
+            raise _not_mounted(path, writes=writes, is_there=nearest is not None)
+
+
+def _not_mounted(path: str, *, writes: bool, is_there: bool) -> UnenforceableError:
+    missing = "can only be read there" if is_there else "is not mounted there"
+    mount = f'.mounts += [{{"location": "{path}"{", writable: true" if writes else ""}}}]'
+    return _refused(
+        f"{path} cannot be used in the virtual machine",
+        f"it {missing}, by its own path",
+        f"limactl stop {INSTANCE}; limactl edit {INSTANCE} --set '{mount}'; limactl start {INSTANCE}",
+    )
+
+
+def _refused(what: str, why: str, fix: str) -> UnenforceableError:
+    lacking = frozenset({Feature.FS_READ, Feature.FS_WRITE})
+    return UnenforceableError("unenforceable", what, why=why, fix=fix, lacking=lacking)
+
+
+def _unavailable(reason: str, fix: str) -> Probe:
+    return Probe("lima", False, reason=reason, fix=f"`{fix}`")
+
+
+def _find_instance(output: str) -> dict[str, Any] | None:
+    """`limactl list --json` prints an object for each instance, one on each line."""
+    for line in output.splitlines():
+        found = _load(line)
+        if isinstance(found, dict) and found.get("name") == INSTANCE:
+            return found
+    return None
+
+
+def _mounts(instance: dict[str, Any]) -> list[Mount]:
+    """Those that appear inside by their own path. `~` is expanded by Lima itself in what it lists."""
+    config = instance.get("config")
+    listed = config.get("mounts") if isinstance(config, dict) else None
+    found = []
+    for mount in listed or ():
+        location = str(mount.get("location", "")).rstrip("/") or "/"
+        if location.startswith("/") and (mount.get("mountPoint") or location).rstrip("/") == location:
+            found.append(Mount(location, mount.get("writable") is True))
+    return found
+
+
+def _is_inside(path: str, root: str) -> bool:
+    return path.startswith(f"{root.rstrip('/')}/")
+
+
+def _load(text: str) -> Any:
+    import json  # only this backend reads any
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

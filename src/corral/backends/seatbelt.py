@@ -1,0 +1,197 @@
+"""Seatbelt: `sandbox-exec` of macOS, with a profile made for each run.
+
+Guarantees   fs.read fs.write fs.metadata fs.deny fs.protect fs.private net.none proc.shielded proc.single
+             ipc.private environment descriptors limit.wall limit.output limit.file-size limit.open-files;
+             privileges and terminal for anyone but root
+Mechanism    a profile that denies by default; /bin/sh inside it sets limits and starts the command
+Not covered  proc.hidden (arguments and variables of the user's other processes can be read by number);
+             proc.contained (whoever leaves the process group lives on, confined); syscalls (Seatbelt has no
+             list that a policy could add to); limits of a whole tree; names in /, the libraries of the
+             system and /bin/sh, which every program needs; a writable /tmp: $TMPDIR is elsewhere; sockets
+             with a path, inside as well; hard links, which are refused. Names in writable paths are held
+             whatever their case, also where the file system tells cases apart
+Order        irrelevant: the profile only allows, and leaves out of each rule what is stricter
+"""
+
+from __future__ import annotations
+
+from corral.backends._sbpl import Seat, build_profile
+from corral.model.errors import UnenforceableError
+from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.launch import Launch
+from corral.model.plan import PrivateFile
+from corral.model.policy import NetMode
+from corral.model.probe import Probe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.backend import Host
+    from corral.model.plan import Plan
+    from corral.model.policy import Limits
+
+#: By its path: another one on the PATH is somebody else's.
+PROGRAM = "/usr/bin/sandbox-exec"
+_SHELL = "/bin/sh"
+#: What is tried: everything is allowed but to read this, which every Mac has and everyone may read.
+_SUBJECT = "/etc/hosts"
+_TRIAL = '(version 1)(allow default)(deny file-read* (literal "/private/etc/hosts"))'
+#: ARG_MAX is 1 MiB for arguments and variables together; the rest is the command's.
+_MOST_PROFILE_BYTES = 512 * 1024
+
+_CLAIMS = RUNNER_FEATURES | {
+    Feature.FS_READ,
+    Feature.FS_WRITE,
+    Feature.FS_METADATA,
+    Feature.FS_DENY,
+    Feature.FS_PROTECT,
+    Feature.FS_PRIVATE,
+    Feature.NET_NONE,
+    Feature.PROC_SHIELDED,
+    Feature.PROC_SINGLE,
+    Feature.IPC_PRIVATE,
+    Feature.DESCRIPTORS,
+    Feature.LIMIT_FILE_SIZE,
+    Feature.LIMIT_OPEN_FILES,
+}
+#: Root stays root inside, and may type into a terminal that is not its own.
+_USER_CLAIMS = frozenset({Feature.PRIVILEGES, Feature.TERMINAL})
+CLAIMS = _CLAIMS | _USER_CLAIMS
+#: Where it claims less, and for whom.
+CONDITIONS = ((_USER_CLAIMS, "not as root"),)
+_APPROXIMATES = (
+    (Feature.PROC_HIDDEN, "processes cannot be listed; what the user's own were started with can be read"),
+    (Feature.PROC_CONTAINED, "its process group is ended; whoever has left that lives on, confined"),
+    (Feature.SYSCALLS, "no filter: what system calls do is judged, not which are made"),
+)
+_APPROXIMATES_ROOT = (
+    (Feature.PRIVILEGES, "set-user-id programs do not start; root stays root"),
+    (Feature.TERMINAL, "it has a session of its own; root can type all the same"),
+)
+
+
+class SeatbeltBackend:
+    name = "seatbelt"
+
+    def probe(self, host: Host) -> Probe:
+        """Read a file that everyone may read, in a sandbox that forbids it and in one that does not."""
+        if host.platform != "darwin":
+            return Probe(
+                self.name, False, reason="it needs macOS", fix="use another backend on this platform"
+            )
+        if host.lstat(PROGRAM) is None:
+            return Probe(self.name, False, reason=f"there is no {PROGRAM}", fix="update or repair macOS")
+        reading = ("/bin/cat", _SUBJECT)
+        control = host.run_tool((PROGRAM, "-p", "(version 1)(allow default)", *reading))
+        if control.status != 0:
+            why = control.errors.strip().partition("\n")[0] or f"exit status {control.status}"
+            fix = "run corral outside of any other sandbox: Seatbelt does not nest"
+            return Probe(self.name, False, reason=f"{PROGRAM} does not work here: {why}", fix=fix)
+        denied = host.run_tool((PROGRAM, "-p", _TRIAL, *reading))
+        if denied.status == 0 or denied.output or "not permitted" not in denied.errors:
+            reason = f"{PROGRAM} did not keep {_SUBJECT} from being read"
+            return Probe(self.name, False, reason=reason, fix="use --backend lima, and report this")
+        return Probe(
+            self.name,
+            True,
+            _CLAIMS | _USER_CLAIMS if host.uid else _CLAIMS,
+            version="sandbox-exec",
+            approximates=_APPROXIMATES if host.uid else _APPROXIMATES + _APPROXIMATES_ROOT,
+        )
+
+    def lower(self, plan: Plan, probe: Probe) -> Launch:
+        """The command in a shell in `sandbox-exec`; $HOME and $TMPDIR lead to a scratch directory."""
+        ground = plan.ground
+        if ground.deny_syscalls:
+            raise UnenforceableError(
+                "unenforceable",
+                "the policy's system calls cannot be denied",
+                why=f"Seatbelt has no list of system calls: {', '.join(sorted(ground.deny_syscalls))}",
+                fix="leave syscall:deny out, or use --backend lima",
+                lacking=frozenset({Feature.SYSCALLS}),
+            )
+        scratch = f"{ground.scratch}/corral-{plan.run_id}"
+        private = bool(ground.private)
+        seat = Seat(scratch, f"{scratch}/.corral-started", private)
+        # TRUST: as an argument. A file could be changed by a command of another run that may write to the
+        # directory of temporary files; an argument by nobody, and it is gone as soon as the command begins.
+        profile = build_profile(plan, seat)
+        _check_size(profile)
+        own_files = ground.private_files if private else ()
+        return Launch(
+            backend=self.name,
+            argv=(
+                *(PROGRAM, "-p", profile),
+                *(_SHELL, "-c", _script(ground.limits), seat.started, *plan.command.argv),
+            ),
+            env=_redirected(plan.env, scratch) if private else plan.env,
+            enforced=_mechanisms(plan, probe),
+            scratch=scratch,
+            scratch_files=tuple(
+                PrivateFile(f"{scratch}/{file.path.removeprefix(ground.home + '/')}", file.content)
+                for file in own_files
+            ),
+            started=seat.started,
+            cwd=plan.command.cwd,
+        )
+
+
+def _script(limits: Limits) -> str:
+    """What the shell does: limits, then the sign that the sandbox stands, then the command in its place.
+
+    ORDER: a program that is not there is found out before the sign is given, so it counts as not started.
+    """
+    lines = ["ulimit -c 0"]
+    if limits.open_files is not None:
+        lines.append(f"ulimit -n {limits.open_files} || exit 125")
+    if limits.file_size_bytes is not None:
+        # Some shells count by 512 bytes, others by 1024: then it is half of what is permitted, never more.
+        lines.append(f"ulimit -f {limits.file_size_bytes // 1024} || exit 125")
+    return "\n".join(
+        [
+            *lines,
+            'command -v -- "$1" >/dev/null 2>&1 || { printf \'%s: not found\\n\' "$1" >&2; exit 127; }',
+            ': >"$0" || exit 125',
+            "unset SHLVL OLDPWD",
+            'exec "$@"',
+        ]
+    )
+
+
+def _check_size(profile: str) -> None:
+    size = len(profile.encode())
+    if size > _MOST_PROFILE_BYTES:
+        raise UnenforceableError(
+            "unenforceable",
+            "the policy is too large for a Seatbelt profile",
+            why=f"the profile has {size} bytes, and a program can be given {_MOST_PROFILE_BYTES}",
+            fix="grant a directory instead of many paths in it, or work in a smaller directory",
+            lacking=frozenset({Feature.FS_READ, Feature.FS_WRITE}),
+        )
+
+
+def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[str, str], ...]:
+    # git gives up on a system configuration that is there and cannot be read.
+    changed = {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
+    return tuple(sorted({**dict(env), **changed}.items()))
+
+
+def _mechanisms(plan: Plan, probe: Probe) -> dict[Feature, str]:
+    profile = "Seatbelt profile"
+    named = {
+        **dict.fromkeys((Feature.FS_READ, Feature.FS_WRITE, Feature.FS_METADATA), profile),
+        Feature.FS_DENY: f"{profile}: left out of the rules around it",
+        Feature.FS_PROTECT: f"{profile}: no such name can be made, changed or moved",
+        Feature.FS_PRIVATE: "a fresh directory that $HOME and $TMPDIR lead to",
+        Feature.PROC_SHIELDED: f"{profile}: signals and tracing inside only",
+        Feature.IPC_PRIVATE: f"{profile}: no shared memory, semaphores or services",
+        Feature.DESCRIPTORS: "closed when it is started",
+        Feature.PRIVILEGES: f"{profile}: no set-user-id program starts",
+        Feature.TERMINAL: "new session; only an ordinary user",
+        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+    }
+    if plan.ground.net.mode is not NetMode.FULL:
+        named[Feature.NET_NONE] = f"{profile}: no sockets"
+    if not plan.ground.spawn:
+        named[Feature.PROC_SINGLE] = f"{profile}: no fork"
+    return {feature: how for feature, how in named.items() if feature in probe.enforces}

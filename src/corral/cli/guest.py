@@ -1,0 +1,80 @@
+"""`corral guest`: carry out an errand of a corral outside of this machine, and tell it what became of it.
+
+The exit status alone cannot say whether the command ran. So there is a note in the state directory, which no
+command is granted; the other side asks for it when the status is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+from corral.cli.run import PASSED_ON, report_error
+from corral.host import state_directory
+from corral.model.errors import CorralError, SetupError
+from corral.model.plan import StdioMode
+from corral.policy.errand import decode_errand
+from corral.sandbox import Sandbox
+from corral.state import read_state, write_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.policy.errand import Errand
+
+#: What a note can say. BEGUN is left when this corral was killed: then nobody knows.
+BEGUN, RAN, REFUSED, NOTHING = "begun", "ran", "refused", "nothing"
+_MOST_NOTE_BYTES = 16
+
+
+def carry_out(text: str) -> int:
+    """Run what the errand says; returns the exit status."""
+    try:
+        errand = decode_errand(text)
+        _note(errand.run_id, BEGUN)
+    except CorralError as error:
+        return report_error(error, as_json=False)
+    try:
+        status = _run(errand)
+    except CorralError as error:
+        _note(errand.run_id, RAN if error.ran else REFUSED)
+        return report_error(error, as_json=False)
+    _note(errand.run_id, RAN)
+    return status
+
+
+def tell(run_id: str) -> int:
+    """Print the note of a run, once."""
+    name = _name(run_id)
+    note = read_state(name, _MOST_NOTE_BYTES).decode("ascii", "replace") or NOTHING
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(state_directory(), name))
+    sys.stdout.write(f"{note}\n")
+    return 0
+
+
+def _run(errand: Errand) -> int:
+    sandbox = Sandbox(errand.policy, workspace=errand.workspace, waive=errand.waived)
+    stdio = StdioMode.TERMINAL if errand.terminal else StdioMode.INHERIT
+    prepared = sandbox.prepare(errand.argv, cwd=errand.cwd, stdin=None, stdio=stdio)
+    attempt = sandbox.start(prepared)
+    for name in PASSED_ON:
+        signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
+    return attempt.run().exit_status
+
+
+def _note(run_id: str, what: str) -> None:
+    try:
+        write_state(_name(run_id), what.encode())
+    except OSError as problem:
+        raise SetupError(
+            "errand",
+            "the errand cannot be carried out",
+            why=f"nothing can be noted in {state_directory() or 'the state directory'}: {problem.strerror}",
+            fix="give the user of this machine a home directory that can be written to",
+        ) from problem
+
+
+def _name(run_id: str) -> str:
+    return f"guest-{''.join(char for char in run_id if char.isalnum())}"

@@ -1,0 +1,113 @@
+"""Errand: a command and its whole policy as one line of text, for a corral on another machine."""
+
+from __future__ import annotations
+
+from corral.model.errors import PolicyError
+from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_VERSION = 1
+_SETS = ("private", "read_only", "protect", "deny_syscalls", "modules")
+
+
+class Errand(Record):
+    run_id: str
+    argv: tuple[str, ...]
+    cwd: str
+    workspace: str
+    policy: Policy
+    waived: tuple[str, ...] = ()  # names of features
+    terminal: bool = False
+
+
+def encode_errand(errand: Errand) -> str:
+    """ASCII, without a line feed: what may stand in an argument of any program."""
+    import json  # few backends send anyone on an errand
+
+    fields = {name: getattr(errand, name) for name in Errand._fields if name != "policy"}
+    return json.dumps({"v": _VERSION, **fields, "policy": _policy_fields(errand.policy)})
+
+
+def decode_errand(text: str) -> Errand:
+    """The errand that was encoded. Raises PolicyError for anything else: nothing is guessed."""
+    import json
+
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or found.pop("v") != _VERSION:
+            raise ValueError("it is of another version")
+        policy = _read_policy(found.pop("policy"))
+        run_id = found["run_id"]
+        if not (isinstance(run_id, str) and run_id.isalnum() and run_id.isascii()):
+            raise ValueError("it has no number")
+        errand = Errand(
+            **{
+                **found,
+                "policy": policy,
+                "argv": tuple(map(_text, found["argv"])),
+                "waived": tuple(map(_text, found["waived"])),
+            }
+        )
+        if encode_errand(errand) != text or not _is_sound(errand):
+            raise ValueError("it says something that cannot be understood")
+    except (ValueError, TypeError, KeyError, AttributeError, LookupError) as problem:
+        raise PolicyError(
+            "errand",
+            "the errand cannot be carried out",
+            why=f"it cannot be read: {problem}",
+            fix="have the same version of corral on both machines",
+        ) from problem
+    return errand
+
+
+def _is_sound(errand: Errand) -> bool:
+    """Fields that are taken over as they come are of their own type, and limits are numbers."""
+    limits = (getattr(errand.policy.limits, name) for name in Limits._fields)
+    return (
+        isinstance(errand.terminal, bool)
+        and all(isinstance(text, str) for text in (errand.cwd, errand.workspace))
+        and all(type(value) in {int, float, type(None)} for value in limits)
+    )
+
+
+def _policy_fields(policy: Policy) -> dict[str, Any]:
+    return {
+        "name": policy.name,
+        "fs": [[rule.path, rule.access.value, rule.optional, list(rule.within)] for rule in policy.fs],
+        **{name: sorted(getattr(policy, name)) for name in _SETS},
+        "tools": policy.tools,
+        "spawn": policy.spawn,
+        "net": [policy.net.mode.value, sorted(policy.net.allow), sorted(policy.net.deny)],
+        "limits": {name: getattr(policy.limits, name) for name in Limits._fields},
+        "env": [sorted(policy.env.passed), [list(pair) for pair in policy.env.fixed]],
+    }
+
+
+def _read_policy(fields: dict[str, Any]) -> Policy:
+    mode, allow, deny = fields["net"]
+    passed, fixed = fields["env"]
+    return Policy(
+        name=_text(fields["name"]),
+        fs=tuple(
+            FsRule(_text(path), FsAccess(access), bool(optional), tuple(map(_text, within)))
+            for path, access, optional, within in fields["fs"]
+        ),
+        **{name: frozenset(map(_text, fields[name])) for name in _SETS},
+        tools=bool(fields["tools"]),
+        spawn=bool(fields["spawn"]),
+        net=NetPolicy(NetMode(mode), frozenset(map(_text, allow)), frozenset(map(_text, deny))),
+        limits=Limits(**fields["limits"]),
+        env=EnvPolicy(
+            frozenset(map(_text, passed)), tuple((_text(name), _text(value)) for name, value in fixed)
+        ),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,66 @@
+"""Runs in containers of a private engine, by corral's own pipeline."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from corral.backends.registry import get_backend
+from corral.host import RealHost
+from corral.model.container import Container
+from corral.model.plan import Command
+from corral.planning.build import build, nested_repositories
+from corral.planning.ground import build_ground
+from corral.policy.compose import build_policy
+from corral.runtime.check import check
+from corral.runtime.run import Run
+from support.engines import IMAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from corral.model.launch import Launch
+    from corral.model.result import Result
+
+_numbers = itertools.count()
+
+
+class ContainerRuns:
+    """One backend, on the engine that the PATH leads to."""
+
+    def __init__(self, engine: str, workspace: Path, quarantine: Path) -> None:
+        self.backend = get_backend(engine)
+        self.workspace = str(workspace)
+        self.probe = self.backend.probe(RealHost())
+        self._quarantine = str(quarantine)
+
+    def run(
+        self,
+        script: str,
+        *capabilities: str,
+        change: Callable[[Launch], Launch] = lambda launch: launch,
+        stdin: bytes = b"",
+        preset: str = "moderate",
+        run_id: str = "",
+        **settings,
+    ) -> Result:
+        """Run a line of shell. `change` sees the launch before it is carried out."""
+        assert self.probe.available, self.probe.reason
+        host = RealHost()
+        policy = build_policy(preset, capabilities)
+        ground = build_ground(policy, self.workspace, host)
+        plan = build(
+            policy,
+            Command(("sh", "-c", script), self.workspace, stdin=stdin),
+            ground,
+            host,
+            run_id=run_id or f"{os.getpid():08x}{next(_numbers):08x}",
+            nested=nested_repositories(ground, host),
+            waived=ground.requires - self.probe.enforces,
+            container=Container(**{"image": IMAGE, **settings}),
+        )
+        launch = change(self.backend.lower(plan, self.probe))
+        check(plan, launch)
+        return Run(plan, launch, quarantine=self._quarantine).run()
