@@ -96,7 +96,9 @@ def test_a_broken_launcher_is_found_out(corral: Corral, project: Path, tmp_path:
     broken.write_text(content)
     broken.chmod(0o755)
 
-    assert_refused(corral("run", "-c", MARK, CORRAL_LAUNCHER=str(broken)), 3, project)
+    # A container engine tries the launcher when it runs a command, and not before.
+    options = ("--backend", "native", "-c", MARK)
+    assert_refused(corral("run", *options, CORRAL_LAUNCHER=str(broken)), 3, project)
 
 
 def test_a_launcher_that_breaks_after_it_was_tried_is_a_setup_failure(

@@ -141,7 +141,9 @@ def _as_json(probe: Probe) -> dict[str, Any]:
             }
             for hole in known_holes(probe)
         ],
-        "details": [list(pair) for pair in probe.details],
+        # Not all details: some backends note variables, and this is what people paste into reports.
+        "program": probe.detail("program") or None,
+        "runtime": probe.detail("runtime") or None,
     }
 
 

@@ -112,17 +112,20 @@ def test_a_known_hole_is_a_note(here, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_json_has_all_of_it(here, capsys: pytest.CaptureFixture[str]) -> None:
-    found = probes("bubblewrap")[0].replace(version="0.8.0", details=(("program", "/usr/bin/bwrap"),))
+    details = (("program", "/usr/bin/bwrap"), ("env DOCKER_HOST", "tcp://ann:secret@host"))
+    found = probes("bubblewrap")[0].replace(version="0.8.0", details=details)
     here(Told(found), Told(Probe("docker", False, reason="no daemon", fix="start it")))
 
     assert examine(as_json=True) == 0
-    report = json.loads(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    report = json.loads(text)
     first, second = report["backends"]
     assert set(first["features"]) == {feature.value for feature in Feature}
     assert first["features"]["fs.deny"] == "approximated"
     assert first["features"]["fs.read"] == "enforced"
     assert first["known_holes"][0]["reference"] == "CVE-2026-87766"
-    assert first["details"] == [["program", "/usr/bin/bwrap"]]
+    assert first["program"] == "/usr/bin/bwrap"
+    assert "secret" not in text
     assert (second["reason"], second["fix"]) == ("no daemon", "start it")
     assert set(second["features"].values()) == {"not enforceable"}
 
