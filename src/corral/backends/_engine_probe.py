@@ -11,6 +11,8 @@ from corral.backends import _launcher as common
 from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
 from corral.backends._engine_words import DOCKER, PODMAN
 from corral.backends._holes import find_gate, read_version
+from corral.linux.encode import encode
+from corral.linux.spec import Spec
 from corral.model.feature import Feature
 from corral.model.probe import Probe
 from corral.model.record import Record
@@ -69,6 +71,10 @@ def probe_engine(engine: str, host: Host) -> Probe:
     unusable = common.base_probe(engine, host)
     if unusable is not None:
         return unusable
+    trial = host.try_launch(encode(Spec(argv=("/corral-trial",), cwd="/")))
+    if trial.phase != "exec":
+        reason, fix = common.explain_trial(trial)
+        return Probe(engine, False, reason=reason, fix=fix)
     program = host.which(engine)
     if not program:
         package = "docker.io" if engine == DOCKER else engine
