@@ -174,7 +174,10 @@ for path in ('s', '/proc/self/root' + OUT + '/docker.sock', '../out/docker.sock'
         received("Unix"),
         _workspace_socket,
         feature=Feature.NET_NONE,
-        limits=(("native", "sockets of the host inside a granted directory are documented as not covered"),),
+        limits=tuple(
+            (backend, "sockets of the host inside a granted directory are documented as not covered")
+            for backend in ("native", "firejail")
+        ),
     ),
     _ipc(
         "abstract-socket",

@@ -60,6 +60,11 @@ def _submodule(stage: Stage) -> None:
     stage.write("ws/sub/.git", "gitdir: ../.git/modules/sub\n")
 
 
+def _everywhere(reason: str) -> tuple[tuple[str, str], ...]:
+    """For what the planner does not look for, whoever carries out its plan."""
+    return tuple((backend, reason) for backend in ("native", "firejail"))
+
+
 def _link_for_git(stage: Stage) -> None:
     stage.repository(directory="gitdata")
     os.symlink("gitdata", stage.at("ws/.git"))
@@ -162,7 +167,7 @@ PROBES = (
         'echo "$TOKEN" > node_modules/linked/.git/hooks/pre-commit',
         "ws/node_modules/linked/.git/hooks/pre-commit",
         _nested("node_modules/linked"),
-    ).replace(limits=(("native", "repositories among packages are documented as not looked for"),)),
+    ).replace(limits=_everywhere("repositories among packages are documented as not looked for")),
     EscapeProbe(
         "git-new-nested-repository",
         "Make a repository with a hook in a directory of one's own, and wait for somebody to enter it.",
@@ -170,6 +175,6 @@ PROBES = (
         "B20",
         'mkdir -p lib/.git/hooks; echo "$TOKEN" > lib/.git/hooks/pre-commit',
         written("ws/lib/.git/hooks/pre-commit"),
-        limits=(("native", "repositories that the command makes in directories of its own are its own"),),
+        limits=_everywhere("repositories that the command makes in directories of its own are its own"),
     ),
 )
