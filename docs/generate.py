@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent / "src"))
 
 import click  # noqa: E402
 
-from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend  # noqa: E402
+from corral.backends._holes import HOLES  # noqa: E402
+from corral.backends.registry import AUTO, BUILTIN, UNPROVED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
 from corral.config.keys import KEYS  # noqa: E402
 from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
@@ -143,46 +145,51 @@ def _probe(backend: str, host: ImaginaryHost) -> Probe:
     return get_backend(backend).probe(host)  # type: ignore[arg-type]
 
 
+#: Condition -> the number of its footnote.
+_CONDITIONS: dict[str, int] = {}
+
+
 def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _columns() -> dict[str, Probe]:
-    """Label -> a probe; situations in which a backend does the same share a column."""
-    columns = {}
+def _module(backend: str) -> ModuleType:
+    return import_module(BUILTIN[backend].partition(":")[0])
+
+
+def _notes() -> dict[tuple[str, Feature], list[int]]:
+    """The footnotes of each cell: conditions, numbered as they come up."""
+    found: dict[tuple[str, Feature], list[int]] = {}
     for backend in BUILTIN:
-        same: dict[Probe, list[tuple[str, str]]] = {}
-        for who, uid in (("root", 0), ("user", 1000)):
-            for groups in (True, False):
-                probe = _probe(backend, ImaginaryHost(uid=uid, groups=groups)).replace(details=())
-                same.setdefault(probe, []).append((who, "groups" if groups else "no groups"))
-        for probe, situations in same.items():
-            everyone = len(situations) == 4
-            whos = " or ".join(dict.fromkeys(who for who, _ in situations))
-            with_what = " or ".join(dict.fromkeys(groups for _, groups in situations))
-            columns[f"`{backend}`" if everyone else f"`{backend}` {whos}, {with_what}"] = probe
-    return columns
-
-
-def _cell(feature: Feature, probe: Probe) -> str:
-    if feature in probe.enforces:
-        return "yes"
-    return "approx." if feature in dict(probe.approximates) else "–"
+        for features, condition in getattr(_module(backend), "CONDITIONS", ()):
+            number = _CONDITIONS.setdefault(condition, len(_CONDITIONS) + 1)
+            for feature in features:
+                found.setdefault((backend, feature), []).append(number)
+    return found
 
 
 def matrix() -> str:
-    """Which backend enforces which feature, for whom."""
-    columns = _columns()
+    """The most that each backend claims on any host, and the conditions."""
+    notes = _notes()
+
+    def cell(backend: str, feature: Feature) -> str:
+        if feature in _module(backend).CLAIMS:
+            return " ".join(["yes", *(f"[{number}]" for number in notes.get((backend, feature), ()))])
+        return "approx." if feature in dict(_probe(backend, ImaginaryHost()).approximates) else "–"
+
     rows = [
-        [
-            f"`{feature.value}`",
-            PROMISES[feature],
-            *(_cell(feature, probe) for probe in columns.values()),
-        ]
+        [f"`{feature.value}`", PROMISES[feature], *(cell(backend, feature) for backend in BUILTIN)]
         for feature in Feature
     ]
-    return _table(["feature", "promise", *columns], rows)
+    table = _table(["feature", "promise", *(f"`{backend}`" for backend in BUILTIN)], rows)
+    lines = [f"[{number}] {condition}" for condition, number in _CONDITIONS.items()]
+    lines += [
+        f"`{backend}` is not proved by the project's tests: {why}"
+        for backend, why in UNPROVED.items()
+        if backend in BUILTIN
+    ]
+    return "\n\n".join([table, "\n".join(f"- {line}" for line in lines)])
 
 
 def approximations() -> str:
@@ -222,14 +229,37 @@ def _kernel_cell(backend: str, abi: int) -> str:
 
 def backends() -> str:
     """What each backend says about itself."""
-    order = ", ".join(f"`{name}`" for name in AUTO["linux"])
-    parts = [
-        f"`auto` takes the first of {order} that enforces everything. `{UNCONFINED}` is never among them."
-    ]
+    parts = ["`auto` takes the first that enforces everything, in this order:", _auto_orders()]
     for name, target in BUILTIN.items():
         text = import_module(target.partition(":")[0]).__doc__ or ""
         parts.append(f"### {name}\n\n```\n{text.strip()}\n```")
     return "\n\n".join(parts)
+
+
+def _auto_orders() -> str:
+    titles = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+    rows = []
+    for platform, names in AUTO.items():
+        later = [name for name in names if name not in BUILTIN]
+        order = ", ".join(f"`{name}`" for name in names if name in BUILTIN) or "none yet"
+        rows.append([titles[platform], order, ", ".join(f"`{name}`" for name in later) or "–"])
+    return _table(["platform", "order", "not in this version"], rows)
+
+
+def holes() -> str:
+    """Known holes of the programs that backends use."""
+    rows = [
+        [
+            f"`{hole.tool}`",
+            hole.reference,
+            hole.what,
+            ", ".join(hole.fixed),
+            "yes" if hole.affects else "no",
+            hole.why,
+        ]
+        for hole in HOLES
+    ]
+    return _table(["program", "hole", "what", "mended in", "corral falls into it", "why"], rows)
 
 
 def capabilities() -> str:
@@ -331,6 +361,7 @@ PARTS = {
     "escapes.md": {"escapes": escapes},
     "backends.md": {
         "matrix": matrix,
+        "holes": holes,
         "approximations": approximations,
         "kernels": kernels,
         "backends": backends,

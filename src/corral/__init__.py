@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
     from corral.limits.ceiling import Ceiling
+    from corral.limits.group import GroupUsage
     from corral.limits.limiter import Excess, ResourceLimiter
     from corral.model.capability import Capability, parse_capability
+    from corral.model.container import Container
     from corral.model.errors import (
         BugError,
         CapabilitySyntaxError,
@@ -57,6 +59,7 @@ _EXPORTS = {
     "CommandFailed": "corral.model.errors",
     "Configuration": "corral.config.configuration",
     "ConfigurationError": "corral.model.errors",
+    "Container": "corral.model.container",
     "CorralError": "corral.model.errors",
     "Cut": "corral.model.inheritance",
     "Enforcement": "corral.model.result",
@@ -68,6 +71,7 @@ _EXPORTS = {
     "Fidelity": "corral.model.fidelity",
     "FsAccess": "corral.model.policy",
     "FsRule": "corral.model.policy",
+    "GroupUsage": "corral.limits.group",
     "Hold": "corral.model.fidelity",
     "Inheritance": "corral.model.inheritance",
     "Limits": "corral.model.policy",
@@ -106,6 +110,7 @@ __all__ = [
     "CommandFailed",
     "Configuration",
     "ConfigurationError",
+    "Container",
     "CorralError",
     "Cut",
     "Enforcement",
@@ -117,6 +122,7 @@ __all__ = [
     "Fidelity",
     "FsAccess",
     "FsRule",
+    "GroupUsage",
     "Hold",
     "Inheritance",
     "Limits",

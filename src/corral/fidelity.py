@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from corral.backends.registry import get_backend
+from corral.backends.registry import UNCONFINED, get_backend
 from corral.model.errors import UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.fidelity import BackendFidelity, Fidelity, Finding, Hold
 from corral.planning.clauses import list_clauses
-from corral.planning.select import select
+from corral.planning.select import select_launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 
-def build_fidelity(plan: Plan, probes: Iterable[Probe], permitted: Sequence[str]) -> Fidelity:
+def build_fidelity(
+    plan: Plan, probes: Iterable[Probe], permitted: Sequence[str], *, falls_back: bool = False
+) -> Fidelity:
     """Judge every probe, and select among the permitted ones as `Sandbox.run` does."""
     known = {probe.backend: probe for probe in probes}
     found = Fidelity(
@@ -32,10 +34,14 @@ def build_fidelity(plan: Plan, probes: Iterable[Probe], permitted: Sequence[str]
         missing = [name for name in permitted if name not in known]
         if missing:
             get_backend(missing[0])  # which says why there is none
-        chosen = select(plan.requires - plan.waived, (known[name] for name in permitted))
-        get_backend(chosen.backend).lower(plan, chosen)
+        chosen, _ = select_launch(
+            plan.requires - plan.waived,
+            (known[name] for name in permitted),
+            lambda probe: get_backend(probe.backend).lower(plan, probe),
+        )
     except UnenforceableError as problem:
-        return found.replace(refusal=problem.why, fix=problem.fix)
+        fallback = UNCONFINED if falls_back and problem.code == "unenforceable" else ""
+        return found.replace(chosen=fallback, refusal=problem.why, fix=problem.fix, reasons=problem.reasons)
     return found.replace(chosen=chosen.backend)
 
 

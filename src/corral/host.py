@@ -189,24 +189,9 @@ class RealHost:
         return ""
 
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
-        import subprocess  # only probes come here
+        from corral.tool import run_tool  # only probes come here
 
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=seconds,
-                cwd="/",
-                start_new_session=True,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return ToolRun(-1, "", f"no answer within {seconds:g} seconds")
-        except OSError as problem:
-            return ToolRun(-1, "", problem.strerror or str(problem))
-        texts = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
-        return ToolRun(done.returncode, *texts)
+        return run_tool(argv, seconds)
 
     def try_outer(self, launch: Launch) -> LaunchTrial:
         from corral.runtime.outer import try_outer

@@ -1,8 +1,10 @@
 """Probes, remembered: what a backend found out about this host is true until the next boot.
 
 Trying a sandbox costs as much as using one. The answer is kept in a file of the user's own state
-directory and believed only while boot, kernel, user, corral and launcher are the ones it was found with.
-A probe that is out of date does no harm: the launch itself fails then, and the command does not run.
+directory and believed only while boot, kernel, user, corral, launcher and whatever else the backend says
+that it depends on are the ones it was found with. That something does not work is never remembered: it may
+be mended at any time. A probe that is out of date does no harm: the launch itself fails then, and the
+command does not run.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 from corral import __version__
 from corral.host import state_directory
 from corral.model.feature import Feature
-from corral.model.probe import Probe
+from corral.model.probe import Dependence, Probe
 from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
     from corral.model.backend import Backend
 
 _MAX_BYTES = 16_384
+_NOTHING = Dependence()
 _APPROXIMATES = "~"  # begins the lines about what is only approximated; no name of a detail does
 
 
 def probe_remembered(backend: Backend, host: RealHost) -> Probe:
     """Return what is known of a backend, or find it out."""
     name = f"probe-{backend.name}"
-    key = _key(host)
+    key = _key(host, getattr(backend, "depends", _NOTHING))
     known = _decode(os.fsdecode(read_state(name, _MAX_BYTES)), key, backend.name)
     if known is not None:
         return known
@@ -47,20 +50,44 @@ def forget(backend: str) -> None:
         return
 
 
-def _key(host: RealHost) -> str:
-    """Everything that the answer depends on; empty if it cannot be told."""
+def _key(host: RealHost, depends: Dependence) -> str:
+    """Everything that the answer depends on, in one line; empty if it cannot be told."""
     launcher, _ = host.launcher()
     try:
-        status = os.stat(launcher)
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
+        identity = _identity(launcher)
     except OSError:
         return ""
     parts = (
-        *(__version__, boot, os.uname().release, host.uid, launcher),
-        *(status.st_mtime_ns, status.st_size, status.st_ino, host.limits_key(), host.processors()),
+        *(__version__, boot, os.uname().release, host.uid, launcher, identity),
+        *(host.limits_key(), host.processors()),
+        *(f"{name}={_program(host.which(name))}" for name in depends.programs),
+        *(f"{name}={_digest(host.environment().get(name))}" for name in depends.variables),
     )
     return " ".join(map(str, parts))
+
+
+def _identity(path: str) -> str:
+    status = os.stat(path)
+    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+
+
+def _program(path: str) -> str:
+    """Which program it is, links followed; empty for none."""
+    try:
+        return f"{path!r} {_identity(path)}" if path else ""
+    except OSError:
+        return ""
+
+
+def _digest(value: str | None) -> str:
+    """A value as it may be written down: it may be a secret, or have several lines."""
+    if value is None:
+        return ""
+    import hashlib  # a plain run has no such backend
+
+    return hashlib.sha256(os.fsencode(value)).hexdigest()
 
 
 def _encode(probe: Probe, key: str) -> str:

@@ -5,26 +5,28 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
-from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
-from corral.host import RealHost, state_directory
+from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, check_order, get_backend, names_for
+from corral.directory import find_directory
+from corral.host import RealHost
+from corral.model.container import Container, check_container
 from corral.model.decision import Decision, Reason
-from corral.model.errors import PolicyError, SetupError
+from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
 from corral.model.policy import Policy
 from corral.model.record import Record
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
-from corral.planning.select import select
+from corral.planning.select import select_launch
 from corral.policy.check import check_policy
 from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
 from corral.probes import forget, probe_remembered
-from corral.runtime.run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from corral.attempt import Attempt
     from corral.limits.ceiling import Ceiling
     from corral.limits.hierarchy import Hierarchy
     from corral.model.backend import Host
@@ -39,19 +41,27 @@ if TYPE_CHECKING:
     from corral.watch import Watch
 
 
+#: What to do where no backend can enforce the policy.
+REFUSE, RUN_UNCONFINED = "refuse", "unconfined"
+_OWN_CONTAINER = Container()
+
+
 class Explanation(Record):
     """Everything that would happen, up to the point where a process is started."""
 
     plan: Plan
     probe: Probe
     launch: Launch
+    refusal: UnenforceableError | None = None  # why it runs unconfined, by `fallback`, all the same
 
 
 class Sandbox:
     """Runs commands under one policy, in one workspace. Safe to use from several threads.
 
-    `policy` is a Policy or the name of a preset; `backend` a name or "auto"; `waive` the features to
-    give up, on record; `within` a ceiling over this and other sandboxes. Nothing is started before `run`.
+    `policy` is a Policy or the name of a preset; `backend` a name or "auto", which chooses among `backends`
+    in their order; `container` what container engines are told besides; `waive` the features to give up, on
+    record; `within` a ceiling over this and other sandboxes. Nothing is started before `run`.
+    With `fallback="unconfined"` a command runs WITHOUT any sandbox where no backend can enforce the policy.
     """
 
     def __init__(
@@ -59,8 +69,11 @@ class Sandbox:
         policy: Policy | str = DEFAULT_PRESET,
         *,
         backend: str = "auto",
+        backends: Iterable[str] = (),
         workspace: str | os.PathLike[str] | None = None,
         waive: Iterable[Feature | str] = (),
+        container: Container = _OWN_CONTAINER,
+        fallback: str = REFUSE,
         within: Ceiling | None = None,
         host: Host | None = None,
     ) -> None:
@@ -70,8 +83,13 @@ class Sandbox:
         else:
             self._policy = policy
         check_policy(self._policy)
+        check_container(container)
+        self._order = tuple(backends)
+        check_order(self._order)
+        self._container = container
+        self._falls_back = _falls_back(fallback)
         self._host: Host = host if host is not None else RealHost()
-        self._workspace = _directory(workspace, self._host)
+        self._workspace = find_directory(workspace, self._host)
         self._backend = backend
         self._waived = frozenset(_feature(name) for name in waive)
         self._within = within
@@ -88,6 +106,11 @@ class Sandbox:
     def is_unconfined(self) -> bool:
         """Whether commands run without any sandbox, because that was asked for by name."""
         return self._backend == UNCONFINED
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether commands run without any sandbox where no backend can enforce the policy."""
+        return self._falls_back
 
     def run(
         self,
@@ -139,6 +162,13 @@ class Sandbox:
         """Say what `run` would do, without doing it."""
         return self._explain(self.prepare(command, cwd=cwd))
 
+    def refusal(self) -> UnenforceableError | None:
+        """Why no backend of this host would enforce the policy; None if one would."""
+        try:
+            return self.explain(("true",)).refusal
+        except UnenforceableError as problem:
+            return problem
+
     def fidelity(
         self, command: str | Sequence[str] = ("true",), *, cwd: str | os.PathLike[str] | None = None
     ) -> Fidelity:
@@ -146,11 +176,11 @@ class Sandbox:
         from corral.fidelity import build_fidelity  # a run never asks
 
         plan = self._plan(self.prepare(command, cwd=cwd))
-        permitted = names_for(self._backend, self._host.platform)
+        permitted = self._names()
         for name in permitted:
             get_backend(name)  # an unknown one is the caller's mistake
         with self._lock:
-            return build_fidelity(plan, map(self._probed, BUILTIN), permitted)
+            return build_fidelity(plan, map(self._probed, BUILTIN), permitted, falls_back=self._falls_back)
 
     def prepare(
         self,
@@ -164,7 +194,7 @@ class Sandbox:
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(map(os.fspath, command))
         if isinstance(command, str) and not command.strip():
             argv = ()
-        directory = self._workspace if cwd is None else _directory(cwd, self._host)
+        directory = self._workspace if cwd is None else find_directory(cwd, self._host)
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
         return Command(argv, directory, fed, stdio)
 
@@ -172,6 +202,8 @@ class Sandbox:
         self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None
     ) -> Attempt:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
+        from corral.attempt import Attempt
+
         return Attempt(self, command, output, monitor)
 
     def decide_path(self, path: str, *, writes: bool = False) -> Decision:
@@ -197,7 +229,10 @@ class Sandbox:
 
     def probes(self) -> Iterator[Probe]:
         """Ask the backends that may be chosen, one after the other, each once."""
-        yield from map(self._probed, names_for(self._backend, self._host.platform))
+        yield from map(self._probed, self._names())
+
+    def _names(self) -> tuple[str, ...]:
+        return names_for(self._backend, self._host.platform, self._order)
 
     def _probed(self, name: str) -> Probe:
         if name not in self._probes:
@@ -212,11 +247,28 @@ class Sandbox:
 
     def _explain(self, command: Command) -> Explanation:
         plan = self._plan(command)
-        with self._lock:
-            probe = select(plan.requires - plan.waived, self.probes())
-        return Explanation(plan, probe, get_backend(probe.backend).lower(plan, probe))
+        try:
+            with self._lock:
+                probe, launch = select_launch(
+                    plan.requires - plan.waived,
+                    self.probes(),
+                    lambda probe: get_backend(probe.backend).lower(plan, probe),
+                )
+        except UnenforceableError as problem:
+            self._forget_failures()
+            if not self._falls_back or problem.code != "unenforceable":
+                raise
+            return self._explain_unconfined(command, problem)
+        return Explanation(plan, probe, launch)
 
-    def _plan(self, command: Command) -> Plan:
+    def _explain_unconfined(self, command: Command, refusal: UnenforceableError) -> Explanation:
+        """What `fallback` permits: the command as it is, and everything that would confine it waived."""
+        plan = self._plan(command, unconfined=True)
+        with self._lock:
+            probe = self._probed(UNCONFINED)
+        return Explanation(plan, probe, get_backend(UNCONFINED).lower(plan, probe), refusal)
+
+    def _plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         ground, nested = self._current_ground()
         return build(
             self._policy,
@@ -225,11 +277,12 @@ class Sandbox:
             self._host,
             run_id=os.urandom(8).hex(),
             nested=nested,
-            waived=self._given_up(ground),
+            waived=self._given_up(ground, unconfined=unconfined),
+            container=self._container,
         )
 
-    def _given_up(self, ground: Ground) -> frozenset[Feature]:
-        if self._backend == UNCONFINED:  # asked for by name: everything is given up, and the record says so
+    def _given_up(self, ground: Ground, *, unconfined: bool = False) -> frozenset[Feature]:
+        if self._backend == UNCONFINED or unconfined:  # everything is given up, and the record says so
             return self._waived | (ground.requires - RUNNER_FEATURES)
         return self._waived
 
@@ -260,57 +313,14 @@ class Sandbox:
             self._probes.pop(backend, None)
         forget(backend)
 
+    def _forget_failures(self) -> None:
+        """What does not work now may work for the next command."""
+        with self._lock:
+            self._probes = {name: probe for name, probe in self._probes.items() if probe.available}
+
     def _forget_ground(self) -> None:
         with self._lock:
             self._ground = None
-
-
-#: Phases that the probe had been through: if they fail now, it is out of date.
-_STALE_PROBE = frozenset({"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
-
-
-class Attempt:
-    """One run that may be planned a second time, if the host changed between plan and launch."""
-
-    def __init__(
-        self, sandbox: Sandbox, command: Command, output: Destinations | None, monitor: Monitor | None
-    ) -> None:
-        self._sandbox = sandbox
-        self._command = command
-        self._output = output
-        self._monitor = monitor
-        self._run = self._planned()
-
-    def _planned(self) -> Run:
-        explanation = self._sandbox._explain(self._command)
-        return Run(
-            explanation.plan,
-            explanation.launch,
-            quarantine=_quarantine(explanation.plan.run_id),
-            output=self._output,
-            monitor=self._monitor,
-            within=self._sandbox._beneath(),
-        )
-
-    def run(self) -> Result:
-        try:
-            return self._run.run()
-        except SetupError as problem:
-            if problem.code in _STALE_PROBE:
-                self._sandbox._forget_probe(self._run.backend)
-            if problem.code != "path-changed" or self._run.has_started:  # it may be of the caller's function
-                raise
-            self._sandbox._forget_ground()
-            self._run = self._planned()
-            return self._run.run()
-
-    def send(self, number: int) -> None:
-        """Pass a signal on to the command."""
-        self._run.send(number)
-
-    def kill(self) -> None:
-        """Take the whole tree down."""
-        self._run.kill()
 
 
 def run(
@@ -338,6 +348,17 @@ def _destinations(stream: Stream | None, stdout: Target | None, stderr: Target |
     return Destinations(stream, stdout, stderr)
 
 
+def _falls_back(fallback: str) -> bool:
+    if fallback not in {REFUSE, RUN_UNCONFINED}:
+        raise PolicyError(
+            "unknown-fallback",
+            f"there is no fallback {fallback!r}",
+            why=f"it is `{REFUSE}` or `{RUN_UNCONFINED}`",
+            fix="leave it out: then a policy that cannot be enforced is refused",
+        )
+    return fallback == RUN_UNCONFINED
+
+
 def _feature(name: Feature | str) -> Feature:
     if isinstance(name, Feature):
         return name
@@ -350,36 +371,3 @@ def _feature(name: Feature | str) -> Feature:
             why=f"the features are {', '.join(feature.value for feature in Feature)}",
             fix="name one of them",
         ) from None
-
-
-def _directory(path: str | os.PathLike[str] | None, host: Host) -> str:
-    try:
-        named = os.path.join(host.cwd(), os.fspath(path) if path is not None else "")
-        _check_links(named, host.cwd())
-        found = os.path.realpath(named)
-    except FileNotFoundError:
-        raise _no_directory("the working directory", "it has been removed") from None
-    except ValueError as problem:
-        raise _no_directory(repr(path), str(problem)) from None
-    stat = host.lstat(found)
-    if stat is None or not stat.is_directory:
-        raise _no_directory(found, "there is no such directory")
-    return found
-
-
-def _check_links(named: str, here: str) -> None:
-    # TRUST: below the directory that the caller is in, an earlier command may have made the link.
-    path = os.path.normpath(named)
-    while path not in {here, "/"} and path.startswith(here.rstrip("/") + "/"):
-        if os.path.islink(path):
-            raise _no_directory(path, f"it is a link to {os.path.realpath(path)}: name that, if it is meant")
-        path = os.path.dirname(path)
-
-
-def _no_directory(what: str, why: str) -> PolicyError:
-    return PolicyError("no-directory", f"{what} cannot be used", why=why, fix="name an existing directory")
-
-
-def _quarantine(run_id: str) -> str:
-    state = state_directory()
-    return os.path.join(state, "quarantine", run_id) if state else ""

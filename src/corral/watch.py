@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from corral.attempt import Attempt
     from corral.model.result import Result, UsageSample
     from corral.runtime.monitor import Monitor
-    from corral.sandbox import Attempt
 
 
 class Watch:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sources import parse
 
-from corral.backends.registry import AUTO, BUILTIN, UNCONFINED, get_backend
+from corral.backends.registry import AUTO, BUILTIN, CONFINING, UNCONFINED, get_backend
 from corral.model.feature import PROMISES, RUNNER_FEATURES, Feature
 
 CONFORMANCE = Path(__file__).resolve().parents[1] / "conformance"
@@ -84,7 +84,8 @@ def test_what_the_runner_enforces_every_backend_may_claim() -> None:
 def test_auto_never_chooses_to_confine_nothing() -> None:
     for names in AUTO.values():
         assert UNCONFINED not in names
-        assert set(names) <= set(BUILTIN)
+        assert set(names) <= set(CONFINING)
+        assert len(set(names)) == len(names)
 
 
 def test_every_backend_is_named_as_the_registry_names_it() -> None:

@@ -15,7 +15,10 @@ ROWS = (
     {"linux"},
     {"limits"},
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
-    {"sandbox", "fidelity", "session", "pool", "aio", "watch", "host", "probes", "state"},
+    {
+        *("sandbox", "attempt", "fidelity", "session", "pool", "aio", "watch"),
+        *("host", "tool", "probes", "state", "directory"),
+    },
     {"config"},
     {"selftest"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},

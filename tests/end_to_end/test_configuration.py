@@ -173,8 +173,9 @@ def test_every_runtime_is_a_word_of_the_language(corral: Corral, user_file: Path
 
     assert corral("policy", "validate").returncode == 0
     done = corral("run", "--", "true")
-    assert done.returncode in {0, 3}
-    assert done.returncode == 0 or runtime in done.stderr.decode()
+    assert done.returncode in {0, 3, 125}  # 125: an engine without its image
+    said = done.stderr.decode()
+    assert done.returncode == 0 or runtime in said or "there is no image" in said
 
 
 # ---- caches

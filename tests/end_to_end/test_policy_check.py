@@ -24,9 +24,10 @@ def test_a_policy_that_can_be_enforced_ends_with_the_backend_that_is_taken(corra
     lines = done.stdout.decode().splitlines()
 
     assert (done.returncode, done.stderr) == (0, b"")
-    assert lines[2].split() == ["clause", "needs", *_available()]
+    heads = [line for line in lines if line.startswith("clause ")]
+    assert [name for line in heads for name in line.split()[2:]] == _available()
     assert lines[-1] == "`corral run` would take native."
-    assert "native    enforces all" in lines
+    assert "native enforces all" in {" ".join(line.split()) for line in lines}
 
 
 def test_a_policy_that_cannot_be_enforced_ends_with_the_refusal(corral: Corral, project: Path) -> None:
@@ -36,7 +37,7 @@ def test_a_policy_that_cannot_be_enforced_ends_with_the_refusal(corral: Corral, 
     assert done.returncode == 3
     assert "`corral run` would refuse the command.\n  because: native: cannot enforce" in text
     assert _row(text, "disk:limit:1GiB").split()[2:4] == ["enforced", "no"]
-    assert "approx." in _row(text, "  the host's processes cannot be seen")
+    assert any("proc.hidden" in line and "approx." in line for line in text.splitlines())
     assert corral("run", "--net", "limited", "--", "touch", "ran").returncode == 3
     assert not (project / "ran").exists()
 
@@ -90,8 +91,10 @@ def test_explain_has_a_line_for_each_backend(corral: Corral) -> None:
     text = corral("explain").stdout.decode()
     _, _, section = text.partition("\nbackends\n")
 
-    assert section.startswith("  native    enforces all\n  landlock  ")
-    assert "\n  none      confines nothing; only when asked for by name\nlaunch\n" in section
+    lines = [" ".join(line.split()) for line in section.partition("\nlaunch\n")[0].splitlines()]
+    assert lines[0] == "native enforces all"
+    assert lines[1].startswith("landlock lacks ")
+    assert lines[-1] == "none confines nothing; only when asked for by name"
     backends = json.loads(corral("explain", "--json").stdout)["backends"]
     assert backends["native"] == {"available": True, "lacks": []}
 

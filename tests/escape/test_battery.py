@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 
@@ -12,6 +13,8 @@ from corral.model.errors import UnenforceableError
 from corral.selftest.battery import claims_of, run_battery, run_probe
 from corral.selftest.catalogue import PROBES
 from corral.selftest.probe import ProbeOutcome
+from support.engines import ENGINES
+from support.user_engines import start_engine, why_not
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +30,14 @@ def claims(name: str) -> frozenset[Feature] | str:
         return claims_of(name)
     except UnenforceableError as problem:
         return problem.why
+
+
+@pytest.fixture(autouse=True)
+def private_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an engine is attacked, it is a private one that is found on the PATH."""
+    name = request.node.callspec.params.get("name") if hasattr(request.node, "callspec") else None
+    if name in ENGINES and not why_not(name):
+        monkeypatch.setenv("PATH", f"{start_engine(name)}{os.pathsep}{os.environ['PATH']}")
 
 
 def claims_or_skip(name: str, request: pytest.FixtureRequest) -> frozenset[Feature]:

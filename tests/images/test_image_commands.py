@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -185,6 +186,28 @@ def test_an_interrupted_build_leaves_nothing(workshop: Workshop, fifo: Path, end
     assert_refused(done, 128 + ending, "interrupted", "nothing of it is left")
     assert workshop.left() == [str(workshop.here / "m.tar")]
     assert (workshop.here / "m.tar").read_text() == "an older one"
+
+
+def test_the_next_build_removes_what_a_killed_one_has_left(workshop: Workshop, fifo: Path) -> None:
+    """But not while its tool still works there, nor what only looks like it."""
+    (workshop.temporary / "corral-build-file").write_text("not a directory")
+    workshop.mmdebstrap(f'echo x >"$TMPDIR/file"; exec 9>{fifo}; echo begun >&9; read line <{fifo}.go')
+    os.mkfifo(f"{fifo}.go")
+    killed = workshop.start("build", "minimal", "-o", "m.tar")
+    with open(fifo) as said:
+        assert said.readline() == "begun\n"
+        killed.kill()
+        killed.communicate()
+        workshop.mmdebstrap()
+        assert workshop.run("build", "minimal", "-o", "m.tar").returncode == 0
+        (orphaned,) = workshop.temporary.glob("*/file")
+        with open(f"{fifo}.go", "w"):
+            pass
+        assert said.read() == ""  # now the orphan has ended as well
+
+    assert workshop.run("build", "minimal", "-o", "m.tar").returncode == 0
+    assert not orphaned.exists()
+    assert [path.name for path in workshop.temporary.iterdir()] == ["corral-build-file"]
 
 
 def test_an_interrupted_import_leaves_nothing(workshop: Workshop, fifo: Path, ending: int) -> None:

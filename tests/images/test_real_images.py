@@ -57,7 +57,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 def _host() -> tuple[list[str], list[str]]:
     """What a build must not touch: mounts, and what apt has fetched for the host."""
-    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if "corral-image" in line]
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if "corral-build" in line]
     lists = sorted(entry.name for entry in os.scandir("/var/lib/apt/lists"))
     return mounts, lists
 

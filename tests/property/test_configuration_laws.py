@@ -51,6 +51,11 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "waive": st.lists(st.sampled_from(["fs.read", "net.none"]), max_size=2),
     "bypass_tools": st.lists(st.sampled_from(["sh", "git"]), max_size=2),
     "image": st.sampled_from(["a", "b"]),
+    "backends": st.lists(st.sampled_from(["native", "landlock", "docker", "podman"]), max_size=3),
+    "container.workspace": st.sampled_from(["/workspace", "/work", "same"]),
+    "container.ports": st.lists(st.sampled_from(["80:80", "127.0.0.1:53:53/udp"]), max_size=2),
+    "container.volumes": st.lists(st.sampled_from(["cache:/cache", "/srv:/srv:ro"]), max_size=2),
+    "container.entrypoint": st.lists(st.sampled_from(["/bin/a", "-b"]), max_size=2),
     "resources.memory": st.sampled_from(["1g", "4g", 2**31]),
     "resources.time": st.sampled_from(["1s", "1h", 5]),
     "resources.pids": st.sampled_from([1, 10, "100"]),
@@ -106,9 +111,15 @@ def assert_no_wider(inner: Compiled, outer: Compiled) -> None:
     assert inner.is_confined or not outer.is_confined
     assert inner.backend in {outer.backend, "none"} or outer.backend in {"auto", "none"}
     assert inner.backend != "none" or outer.backend == "none" or not inner.is_confined
-    assert inner.value("image") == outer.value("image")
+    for name in ("image", "container.workspace"):
+        assert inner.value(name) == outer.value(name)
+    permitted = outer.layer("backends")
+    assert not permitted or set(inner.layer("backends")) <= set(permitted)
+    assert inner.backend in {outer.backend, "none", "auto", *permitted} or not permitted
+    assert inner.value("fallback") in {"refuse", outer.value("fallback")}
+    assert inner.layer("container.entrypoint") == outer.layer("container.entrypoint")
     assert inner.value("mounts.persist_caches") <= outer.value("mounts.persist_caches")  # type: ignore[operator]
-    for name in ("waive", "bypass_tools"):
+    for name in ("waive", "bypass_tools", "container.ports", "container.volumes"):
         assert {each.value for each in inner.all(name)} <= {each.value for each in outer.all(name)}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from corral.backends.registry import get_backend
 from corral.host import RealHost
-from corral.model.container import Container
+from corral.model.container import DEFAULT_IMAGE, Container
 from corral.model.probe import Probe
 from support.engines import ENGINES, why_unavailable
 from support.images import build_once, install_engine, why_not_buildable
@@ -57,6 +57,7 @@ def start_engine(name: str) -> Path:
         atexit.register(stop_engine, name)
         _running[name], _programs[name] = engine, programs
         engine._check(["import", str(archive), CONTAINER.image])
+        engine._check(["tag", CONTAINER.image, DEFAULT_IMAGE])
         install_engine(engine, programs)
     return _programs[name]
 

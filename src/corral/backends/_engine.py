@@ -13,7 +13,7 @@ from corral.backends import _engine_mounts as mounts
 from corral.backends import _inner as inner
 from corral.backends._engine_inside import Layout, build_spec, check_cwd
 from corral.backends._engine_limits import engine_limit_arguments
-from corral.backends._engine_words import DOCKER, PODMAN, start_failures
+from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, start_failures
 from corral.linux import landlock
 from corral.linux.filter import SocketPolicy, default_filter
 from corral.linux.oci import encode_profile
@@ -79,7 +79,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     return Launch(
         backend=engine,
         argv=(
-            *(probe.detail("program"), "run", "--rm", "--name", name),
+            *(probe.detail("program"), *_runtime(probe), "run", "--rm", "--name", name),
             *("--label", f"corral.run={plan.run_id}", "--label", f"corral.owner={ground.uid}"),
             *_ALWAYS[engine],
             *_confinement(engine, plan, probe, scratch),
@@ -102,6 +102,11 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
         group=_group(ground, probe),
     )
+
+
+def _runtime(probe: Probe) -> tuple[str, ...]:
+    chosen = probe.detail("chosen runtime")
+    return ("--runtime", chosen) if chosen else ()
 
 
 def _shares_network(plan: Plan) -> bool:
@@ -219,14 +224,18 @@ def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str
 
 
 def _check_sockets(ground: Ground, probe: Probe) -> None:
-    sockets = [value for name, value in probe.details if name.startswith("socket ")]
+    """TRUST: those that were there, and, of what lies in the home, where one usually is."""
+    seen = [value for name, value in probe.details if name.startswith("socket ")]
+    usual = [f"{ground.home}/{name}" for name in HOME_SOCKETS]
     for grant in ground.grants:
-        reached = [path for path in sockets if mounts.is_beneath(path, grant.target.path)]
+        path = grant.target.path
+        sockets = [*seen, *usual] if path.startswith(f"{ground.home}/") else seen
+        reached = [socket for socket in sockets if mounts.is_beneath(socket, path)]
         if reached and not grant.is_system:
             raise PolicyError(
                 "grant-too-wide",
                 f"{grant.target.requested} cannot be granted to a container",
-                why=f"{reached[0]} is there, and whoever reaches that commands the engine",
+                why=f"{reached[0]} would be in reach, and whoever connects there commands the engine",
                 fix="grant just the directories that are needed",
             )
 

@@ -10,6 +10,9 @@ from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
 from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
 from corral.backends._engine_words import DOCKER, PODMAN
+from corral.backends._holes import find_gate, read_version
+from corral.linux.encode import encode
+from corral.linux.spec import Spec
 from corral.model.feature import Feature
 from corral.model.probe import Probe
 from corral.model.record import Record
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     Facts = Mapping[str, object]
 
-CLAIMS = frozenset(Feature) - {
+_CLAIMS = frozenset(Feature) - {
     Feature.NET_PORTS,
     Feature.NET_DOMAINS,
     Feature.LIMIT_MEMORY,
@@ -56,6 +59,8 @@ class _Answer(Record):
     is_remapped: bool  # root inside is nobody outside, unless the run says otherwise
     has_selinux: bool
     nonrecursive: str  # the option of a mount
+    endpoint: str = ""  # of docker: what its context leads to now
+    chosen_runtime: str = ""  # of podman: another program than its own choice
 
     def traits(self) -> tuple[tuple[str, bool], ...]:
         return (("rootless", self.is_rootless), ("remapped", self.is_remapped), ("selinux", self.has_selinux))
@@ -66,21 +71,25 @@ def probe_engine(engine: str, host: Host) -> Probe:
     unusable = common.base_probe(engine, host)
     if unusable is not None:
         return unusable
+    trial = host.try_launch(encode(Spec(argv=("/corral-trial",), cwd="/")))
+    if trial.phase != "exec":
+        reason, fix = common.explain_trial(trial)
+        return Probe(engine, False, reason=reason, fix=fix)
     program = host.which(engine)
     if not program:
         package = "docker.io" if engine == DOCKER else engine
         fix = f"install it (`apt-get install {package}`), or use another backend"
         return Probe(engine, False, reason=f"there is no `{engine}` on the PATH", fix=fix)
     try:
-        variables = _variables(engine, host)
         answer = (_ask_docker if engine == DOCKER else _ask_podman)(program, host)
+        variables = _variables(engine, host, answer.endpoint)
         _check_version(engine, answer.version)
         _check_kernel(engine, answer.kernel, host)
-        notes = _check_holes(answer.runtime)
+        _check_holes(answer.runtime)
     except _Unusable as problem:
         return Probe(engine, False, reason=problem.reason, fix=problem.fix)
     abi = host.landlock_abi()
-    held = CLAIMS | _limits(engine, answer.facts)
+    held = _CLAIMS | _limits(engine, answer.facts)
     return Probe(
         engine,
         True,
@@ -90,9 +99,9 @@ def probe_engine(engine: str, host: Host) -> Probe:
             *(("launcher", host.launcher()[0]), ("program", program)),
             *(("landlock_abi", str(abi)), ("machine", host.machine)),
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
+            ("chosen runtime", answer.chosen_runtime),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
-            *(("known holes", note) for note in notes),
-            *((f"socket {number}", path) for number, path in enumerate(_sockets(host))),
+            *((f"socket {number}", path) for number, path in enumerate(_sockets(host, answer.endpoint))),
             *((f"env {name}", value) for name, value in variables),
         ),
         approximates=() if abi else ((Feature.FS_WRITE, _WITHOUT_LANDLOCK),),
@@ -109,22 +118,27 @@ def _limits(engine: str, facts: Facts) -> frozenset[Feature]:
     return held
 
 
-def _variables(engine: str, host: Host) -> tuple[tuple[str, str], ...]:
+def _variables(engine: str, host: Host, endpoint: str) -> tuple[tuple[str, str], ...]:
+    """What the engine's command line is given. A context that changes later has no say any more."""
     environment = host.environment()
-    found = tuple((name, environment[name]) for name in words.VARIABLES[engine] if name in environment)
-    for name, value in found:
+    found = {name: environment[name] for name in words.VARIABLES[engine] if name in environment}
+    if endpoint:
+        found["DOCKER_HOST"] = endpoint
+        found.pop("DOCKER_CONTEXT", None)
+    for name, value in found.items():
         if len(value.splitlines()) > 1:
             raise _Unusable(f"the variable {name} holds a line break", f"set {name} to one line, or unset it")
-    return found
+    return tuple(sorted(found.items()))
 
 
-def _sockets(host: Host) -> Iterator[str]:
+def _sockets(host: Host, endpoint: str) -> Iterator[str]:
     """Sockets of engines that are there: no grant may reach them."""
     runtime = host.environment().get("XDG_RUNTIME_DIR", "") or f"/run/user/{host.uid}"
     places = [*words.SYSTEM_SOCKETS, *(f"{host.home}/{name}" for name in words.HOME_SOCKETS)]
     places += [f"{runtime}/{name}" for name in words.RUNTIME_SOCKETS]
-    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        scheme, _, path = host.environment().get(name, "").partition("://")
+    named = [host.environment().get(name, "") for name in ("DOCKER_HOST", "CONTAINER_HOST")]
+    for address in (endpoint, *named):
+        scheme, _, path = address.partition("://")
         places += [path] if scheme == "unix" and path.startswith("/") else []
     for path in dict.fromkeys(places):
         stat = host.lstat(path)
@@ -133,7 +147,7 @@ def _sockets(host: Host) -> Iterator[str]:
 
 
 def _ask_docker(program: str, host: Host) -> _Answer:
-    _check_endpoint(program, host)
+    endpoint = _find_endpoint(program, host)
     facts = _ask(DOCKER, host, program, "info", "--format", "{{json .}}")
     if "host" in facts:
         raise _Unusable("the `docker` on the PATH is podman", "use --backend podman")
@@ -155,6 +169,7 @@ def _ask_docker(program: str, host: Host) -> _Answer:
         is_remapped="name=userns" in options,
         has_selinux="name=selinux" in options,
         nonrecursive="bind-recursive=disabled" if read_version(client) >= (25,) else "bind-nonrecursive=true",
+        endpoint=endpoint,
     )
 
 
@@ -164,16 +179,23 @@ def _ask_podman(program: str, host: Host) -> _Answer:
     security, runtime = _mapping(about.get("security")), _mapping(about.get("ociRuntime"))
     if about.get("serviceIsRemote"):
         raise _Unusable("podman works on another machine here, or in a virtual one", "unset CONTAINER_HOST")
-    lines = str(runtime.get("version", "")).splitlines() or [""]
+    name = str(runtime.get("name", "")).rpartition("/")[2]
+    said, chosen = str(runtime.get("version", "")), ""
+    if name == "crun" and about.get("cgroupVersion") == "v1" and host.which("runc"):
+        # Where both versions of control groups are mounted, as distributions did, crun gives up.
+        name, chosen = "runc", host.which("runc")
+        said = host.run_tool((chosen, "--version"), seconds=_SECONDS).output
+    lines = said.splitlines() or [""]
     return _Answer(
         facts=facts,
         version=str(version.get("Version", "")),
         kernel=str(about.get("kernel", "")),
-        runtime=f"{runtime.get('name', '')} {lines[0].rpartition(' ')[2]}".strip(),
+        runtime=f"{name} {lines[0].rpartition(' ')[2]}".strip(),
         is_rootless=security.get("rootless") is not False,
         is_remapped=False,
         has_selinux=security.get("selinuxEnabled") is not False,
         nonrecursive="bind-nonrecursive=true",
+        chosen_runtime=chosen,
     )
 
 
@@ -190,8 +212,11 @@ def _ask(engine: str, host: Host, *argv: str) -> Facts:
     return facts
 
 
-def _check_endpoint(program: str, host: Host) -> None:
-    """TRUST: paths, sockets and control groups are those of this machine, or nothing holds."""
+def _find_endpoint(program: str, host: Host) -> str:
+    """Where docker's commands go, which is a socket here.
+
+    TRUST: paths, sockets and control groups are those of this machine, or nothing holds.
+    """
     form = "{{.Endpoints.docker.Host}}"
     endpoint = host.environment().get("DOCKER_HOST", "")
     if not endpoint:
@@ -203,6 +228,7 @@ def _check_endpoint(program: str, host: Host) -> None:
             f"docker works on another machine: {endpoint}",
             "unset DOCKER_HOST, or choose an engine of this machine with `docker context use default`",
         )
+    return endpoint
 
 
 def _check_kernel(engine: str, kernel: str, host: Host) -> None:
@@ -224,41 +250,13 @@ def _check_version(engine: str, version: str) -> None:
         )
 
 
-def _check_holes(runtime: str) -> list[str]:
-    """What is known of a runtime. Raises for a hole that a run of corral's would open."""
-    program, _, text = runtime.partition(" ")
-    version, notes = read_version(text), []
-    for hole in words.HOLES:
-        if program != hole.program or not version or not _is_before(version, hole.fixed):
-            continue
-        if hole.refused:
-            fixed = ".".join(map(str, hole.fixed[-1]))
-            raise _Unusable(
-                f"{runtime} has {hole.name}: {hole.why}", f"upgrade {program} to {fixed} or later"
-            )
-        notes.append(f"{hole.name} unless your distribution has mended {runtime}: {hole.why}")
-    return notes
-
-
-def _is_before(version: tuple[int, ...], fixed: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether a version is older than the first good one of its line, or of all lines."""
-    for first in fixed:
-        if version[:2] == first[:2]:
-            return version < first
-    return version < fixed[-1]
-
-
-def read_version(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: 1.1.5+ds1 is (1, 1, 5)."""
-    numbers = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return tuple(numbers)
+def _check_holes(runtime: str) -> None:
+    """Raise for a hole that a run of corral's would open."""
+    program, _, version = runtime.partition(" ")
+    hole = find_gate(program, version) if version else None
+    if hole is not None:
+        reason = f"{runtime} has {hole.reference}: {hole.what}, and corral is affected: {hole.why}"
+        raise _Unusable(reason, f"upgrade {program} to {hole.fixed[-1]} or later")
 
 
 def _mapping(value: object) -> Facts:

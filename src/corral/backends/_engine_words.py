@@ -1,4 +1,4 @@
-"""Words about container engines: what they say when they fail, which versions have holes, where they listen.
+"""Words about container engines: what they say when they fail, which versions will do, where they listen.
 
 Nothing here decides what is enforced; it is what people read.
 """
@@ -6,10 +6,19 @@ Nothing here decides what is enforced; it is what people read.
 from __future__ import annotations
 
 from corral.model.container import DEFAULT_IMAGE
+from corral.model.feature import Feature
 from corral.model.launch import StartFailure
-from corral.model.record import Record
 
 DOCKER, PODMAN = "docker", "podman"
+
+#: Where an engine claims less.
+CONDITIONS = (
+    (
+        frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}),
+        "needs control groups of the engine, with their controllers",
+    ),
+    (frozenset({Feature.FS_WRITE}), "needs Landlock"),
+)
 
 #: Of the caller's environment, what the engines' command lines depend on. They are given nothing else.
 VARIABLES = {
@@ -35,40 +44,6 @@ HOME_SOCKETS = (
 )
 RUNTIME_SOCKETS = ("docker.sock", "podman/podman.sock", "containerd-rootless/api.sock")
 
-
-class Hole(Record):
-    """A known hole of a program, and whether it matters to a run of corral's."""
-
-    program: str
-    fixed: tuple[tuple[int, ...], ...]  # the first good version of each line of versions, the oldest first
-    name: str
-    why: str
-    refused: bool = False
-
-
-#: Distributions mend holes without another version, so what does not matter to corral is said, and no more.
-HOLES = (
-    Hole(
-        "runc",
-        ((1, 0, 1),),  # the candidates of 1.0.0 look like it
-        "CVE-2021-30465",
-        "a path that is swapped while it is mounted leads out of the container, and corral mounts inside "
-        "paths that other runs can write",
-        refused=True,
-    ),
-    Hole(
-        "runc",
-        ((1, 1, 12),),
-        "CVE-2024-21626",
-        "no way out here: the working directory is / and the launcher closes what runc has left open",
-    ),
-    Hole(
-        "runc",
-        ((1, 2, 8), (1, 3, 3)),
-        "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
-        "they need a /dev, a terminal or mounts of the attacker's choice, which no run of corral's has",
-    ),
-)
 
 #: What has every option that corral relies on.
 LEAST_VERSIONS = {DOCKER: (20, 10), PODMAN: (4, 0)}

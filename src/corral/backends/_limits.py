@@ -30,6 +30,14 @@ _FIELDS = {
     Feature.LIMIT_CPU_TIME: "cpu_seconds",
     Feature.LIMIT_PIDS: "pids",
 }
+#: The limits of a whole tree: who holds them is a matter of the host.
+BY_GROUPS = frozenset(_FIELDS)
+#: On what a backend with a user namespace depends for them, in the words of the documents.
+GROUPS_NEEDED = "needs control groups in which the caller may make groups, or systemd"
+CONDITIONS = (
+    (BY_GROUPS - {Feature.LIMIT_PIDS}, GROUPS_NEEDED),
+    (frozenset({Feature.LIMIT_PIDS}), f"as root, {GROUPS_NEEDED}"),
+)
 _MECHANISMS = {
     (RLIMIT, Feature.LIMIT_PIDS): "RLIMIT_NPROC in the user namespace",
     (SUPERVISOR, Feature.LIMIT_MEMORY): "the launcher looks every few milliseconds",

@@ -17,6 +17,7 @@ from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
 from corral.backends import _mounts as mounts
+from corral.backends._holes import read_version
 from corral.linux.encode import encode_command, encode_ground, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, Spec
@@ -25,7 +26,7 @@ from corral.model.feature import Feature
 from corral.model.launch import Launch, Outer, StartFailure
 from corral.model.plan import StdioMode
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import Probe
+from corral.model.probe import Dependence, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
 
 CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
+#: Where it claims less, and for whom.
+CONDITIONS = (
+    *limiting.CONDITIONS,
+    (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
+)
 _BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
 
 _NAMESPACES_FORBIDDEN = (
@@ -71,6 +77,7 @@ _FAILURES = (
 
 class BubblewrapBackend:
     name = "bubblewrap"
+    depends = Dependence(programs=(PROGRAM,))
 
     def probe(self, host: Host) -> Probe:
         """Try all of it, on a command that does not exist."""
@@ -134,17 +141,6 @@ class BubblewrapBackend:
             outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
         )
-
-
-def read_version(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version."""
-    numbers = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
 
 
 def _holders(host: Host) -> Holders:

@@ -12,7 +12,9 @@ Order        mounts go from shallow to deep; nothing is mounted inside a path of
 
 from __future__ import annotations
 
-from corral.backends._engine_words import DOCKER
+from corral.backends._engine_words import CONDITIONS, DOCKER, VARIABLES
+from corral.model.feature import Feature
+from corral.model.probe import Dependence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,9 +23,14 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
     from corral.model.probe import Probe
 
+#: The most that it claims on any host.
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS}
+__all__ = ["CLAIMS", "CONDITIONS", "DockerBackend"]
+
 
 class DockerBackend:
     name = DOCKER
+    depends = Dependence(programs=(DOCKER,), variables=VARIABLES[DOCKER])
 
     def probe(self, host: Host) -> Probe:
         """Ask the engine, which answers for this machine or not at all."""

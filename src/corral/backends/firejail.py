@@ -29,7 +29,7 @@ from corral.model.feature import Feature
 from corral.model.launch import Launch, Outer, StartFailure
 from corral.model.plan import PrivateFile, StdioMode
 from corral.model.policy import NetMode
-from corral.model.probe import Probe
+from corral.model.probe import Dependence, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ _CLAIMS = frozenset(
         *(Feature.LIMIT_FILE_SIZE, Feature.LIMIT_OPEN_FILES),
     }
 )
+CLAIMS = _CLAIMS | limiting.BY_GROUPS
+#: Where it claims less, and for whom.
+CONDITIONS = (
+    (limiting.BY_GROUPS, limiting.GROUPS_NEEDED),
+    (frozenset({Feature.FS_METADATA}), "not as root"),
+)
 _APPROXIMATES_ROOT = (
     (Feature.FS_METADATA, "read-only binds, but for the root directory itself and /run/firejail"),
 )
@@ -105,6 +111,7 @@ _FAILURES = (
 
 class FirejailBackend:
     name = "firejail"
+    depends = Dependence(programs=(PROGRAM,))
 
     def probe(self, host: Host) -> Probe:
         """Try all of it, on a command that does not exist."""

@@ -60,6 +60,13 @@ _CLAIMS = frozenset(
     }
 )
 _SCOPED_CLAIMS = frozenset({Feature.IPC_PRIVATE, Feature.PROC_SHIELDED})
+#: The most that it claims on any host.
+CLAIMS = _CLAIMS | _SCOPED_CLAIMS | limiting.BY_GROUPS
+#: Where it claims less, and for whom.
+CONDITIONS = (
+    (limiting.BY_GROUPS, limiting.GROUPS_NEEDED),
+    (_SCOPED_CLAIMS, f"needs Landlock ABI {_SCOPES_ABI}"),
+)
 
 _APPROXIMATES = (
     (Feature.PROC_HIDDEN, "names, arguments and memory cannot be read; that a process is there can be seen"),

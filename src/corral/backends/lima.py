@@ -21,7 +21,7 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.launch import Launch
 from corral.model.plan import StdioMode
 from corral.model.policy import EnvPolicy, FsAccess
-from corral.model.probe import Probe
+from corral.model.probe import Dependence, Probe
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -38,6 +38,9 @@ _GUEST_SECONDS = 60.0
 _MOST_ERRAND_BYTES = 96 * 1024
 
 _WITHHELD = frozenset({Feature.FS_DENY, Feature.FS_PROTECT, Feature.PROC_CONTAINED})
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS} - _WITHHELD
+#: Where it claims less, and for whom.
+CONDITIONS = ((CLAIMS, "as far as corral in the machine claims it"),)
 _APPROXIMATES = (
     (Feature.FS_DENY, "held by the guest as it is spelled; the disk may have other spellings for it"),
     (Feature.FS_PROTECT, "held by the guest as it is spelled; the disk may have other spellings for it"),
@@ -79,6 +82,7 @@ class Mount(Record):
 
 class LimaBackend:
     name = "lima"
+    depends = Dependence(programs=("limactl",))
 
     def probe(self, host: Host) -> Probe:
         """Ask the instance that runs already; none is started, which would take minutes and change things."""

@@ -44,14 +44,13 @@ _HOSTNAME = "corral"
 _AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
 
-_CLAIMS = frozenset(Feature) - {
-    Feature.NET_PORTS,
-    Feature.NET_DOMAINS,
-    Feature.LIMIT_MEMORY,
-    Feature.LIMIT_CPU,
-    Feature.LIMIT_CPU_TIME,
-    Feature.LIMIT_PIDS,
-}
+#: The most that it claims on any host.
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS}
+#: Where it claims less, and for whom.
+CONDITIONS = (
+    *limiting.CONDITIONS,
+    (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
+)
 
 
 class NativeBackend:
@@ -71,7 +70,7 @@ class NativeBackend:
         return Probe(
             self.name,
             True,
-            _CLAIMS | holders.claims,
+            CLAIMS - limiting.BY_GROUPS | holders.claims,
             version=landlock.describe(abi) if abi else "without landlock",
             details=(
                 ("launcher", host.launcher()[0]),

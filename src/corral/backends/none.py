@@ -24,6 +24,10 @@ _APPROXIMATES = (
 )
 
 
+#: What the runner keeps, and nothing more.
+CLAIMS = RUNNER_FEATURES
+
+
 class NoneBackend:
     name = "none"
 

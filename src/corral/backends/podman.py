@@ -13,7 +13,9 @@ Order        mounts go from shallow to deep; nothing is mounted inside a path of
 
 from __future__ import annotations
 
-from corral.backends._engine_words import PODMAN
+from corral.backends._engine_words import CONDITIONS, PODMAN, VARIABLES
+from corral.model.feature import Feature
+from corral.model.probe import Dependence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +24,14 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
     from corral.model.probe import Probe
 
+#: The most that it claims on any host.
+CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
+__all__ = ["CLAIMS", "CONDITIONS", "PodmanBackend"]
+
 
 class PodmanBackend:
     name = PODMAN
+    depends = Dependence(programs=(PODMAN,), variables=VARIABLES[PODMAN])
 
     def probe(self, host: Host) -> Probe:
         """Ask the engine, which answers for this machine or not at all."""

@@ -21,10 +21,19 @@ BUILTIN = {
     "lima": "corral.backends.lima:LimaBackend",
     "none": "corral.backends.none:NoneBackend",
 }
-#: What `auto` tries on each platform. `none` is never among them: it must be asked for by name.
+#: What `auto` tries on each platform, in this order, as far as this version has it. `none` is never among
+#: them: it must be asked for by name.
 AUTO = {
     "linux": ("native", "landlock", "bubblewrap", "firejail", "podman", "docker"),
     "darwin": ("seatbelt", "lima", "docker", "podman"),
+    "win32": ("docker",),
+}
+
+#: Claims that no test of this project proves, since it needs a platform that the tests do not run on, and
+#: what is tested instead.
+UNPROVED = {
+    "seatbelt": "it needs macOS; what is tested is the profile that it is given",
+    "lima": "it needs a virtual machine; what is tested is what it is told",
 }
 
 AUTO_NAME = "auto"
@@ -34,6 +43,10 @@ NAMES = (
     *(AUTO_NAME, "native", "landlock", "bubblewrap", "firejail", "docker", "podman"),
     *("lima", "seatbelt", "wasm", UNCONFINED),
 )
+#: Those that run commands in containers, and need an image.
+ENGINES = frozenset({"docker", "podman"})
+#: Those that `auto` may be told to choose from.
+CONFINING = tuple(name for name in NAMES if name not in {AUTO_NAME, UNCONFINED})
 
 
 def get_backend(name: str) -> Backend:
@@ -57,6 +70,22 @@ def get_backend(name: str) -> Backend:
     return backend
 
 
-def names_for(choice: str, platform: str) -> tuple[str, ...]:
-    """The backends to try, in order, for what the user chose."""
-    return AUTO.get(platform, ()) if choice == AUTO_NAME else (choice,)
+def names_for(choice: str, platform: str, order: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The backends to try, in order, for what the user chose; `order` takes the place of `auto`'s own."""
+    if choice != AUTO_NAME:
+        return (choice,)
+    return tuple(name for name in order or AUTO.get(platform, ()) if name in BUILTIN)
+
+
+def check_order(order: tuple[str, ...]) -> None:
+    """Raise PolicyError for an order that `auto` cannot follow."""
+    for name in order:
+        if name not in CONFINING:
+            raise PolicyError(
+                "auto-order",
+                f"`auto` cannot choose {name!r}",
+                why=f"`{UNCONFINED}` confines nothing, and is only for who asks for it by name"
+                if name == UNCONFINED
+                else f"it chooses among {', '.join(CONFINING)}",
+                fix="leave it out of `backends`",
+            )

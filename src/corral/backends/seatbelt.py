@@ -55,6 +55,9 @@ _CLAIMS = RUNNER_FEATURES | {
 }
 #: Root stays root inside, and may type into a terminal that is not its own.
 _USER_CLAIMS = frozenset({Feature.PRIVILEGES, Feature.TERMINAL})
+CLAIMS = _CLAIMS | _USER_CLAIMS
+#: Where it claims less, and for whom.
+CONDITIONS = ((_USER_CLAIMS, "not as root"),)
 _APPROXIMATES = (
     (Feature.PROC_HIDDEN, "processes cannot be listed; what the user's own were started with can be read"),
     (Feature.PROC_CONTAINED, "its process group is ended; whoever has left that lives on, confined"),

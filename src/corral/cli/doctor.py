@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 
 from corral import __version__
-from corral.backends.registry import BUILTIN, UNCONFINED, get_backend
+from corral.backends._holes import known_holes
+from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
+from corral.cli.matrix import LEGEND, hold_of, render_matrix
+from corral.cli.printable import printable
 from corral.host import RealHost
 from corral.model.enforcer import TITLES
 from corral.model.feature import Feature
+from corral.model.probe import Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from corral.model.backend import Host
     from corral.model.enforcer import Enforcer
-    from corral.model.probe import Probe
 
 #: What the default profile asks of a backend, in a workspace of any kind.
 _EVERYDAY = frozenset(Feature) - {
@@ -25,20 +30,68 @@ _EVERYDAY = frozenset(Feature) - {
     *(feature for feature in Feature if feature.value.startswith("limit.")),
 }
 _MARKS = {True: "works", False: "does not work"}
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+#: Every question to a program has a time limit of its own; this is for one that none of them holds.
+_PROBE_SECONDS = 90.0
+_PLAIN_WIDTH, _MOST_WIDTH = 80, 120
 
 
-def examine(*, as_json: bool) -> int:
+def examine(*, as_json: bool, probe_seconds: float = _PROBE_SECONDS) -> int:
     """Print the findings. Status 0 if some backend confines here, 3 if none does."""
     host = RealHost()
-    probes = [get_backend(name).probe(host) for name in BUILTIN]
+    probes = [_ask(name, host, probe_seconds) for name in BUILTIN]
     usable = any(probe.available for probe in probes if probe.backend != UNCONFINED)
     facts = _facts(host)
     if as_json:
         found = {"v": 1, **facts, "usable": usable, "backends": [_as_json(probe) for probe in probes]}
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
-        sys.stdout.write(_render(facts, probes, usable=usable))
+        lines = _render(facts, probes, _width(), usable=usable)
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
     return 0 if usable else 3
+
+
+def _ask(name: str, host: Host, seconds: float) -> Probe:
+    """What a backend says, or that it says nothing: a daemon that hangs must not hang this."""
+    import threading
+
+    answers: list[Probe] = []
+    asking = threading.Thread(target=lambda: answers.append(get_backend(name).probe(host)), daemon=True)
+    with _Progress(f"asking {name} ..."):
+        asking.start()
+        asking.join(seconds)
+    if answers:
+        return answers[0]
+    if asking.is_alive():
+        reason, fix = f"no answer within {seconds:g} seconds", "see whether its daemon or machine hangs"
+    else:
+        reason, fix = "its probe failed, which is a bug", "please report this; the error is above"
+    return Probe(name, False, reason=reason, fix=fix)
+
+
+class _Progress:
+    """What is going on, on a terminal only, and gone afterwards."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text if sys.stderr.isatty() else ""
+
+    def __enter__(self) -> None:
+        if self._text:
+            sys.stderr.write(self._text)
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._text:
+            sys.stderr.write(f"\r{' ' * len(self._text)}\r")
+            sys.stderr.flush()
+
+
+def _width() -> int:
+    import shutil
+
+    if not sys.stdout.isatty():
+        return _PLAIN_WIDTH
+    return max(40, min(_MOST_WIDTH, shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns))
 
 
 def _facts(host: RealHost) -> dict[str, Any]:
@@ -47,12 +100,14 @@ def _facts(host: RealHost) -> dict[str, Any]:
     launcher, reason = host.launcher()
     return {
         "corral": __version__,
+        "platform": host.platform,
         "kernel": os.uname().release,
         "machine": host.machine,
         "user": host.uid,
         "landlock_abi": host.landlock_abi(),
         "limits": [_enforcer_json(enforcer) for enforcer in host.enforcers()],
         "launcher": launcher or f"missing: {reason}",
+        "auto": list(names_for(AUTO_NAME, host.platform)),
     }
 
 
@@ -74,21 +129,42 @@ def _as_json(probe: Probe) -> dict[str, Any]:
         "fix": probe.fix,
         "enforces": sorted(feature.value for feature in probe.enforces),
         "approximates": {feature.value: how for feature, how in probe.approximates},
+        "features": {feature.value: hold_of(probe, feature).value for feature in Feature},
+        "known_holes": [
+            {
+                "reference": hole.reference,
+                "tool": hole.tool,
+                "what": hole.what,
+                "fixed": list(hole.fixed),
+                "affects": hole.affects,
+                "why": hole.why,
+            }
+            for hole in known_holes(probe)
+        ],
+        # Not all details: some backends note variables, and this is what people paste into reports.
+        "program": probe.detail("program") or None,
+        "runtime": probe.detail("runtime") or None,
     }
 
 
-def _render(facts: dict[str, Any], probes: list[Probe], *, usable: bool) -> str:
-    limits = list(_render_enforcers(facts["limits"]))
-    lines = [
-        f"corral {facts['corral']} on Linux {facts['kernel']}, {facts['machine']}, user {facts['user']}",
-        f"  launcher        {facts['launcher']}",
-        f"  landlock        ABI {facts['landlock_abi']}" + (" (not available)" * (not facts["landlock_abi"])),
-        *(f"  {'limits by' if number == 0 else '':<14}  {line}" for number, line in enumerate(limits)),
-        "",
-    ]
+def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: bool) -> Iterator[str]:
+    system = _SYSTEMS.get(facts["platform"], facts["platform"])
+    yield f"corral {facts['corral']} on {system} {facts['kernel']}, {facts['machine']}, user {facts['user']}"
+    yield f"  launcher        {facts['launcher']}"
+    yield f"  landlock        ABI {facts['landlock_abi']}" + " (not available)" * (not facts["landlock_abi"])
+    for number, line in enumerate(_render_enforcers(facts["limits"])):
+        yield f"  {'limits by' if number == 0 else '':<14}  {line}"
+    yield ""
+    shown = [probe for probe in probes if probe.available and probe.backend != UNCONFINED]
+    if shown:
+        yield from render_matrix(shown, width)
+        yield from textwrap.wrap(LEGEND, width)
+        yield ""
     for probe in probes:
-        lines += _render_probe(probe)
-    return "\n".join([*lines, "", _verdict(probes, usable=usable), ""])
+        yield from _render_probe(probe, width)
+    yield ""
+    yield from _wrapped("auto takes the first that enforces all: ", ", ".join(facts["auto"]) or "none", width)
+    yield from textwrap.wrap(_verdict(probes, usable=usable), width, break_on_hyphens=False)
 
 
 def _render_enforcers(enforcers: list[dict[str, Any]]) -> Iterator[str]:
@@ -116,24 +192,24 @@ def _verdict(probes: list[Probe], *, usable: bool) -> str:
     return f"Commands can be confined here only with `--backend {probe.backend} --waive {lacking}`."
 
 
-def _render_probe(probe: Probe) -> list[str]:
-    title = f"{probe.backend:<10} {_MARKS[probe.available]}"
-    if not probe.available:
-        return [title, f"  because: {probe.reason}", *([f"  fix: {probe.fix}"] if probe.fix else [])]
+def _render_probe(probe: Probe, width: int) -> Iterator[str]:
+    title = f"{probe.backend:<11} {_MARKS[probe.available]}"
     if probe.backend == UNCONFINED:
-        return [f"{title} (confines nothing; only when asked for by name)"]
-    nearly = sorted(feature.value for feature, _ in probe.approximates)
-    missing = sorted(feature.value for feature in Feature if feature not in probe.enforces)
-    return [
-        f"{title} ({probe.version})",
-        *_wrapped("  approximated: ", nearly),
-        *_wrapped("  not enforced: ", [name for name in missing if name not in nearly]),
-    ]
+        yield f"{title} (confines nothing; only when asked for by name)"
+        return
+    yield f"{title} ({probe.version})" if probe.version else title
+    if not probe.available:
+        yield from _wrapped("  because: ", probe.reason, width)
+        yield from _wrapped("  fix: ", probe.fix, width)
+    for feature, how in probe.approximates:
+        yield from _wrapped(f"  near: {feature.value}: ", how, width)
+    for hole in known_holes(probe):
+        label = "  HOLE: " if hole.affects else "  note: "
+        yield from _wrapped(label, hole.render(), width)
 
 
-def _wrapped(label: str, names: list[str]) -> list[str]:
-    import textwrap
-
-    if not names:
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    if not text:
         return []
-    return textwrap.wrap(label + ", ".join(names), 90, subsequent_indent=" " * len(label))
+    indent = " " * min(len(label), 11)
+    return textwrap.wrap(label + text, width, subsequent_indent=indent, break_on_hyphens=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.config.find import find_foreign_files
 from corral.config.setting import Source, shorten
+from corral.model.errors import UnenforceableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: More than this many lines of one preset file that say the same kind of thing are counted, not listed.
 _FEW = 3
+#: What most configurations do not speak of.
+_ONLY_IF_SAID = frozenset({"fallback", "container.workspace"})
 
 
 def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator[str]:
@@ -34,13 +37,28 @@ def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator
     yield from _aligned([(name, value, str(origin)) for name, value, origin in _settings(configuration)])
     yield "policy"
     yield from _clauses(configuration, verbose=verbose)
-    found = configuration.sandbox(for_run=False).fidelity()
-    taken = f"would take {found.chosen}" if found.chosen else f"would refuse: {found.refusal}"
-    yield f"`corral run` {taken}"
+    yield from _verdict(configuration)
     if configuration.cuts:
         yield "cut, because a project's file can only narrow"
         for cut in configuration.cuts:
             yield f"  {cut.render()}"
+
+
+def _verdict(configuration: Configuration) -> Iterator[str]:
+    """What a run would do here; no more backends are asked than it would ask."""
+    try:
+        found = configuration.sandbox(for_run=False).explain(("true",))
+    except UnenforceableError as problem:
+        yield "`corral run` would refuse:"
+        yield from (f"  {reason}" for reason in problem.reasons)
+        if configuration.fallback_withheld:
+            yield f"  fallback does not count: {configuration.fallback_withheld}"
+        return
+    if found.refusal is None:
+        yield f"`corral run` would take {found.probe.backend}"
+        return
+    yield f"`corral run` would NOT CONFINE the command (fallback, {configuration.origin_of('fallback')}):"
+    yield from (f"  {reason}" for reason in found.refusal.reasons)
 
 
 def effective_json(configuration: Configuration) -> dict[str, Any]:
@@ -85,12 +103,18 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         "enabled": configuration.enabled,
         "profile": configuration.policy.name,
         "backend": configuration.backend,
+        "backends": ", ".join(configuration.backends),
+        "fallback": configuration.fallback,
         "image": configuration.image,
+        "container.workspace": configuration.compiled.value("container.workspace"),
+        "container.ports": ", ".join(configuration.container.ports),
+        "container.volumes": ", ".join(configuration.container.volumes),
+        "container.entrypoint": " ".join(configuration.container.entrypoint),
         "mounts.persist_caches": configuration.persists_caches,
         "keep_alive": configuration.keep_alive,
     }
     for name, value in plain.items():
-        if value != "":
+        if value != "" and (name not in _ONLY_IF_SAID or configuration.compiled.last(name) is not None):
             yield name, value, configuration.origin_of(name)
     for name in ("waive", "bypass_tools"):
         for setting in configuration.compiled.all(name):

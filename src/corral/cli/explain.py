@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
-from corral.backends.registry import UNCONFINED
+from corral.backends.registry import ENGINES, UNCONFINED
 from corral.cli.fidelity import summarize
+from corral.cli.limits import list_limits
 from corral.cli.printable import printable
 from corral.cli.request import build_command, build_request
 from corral.cli.run import report_error
@@ -16,30 +17,16 @@ from corral.linux.spec import MountFlag, MountKind
 from corral.model.errors import CorralError
 from corral.model.feature import PROMISES, RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.policy import FsAccess
-from corral.model.quantities import format_duration, format_share, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
     from corral.model.plan import Plan
     from corral.sandbox import Explanation
-
-_LIMIT_FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "wall_seconds": ("time", format_duration),
-    "memory_bytes": ("memory", format_size),
-    "cpus": ("processors", format_share),
-    "cpu_seconds": ("processor time", format_duration),
-    "pids": ("processes", str),
-    "output_bytes": ("output", format_size),
-    "file_size_bytes": ("file size", format_size),
-    "open_files": ("open files", str),
-    "disk_bytes": ("disk", format_size),
-    "disk_files": ("files on disk", str),
-}
 
 
 def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
@@ -66,10 +53,15 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield f"workspace  {plan.ground.workspace}"
     yield f"profile    {plan.policy.name}"
     yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
+    if explanation.probe.backend in ENGINES:
+        yield f"image      {plan.container.image}"
+    if explanation.refusal is not None:
+        yield "fallback   no backend can enforce the policy, and your own configuration says `unconfined`:"
+        yield from (f"  {reason}" for reason in explanation.refusal.reasons)
     if explanation.probe.backend == UNCONFINED:
         yield "nothing is confined: the command can do whatever you can, but for what the runner keeps"
         yield from _section("environment", (name for name, _ in plan.env))
-        yield from _section("limits", _limits(plan))
+        yield from _section("limits", list_limits(plan.ground.limits))
         return
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
     yield from _section("may read", _paths(plan, FsAccess.READ))
@@ -78,7 +70,7 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
     yield from _section("protected, not here yet", (watch.label for watch in plan.watches))
     yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
-    yield from _section("limits", _limits(plan))
+    yield from _section("limits", list_limits(plan.ground.limits))
     yield from _section("environment", (name for name, _ in plan.env))
     yield "enforced"
     for feature, how in _mechanisms(explanation):
@@ -117,13 +109,6 @@ def _paths(plan: Plan, access: FsAccess) -> Iterator[str]:
             target = grant.target
             renamed = target.requested != target.path
             yield f"{target.requested} -> {target.path}" if renamed else target.path
-
-
-def _limits(plan: Plan) -> Iterator[str]:
-    for field, (label, render_value) in _LIMIT_FORMATS.items():
-        value = getattr(plan.ground.limits, field)
-        if value is not None:
-            yield f"{label} {render_value(value)}"
 
 
 def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
@@ -170,6 +155,8 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "profile": plan.policy.name,
         "policy_hash": plan.policy.digest(),
         "backend": explanation.probe.backend,
+        "image": plan.container.image if explanation.probe.backend in ENGINES else None,
+        "fallback": None if explanation.refusal is None else list(explanation.refusal.reasons),
         "read": list(_paths(plan, FsAccess.READ)),
         "write": list(_paths(plan, FsAccess.WRITE)),
         "private": list(plan.ground.private),
@@ -177,7 +164,7 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "shielded": [shield.target.path for shield in plan.shields],
         "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
         "network": plan.ground.net.mode.value,
-        "limits": list(_limits(plan)),
+        "limits": list(list_limits(plan.ground.limits)),
         "environment": [name for name, _ in plan.env],
         "enforced": {
             feature.value: how for feature, how in _mechanisms(explanation) if feature not in plan.waived

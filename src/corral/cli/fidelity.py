@@ -76,7 +76,7 @@ def _lack(finding: Finding, waived: frozenset[Feature]) -> str:
 def _render(policy: Policy, found: Fidelity, *, verbose: bool) -> Iterator[str]:
     yield f"policy {policy.name}"
     yield ""
-    yield from _table(found)
+    yield from _tables(found)
     yield ""
     yield from summarize(found)
     if verbose:
@@ -89,11 +89,29 @@ def _render(policy: Policy, found: Fidelity, *, verbose: bool) -> Iterator[str]:
     yield from _verdict(found)
 
 
-def _table(found: Fidelity) -> Iterator[str]:
-    """A backend that does not work here has no column: there is nothing to compare."""
-    shown = [backend for backend in found.backends if backend.available]
+def _tables(found: Fidelity) -> Iterator[str]:
+    """A backend that does not work here has no column: there is nothing to compare.
+
+    Those that do not fit side by side follow in another table.
+    """
     needs = max(len(_names(clause)) for clause in found.clauses) + 2
-    widths = [max(10, len(backend.backend) + 2) for backend in shown]
+    room = _WIDTH - needs - _LEAST_CLAUSE
+    table: list[BackendFidelity] = []
+    for backend in found.backends:
+        if table and sum(map(_width, table)) + _width(backend) > room:
+            yield from _table(found, table, needs)
+            yield ""
+            table = []
+        table += [backend] if backend.available else []
+    yield from _table(found, table, needs)
+
+
+def _width(backend: BackendFidelity) -> int:
+    return max(10, len(backend.backend) + 2)
+
+
+def _table(found: Fidelity, shown: list[BackendFidelity], needs: int) -> Iterator[str]:
+    widths = [_width(backend) for backend in shown]
     room = max(_LEAST_CLAUSE, _WIDTH - needs - sum(widths))
 
     def row(text: str, names: str, cells: Iterable[str], indent: str = "") -> Iterator[str]:
@@ -136,15 +154,25 @@ def _details(found: Fidelity) -> Iterator[str]:
 
 def _verdict(found: Fidelity) -> Iterator[str]:
     given_up = ",".join(sorted(feature.value for feature in found.waived))
-    if found.chosen == UNCONFINED:
+    if found.falls_back:
+        yield "`corral run` would NOT CONFINE the command: your own configuration says so (fallback)."
+        yield from _because(found)
+    elif found.chosen == UNCONFINED:
         yield "`corral run` would not confine the command, as asked."
     elif found.chosen:
         waived = f", without {given_up}, as asked" if given_up else ""
         yield f"`corral run` would take {found.chosen}{waived}."
     else:
         yield "`corral run` would refuse the command."
-        yield from _wrapped("  because: ", found.refusal)
+        yield from _because(found)
         yield from _wrapped("  fix: ", found.fix)
+
+
+def _because(found: Fidelity) -> Iterator[str]:
+    label = "  because: "
+    for reason in found.reasons:
+        yield from _wrapped(label, reason)
+        label = " " * len(label)
 
 
 def _wrapped(label: str, text: str) -> list[str]:
@@ -163,6 +191,7 @@ def _as_json(policy: Policy, found: Fidelity) -> dict[str, Any]:
         "waived": sorted(feature.value for feature in found.waived),
         "chosen": found.chosen,
         "refusal": found.refusal,
+        "reasons": list(found.reasons),
         "fix": found.fix,
     }
 

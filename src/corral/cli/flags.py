@@ -35,6 +35,8 @@ def _settings(options: Mapping[str, Any]) -> Iterator[Setting]:
         if options["backend"] != "auto":
             get_backend(options["backend"])
         yield Setting(BY_NAME["backend"], options["backend"], _origin("backend"))
+    if options["image"] is not None:
+        yield Setting(BY_NAME["image"], options["image"], _origin("image"))
     for flag, text in flag_capabilities(options):
         yield _setting(flag, text)
     for name in waived_names(options):

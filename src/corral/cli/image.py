@@ -95,7 +95,7 @@ def build(variant: str, *, engine: str, output: str, suite: str, mirrors: tuple[
         progress = _Progress(recipe.variant)
         try:
             with scratch_directory() as scratch:
-                target = os.path.abspath(output) if output else f"{scratch}/root.tar"
+                target = os.path.abspath(output) if output else f"{scratch.path}/root.tar"
                 sources = choose_sources(suite, mirrors)
                 contents = build_archive(recipe, target, sources, scratch=scratch, on_line=progress.line)
                 images = [_import(each, recipe, target, progress) for each in engines]
@@ -206,7 +206,7 @@ def inspect(name: str, *, engine: str, verbose: bool) -> Answer:
         known = name in VARIANTS or name in ALIASES
         holder, image = _find(f"{REPOSITORY}:{name}" if known else name, engine)
         with scratch_directory() as scratch:
-            contents = holder.read_image(image, scratch)
+            contents = holder.read_image(image, scratch.path)
     value = {"image": _image_json(image), "contents": _contents_json(contents)}
     return 0, [*_render_image(image), *_render_contents(contents, verbose=verbose)], value
 

@@ -7,10 +7,12 @@ import sys
 
 import click
 
+from corral.config.find import working_directory
 from corral.config.keys import BY_NAME
 from corral.config.setting import shorten
 from corral.config.template import render_toml
 from corral.config.values import WrongValue
+from corral.directory import no_directory, not_writable
 from corral.host import CONFIG_NAMES, config_directory
 from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess, NetMode
@@ -104,14 +106,9 @@ def _number(value: object) -> object:
 
 
 def _target(*, for_user: bool, force: bool) -> str:
-    directory = config_directory() if for_user else os.getcwd()
+    directory = config_directory() if for_user else working_directory()
     if not directory:
-        raise PolicyError(
-            "no-directory",
-            "your configuration has no place",
-            why="you have no home directory",
-            fix="set XDG_CONFIG_HOME",
-        )
+        raise no_directory("your configuration", "you have no home directory", "set XDG_CONFIG_HOME")
     path = os.path.join(directory, CONFIG_NAMES[0])
     # Two files of the user's own would be one too many; a project may have both.
     for name in CONFIG_NAMES if for_user else CONFIG_NAMES[:1]:
@@ -129,24 +126,22 @@ def _exists(path: str) -> PolicyError:
 def _write(path: str, text: str, *, force: bool) -> None:
     """Beside it first, then in its place: what is there now, be it a FIFO, is not opened."""
     temporary = f"{path}.{os.getpid()}"
+    is_made = False
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w"
-        ) as file:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        is_made = True
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         if force:
             os.rename(temporary, path)
+            is_made = False
         else:
             os.link(temporary, path)  # fails if something has appeared there meanwhile
-            os.unlink(temporary)
-    except FileExistsError:
-        os.unlink(temporary)
-        raise _exists(path) from None
+    except FileExistsError as problem:
+        raise _exists(path if is_made else str(problem.filename)) from None
     except OSError as problem:
-        raise PolicyError(
-            "not-writable",
-            f"{path} could not be written",
-            why=problem.strerror or str(problem),
-            fix="choose a directory you can write to",
-        ) from problem
+        raise not_writable(path, problem, "choose a directory you can write to") from problem
+    finally:
+        if is_made:
+            os.unlink(temporary)

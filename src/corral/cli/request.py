@@ -13,6 +13,7 @@ from corral.config.find import (
     named_by_environment,
     working_directory,
 )
+from corral.model.container import Container
 from corral.model.errors import CapabilitySyntaxError, PolicyError
 from corral.model.record import Record
 from corral.policy.compose import build_policy
@@ -145,8 +146,10 @@ def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
     of_preset = preset_backend(profile)
     if options["sandbox"] is True and of_preset == UNCONFINED:
         of_preset = ""
+    image = options["image"]
     return Sandbox(
         policy,
+        container=Container() if image is None else Container(image),
         backend=UNCONFINED if options["sandbox"] is False else options["backend"] or of_preset or AUTO_NAME,
         workspace=options["cwd"],
         waive=waived_names(options),

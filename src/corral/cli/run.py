@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.cli.request import Request
+    from corral.model.errors import UnenforceableError
     from corral.model.result import Result
     from corral.runtime.monitor import Monitor
 
@@ -65,6 +66,8 @@ def report_error(error: CorralError, *, as_json: bool, about_command: bool = Tru
     """Say what went wrong, in three lines or as JSON; returns the exit status."""
     if as_json:
         fields = {name: getattr(error, name) for name in ("code", "what", "why", "fix", "ran")}
+        if len(error.reasons) > 1:
+            fields["reasons"] = list(error.reasons)
         problems = getattr(error, "problems", ())
         if problems:
             fields["problems"] = [problem.to_json() for problem in problems]
@@ -92,6 +95,8 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
     attempt = request.sandbox.start(prepared, monitor=_monitor() if options["stats"] else None)
+    if attempt.refusal is not None:
+        _warn_of_fallback(request, attempt.refusal)
     for name in PASSED_ON:
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))
@@ -115,7 +120,7 @@ def _stop(send: Any) -> None:
 def _announce(request: Request, *, verbose: bool, as_json: bool) -> None:
     """Before the command has a say: that nothing confines it; what a project's file asked for in vain."""
     if request.sandbox.is_unconfined and (verbose or not as_json):
-        _say(f"the command runs without a sandbox: {_unconfined_because(request)}")
+        _say(f"the command runs without a sandbox: {_unconfined_because(request)}{_dropped(request)}")
     cuts = request.configuration.cuts if request.configuration is not None else ()
     if verbose:
         for cut in cuts:
@@ -126,6 +131,23 @@ def _announce(request: Request, *, verbose: bool, as_json: bool) -> None:
         files = ", ".join(dict.fromkeys(shorten(cut.setting.origin.name) for cut in cuts))
         count = "1 setting was" if len(cuts) == 1 else f"{len(cuts)} settings were"
         _say(f"{count} cut in {files}; `corral policy show --effective` says which")
+
+
+def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:
+    """Whatever else is asked for: nobody is to find out by accident that nothing confined a command."""
+    configuration = request.configuration
+    place = f", {configuration.origin_of('fallback')}" if configuration is not None else ""
+    _say(f"WARNING: the command runs WITHOUT A SANDBOX: fallback = unconfined{place}{_dropped(request)}")
+    for reason in refusal.reasons:
+        _say(f"  {reason}")
+
+
+def _dropped(request: Request) -> str:
+    """The limits that were asked for and that nobody keeps, in words."""
+    from corral.cli.limits import list_dropped
+
+    limits = ", ".join(list_dropped(request.sandbox.policy.limits))
+    return f"; not limited without one: {limits}" if limits else ""
 
 
 def _configuration_json(request: Request) -> dict[str, Any] | None:

@@ -63,6 +63,9 @@ def explain_why(
     rule = _rule(configuration, operation, decision)
     change = Change() if decision.allowed else _change(configuration, operation, decision)
     refusal = "" if sandbox.is_unconfined else _refusal(sandbox)
+    if refusal and sandbox.falls_back:
+        decision = Decision(True, Reason.UNCONFINED, decision.subject, is_missing=decision.is_missing)
+        rule, change, refusal = None, Change(), ""
     answer = Answer(operation, target, decision, rule, change, refusal)
     status = 3 if refusal else 0 if decision.allowed else 1
     return status, _render(answer), _json(answer)
@@ -90,8 +93,8 @@ def _decide(operation: str, target: str, configuration: Configuration, sandbox: 
 
 def _refusal(sandbox: Sandbox) -> str:
     """Why no command would run at all; empty if one would."""
-    found = sandbox.fidelity()
-    return "" if found.chosen else found.refusal
+    problem = sandbox.refusal()
+    return "" if problem is None else problem.why
 
 
 def read_target(text: str) -> Endpoint:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
+from corral.directory import no_directory, not_writable
 from corral.host import state_directory
-from corral.model.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ def cache_directory(workspace: str) -> str:
 
     state = state_directory()
     if not state:
-        raise PolicyError(
-            "no-directory",
-            "the package caches have no place",
-            why="you have no home directory",
-            fix="set XDG_STATE_HOME, or mounts.persist_caches = false",
-        )
+        fix = "set XDG_STATE_HOME, or mounts.persist_caches = false"
+        raise no_directory("a directory for package caches", "you have no home directory", fix)
     digest = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     name = "".join(c for c in os.path.basename(workspace)[:40] if c.isascii() and (c.isalnum() or c in "-_."))
     return os.path.join(os.path.realpath(state), "caches", f"{name}-{digest}")
@@ -52,12 +48,8 @@ def make_cache_directory(directory: str) -> None:
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
     except OSError as problem:
-        raise PolicyError(
-            "not-writable",
-            f"{directory} could not be made",
-            why=problem.strerror or str(problem),
-            fix="make the state directory writable, or set mounts.persist_caches = false",
-        ) from problem
+        fix = "make the state directory writable, or set mounts.persist_caches = false"
+        raise not_writable(directory, problem, fix) from problem
 
 
 def cache_variables(directory: str) -> Iterator[tuple[str, str]]:

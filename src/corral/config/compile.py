@@ -65,6 +65,11 @@ class Compiled(Record):
         setting = self.last(name)
         return BY_NAME[name].default if setting is None else setting.value
 
+    def layer(self, name: str) -> tuple[str, ...]:
+        """The values of a list that does not add up: the last layer that says something has said it all."""
+        found = self.all(name)
+        return tuple(dict.fromkeys(each.value for each in found if _same_layer(each, found[-1])))
+
     def all(self, name: str) -> tuple[Setting, ...]:
         """Every setting of a key whose values add up."""
         return tuple(setting for setting in self.settings if setting.key.name == name)

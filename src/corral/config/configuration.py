@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from corral.backends.registry import UNCONFINED
-from corral.config.setting import Origin, Source
+from corral.config.keys import FALLBACKS
+from corral.config.setting import Origin, Source, shorten
+from corral.config.values import SAME
 from corral.host import RealHost
 from corral.model.capability import Capability, PolicyDraft, capabilities_of
+from corral.model.container import DEFAULT_IMAGE, Container
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -63,6 +66,48 @@ class Configuration(Record):
         return str(self._value("image"))
 
     @property
+    def backends(self) -> tuple[str, ...]:
+        """What `auto` chooses from, in this order; empty for its own order."""
+        return self.compiled.layer("backends")
+
+    @property
+    def container(self) -> Container:
+        """What container engines are told besides the policy."""
+        workspace = str(self._value("container.workspace"))
+        ports, volumes = (
+            tuple(dict.fromkeys(str(setting.value) for setting in self.compiled.all(name)))
+            for name in ("container.ports", "container.volumes")
+        )
+        return Container(
+            self.image or DEFAULT_IMAGE,
+            "" if workspace == SAME else workspace,
+            ports,
+            volumes,
+            self.compiled.layer("container.entrypoint"),
+        )
+
+    @property
+    def fallback(self) -> str:
+        """What to do where no backend can enforce the policy: `refuse`, or run `unconfined`."""
+        return FALLBACKS[0] if self.fallback_withheld else str(self._value("fallback"))
+
+    @property
+    def fallback_withheld(self) -> str:
+        """Why the user's own `fallback` does not count for this run; empty if it does, or was not said.
+
+        TRUST: a command may have written a project's file. What such a file asks for must not be the reason
+        why nothing can enforce it, and nothing confines the next command.
+        """
+        if self._value("fallback") == FALLBACKS[0]:
+            return ""
+        narrowing = [file for file in self.files if file.source is Source.PROJECT and not file.is_trusted]
+        if narrowing:
+            return f"{shorten(narrowing[0].path)} has a say in the policy, and is not trusted"
+        asked = [setting for setting in self.compiled.confinement() if setting is not None]
+        flag = next((each.origin.name for each in asked if each.origin.source is Source.FLAG), "")
+        return f"{flag} asks for a sandbox" if flag else ""
+
+    @property
     def keep_alive(self) -> bool:
         """Whether a session keeps its sandbox between commands."""
         return bool(self._value("keep_alive"))
@@ -110,7 +155,14 @@ class Configuration(Record):
         own = [file.path for file in self.files if file.source is Source.USER]
         host = RealHost(own_files=own)
         return Sandbox(
-            self.policy, backend=self.backend, workspace=self.workspace, waive=self.waived, host=host
+            self.policy,
+            backend=self.backend,
+            backends=self.backends,
+            workspace=self.workspace,
+            waive=self.waived,
+            container=self.container,
+            fallback=self.fallback,
+            host=host,
         )
 
     def _caches(self) -> Iterator[Capability]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from corral.directory import no_directory
 from corral.host import CONFIG_NAMES, config_directory, state_directory
 from corral.model.errors import PolicyError
 from corral.model.record import Record
@@ -64,12 +65,8 @@ def working_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        raise PolicyError(
-            "no-directory",
-            "the working directory cannot be used",
-            why="it has been removed",
-            fix="change into an existing directory",
-        ) from None
+        fix = "change into an existing directory"
+        raise no_directory("the working directory", "it has been removed", fix) from None
 
 
 def named_by_environment() -> str | None:
@@ -105,12 +102,8 @@ def _owners(directory: str) -> set[int]:
     try:
         return {0, os.geteuid(), os.stat(directory).st_uid}
     except OSError as problem:
-        raise PolicyError(
-            "no-directory",
-            f"{directory} cannot be used",
-            why=problem.strerror or str(problem),
-            fix="name an existing directory that you can enter",
-        ) from None
+        fix = "name an existing directory that you can enter"
+        raise no_directory(directory, problem.strerror or str(problem), fix) from None
 
 
 def has_trusted_files() -> bool:

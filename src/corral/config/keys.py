@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.backends.registry import CONFINING
 from corral.backends.registry import NAMES as BACKENDS
 from corral.config.values import (
     ANY_TEXT,
@@ -13,17 +14,22 @@ from corral.config.values import (
     FEATURE,
     FILES,
     HOST,
+    IMAGE,
+    INSIDE,
     MEMORY,
     PATH,
+    PORT,
     SHARE,
     SIZE,
     TEXT,
     TOOL,
     VARIABLE,
+    VOLUME,
     choice,
     list_of,
     table_of,
 )
+from corral.model.container import WORKSPACE
 from corral.model.policy import NetMode
 from corral.model.record import Record
 from corral.policy.preset import PRESETS
@@ -31,6 +37,10 @@ from corral.policy.preset import PRESETS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.config.values import Kind
+
+
+#: What `fallback` can be.
+FALLBACKS = ("refuse", "unconfined")
 
 
 class Key(Record):
@@ -44,6 +54,7 @@ class Key(Record):
     capability: str = ""  # each value, after this beginning, is a capability
     aliases: tuple[str, ...] = ()
     default: object = None  # of what is no policy; the rest begins with the preset
+    only_user: str = ""  # a value that counts in the user's own file alone
 
     @property
     def variable(self) -> str:
@@ -68,7 +79,55 @@ KEYS: tuple[Key, ...] = (
         aliases=("runtime",),
         default="auto",
     ),
-    Key("image", TEXT, "the container image, for `docker` and `podman`", "corral/sandbox:latest", default=""),
+    Key(
+        "backends",
+        list_of(choice(CONFINING)),
+        "what `auto` chooses from, in this order",
+        ["podman", "native"],
+        default=(),
+    ),
+    Key(
+        "fallback",
+        choice(FALLBACKS),
+        "where no backend can enforce the policy: `refuse`, or run `unconfined` (in your own file only)",
+        "refuse",
+        grants=True,
+        default=FALLBACKS[0],
+        only_user=FALLBACKS[1],
+    ),
+    Key(
+        "image", IMAGE, "the container image, for `docker` and `podman`", "corral/sandbox:latest", default=""
+    ),
+    Key(
+        "container.workspace",
+        INSIDE,
+        "where the workspace is inside a container; `same` for its own path",
+        WORKSPACE,
+        default=WORKSPACE,
+    ),
+    Key(
+        "container.ports",
+        list_of(PORT),
+        'ports of a container that the host has too, with `network = "full"`',
+        ["127.0.0.1:8080:80"],
+        grants=True,
+        default=(),
+    ),
+    Key(
+        "container.volumes",
+        list_of(VOLUME),
+        "volumes of the engine, or granted paths, at other places inside a container",
+        ["cache:/cache"],
+        grants=True,
+        default=(),
+    ),
+    Key(
+        "container.entrypoint",
+        list_of(TEXT),
+        "a program, and its arguments, that every command in a container is given to",
+        ["/usr/bin/env"],
+        default=(),
+    ),
     Key(
         "mounts.workspace_writable",
         BOOLEAN,

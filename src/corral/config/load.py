@@ -27,6 +27,7 @@ from corral.config.setting import Source
 from corral.config.trust import check_trust, forget_missing
 from corral.config.values import nearest
 from corral.config.variables import read_variables
+from corral.directory import no_directory
 from corral.model.capability import is_narrowing
 from corral.model.errors import ConfigurationError, PolicyError
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from corral.model.problem import Problem
 
 _IN_PYPROJECT = ("tool", "corral")
+_ONLY_USER = "only your own configuration can say it"
 
 
 def load_configuration(
@@ -57,12 +59,7 @@ def load_configuration(
     """
     workspace = os.path.realpath(directory if directory is not None else working_directory())
     if not os.path.isdir(workspace):
-        raise PolicyError(
-            "no-directory",
-            f"{workspace} cannot be used",
-            why="there is no such directory",
-            fix="name an existing directory",
-        )
+        raise no_directory(workspace, "there is no such directory")
     if ignore_files:
         return Configuration((), "", compile_settings(flags), (), workspace)
     named = user_file if user_file is not None else named_by_environment()
@@ -116,7 +113,8 @@ def cuts_of(settings: FileSettings) -> list[SettingCut]:
     for agent in ("", *sorted(settings.agents | of_user)):
         allowed = compile_settings(said_by_user.for_agent(agent) if said_by_user is not None else ())
         for cut in narrow(allowed, settings.for_agent(agent), allowed).cuts:
-            cuts.setdefault(cut.render(), cut)
+            if not _is_only_users(cut.setting):  # no trust would make it count
+                cuts.setdefault(cut.render(), cut)
     return list(cuts.values())
 
 
@@ -146,10 +144,13 @@ def _merge(
     said = list(later)
     narrowing: list[tuple[Setting, ...]] = []
     states = []
+    refused: list[SettingCut] = []
     for found, settings in (*own, *project):
         believed = not found.is_project or check_trust(found)
         if believed:
-            trusted += settings.for_agent(agent)
+            vain = [each for each in settings.for_agent(agent) if found.is_project and _is_only_users(each)]
+            refused += (SettingCut(setting, "", _ONLY_USER) for setting in vain)
+            trusted += (setting for setting in settings.for_agent(agent) if setting not in vain)
             said += (setting for section in settings.sections for setting in section.settings)
         else:
             narrowing.append(settings.for_agent(agent))
@@ -163,7 +164,12 @@ def _merge(
     compiled = add_settings(compiled, later[anew:])
     if later:
         cuts = _still_cut(cuts, compiled)
-    return Configuration(tuple(states), agent, compiled, tuple(cuts), workspace, tuple(said))
+    return Configuration(tuple(states), agent, compiled, (*refused, *cuts), workspace, tuple(said))
+
+
+def _is_only_users(setting: Setting) -> bool:
+    """Whether it counts in the user's own file alone, however much another one is trusted."""
+    return bool(setting.key.only_user) and setting.value == setting.key.only_user
 
 
 def _still_cut(cuts: list[SettingCut], compiled: Compiled) -> list[SettingCut]:

@@ -2,12 +2,13 @@
 
 TRUST: a sandboxed command may be able to write such a file. Whatever it says, the result is a meet with the
 user's own policy, so it can forbid and never permit; what is no policy (backend, image, bypasses) goes
-through one rule for each key below.
+through one rule for each key below. An image cannot widen a sandbox, but to fetch one the engine uses the
+user's network, disk and credentials, so it is not for a project to name; ports and volumes do widen.
 """
 
 from __future__ import annotations
 
-from corral.backends.registry import AUTO_NAME, UNCONFINED
+from corral.backends.registry import AUTO_NAME, CONFINING, UNCONFINED
 from corral.config.compile import Compiled, capabilities_of_setting, compile_settings, with_backends
 from corral.config.keys import BY_NAME
 from corral.config.setting import Setting
@@ -187,9 +188,34 @@ def _backend(setting: Setting, against: Compiled) -> Answer:
     if against.all("waive") and setting.value != against.backend:
         return against.backend, False
     is_free = against.backend in {AUTO_NAME, UNCONFINED}
-    if setting.value == against.backend or (is_free and setting.value != UNCONFINED):
+    permitted = {AUTO_NAME, *(against.layer("backends") or CONFINING)}
+    if setting.value == against.backend or (is_free and setting.value in permitted):
         return None, True
     return against.backend, False
+
+
+def _order(setting: Setting, against: Compiled) -> Answer:
+    """A project may choose among those that the user permits, and put them into another order.
+
+    Not where something is waived, for the same reason as above.
+    """
+    permitted = against.layer("backends") or CONFINING
+    if setting.value in permitted and not against.all("waive"):
+        return None, True
+    return ", ".join(permitted), False
+
+
+def _fallback(setting: Setting, against: Compiled) -> Answer:
+    """A project's file may ask for a refusal; that nothing confines a command is not for it to say."""
+    if setting.value == setting.key.default:
+        return None, True
+    kept = str(against.value(setting.key.name))
+    return (None if setting.value == kept else kept), False
+
+
+def _same_value(setting: Setting, against: Compiled) -> Answer:
+    kept = str(against.value(setting.key.name))
+    return (None, True) if setting.value == kept else (kept, False)
 
 
 def _same_only(setting: Setting, against: Compiled) -> Answer:
@@ -210,7 +236,13 @@ _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
     "enabled": _enabled,
     "profile": _profile,
     "backend": _backend,
+    "backends": _order,
+    "fallback": _fallback,
     "image": _same_only,
+    "container.workspace": _same_value,
+    "container.ports": _same_only,
+    "container.volumes": _same_only,
+    "container.entrypoint": _never,  # part of one would be another
     "waive": _same_only,
     "bypass_tools": _same_only,
     "mounts.persist_caches": _false_only,

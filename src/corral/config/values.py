@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.model.capability import parse_capability
+from corral.model.container import EXAMPLES, parse_image, parse_inside, parse_port, parse_volume
 from corral.model.endpoint import has_port, parse_endpoint, parse_host
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.feature import Feature
@@ -12,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
+
+
+#: The workspace has the same path inside a container as outside.
+SAME = "same"
 
 
 class WrongValue(ValueError):
@@ -235,6 +240,21 @@ def _feature(value: object) -> str:
     return str(value)
 
 
+def _of_container(what: str, parse: Callable[[str], str], *words: str) -> Callable[[object], str]:
+    """A setting for container engines, or one of some words."""
+
+    def read(value: object) -> str:
+        fix = f'write it as in "{EXAMPLES[what]}"'
+        if not isinstance(value, str):
+            raise WrongValue(f"{describe(value)} is not a text", fix)
+        try:
+            return value if value in words else parse(value)
+        except ValueError as problem:
+            raise WrongValue(f"{describe(value)}: {problem}", fix) from None
+
+    return read
+
+
 _STRING = {"type": "string"}
 _QUANTITY = {"type": ["string", "number"]}
 _PATH_SCHEMA = {"type": "string", "pattern": r"^(/|~(/|$)|\$\{workspace\}(/|$))"}
@@ -243,6 +263,10 @@ BOOLEAN = Kind("true or false", {"type": "boolean"}, _boolean)
 TEXT = Kind("a text", {"type": "string", "minLength": 1}, _text)
 ANY_TEXT = Kind("a text", {"type": "string"}, _any_text)
 TOOL = Kind("a program", {"type": "string", "pattern": "^([^/]+$|/|~/)"}, _tool)
+IMAGE = Kind("an image", {"type": "string", "minLength": 1}, _of_container("image", parse_image))
+INSIDE = Kind("a path inside", _STRING, _of_container("workspace", parse_inside, SAME))
+PORT = Kind("a port", _STRING, _of_container("port", parse_port))
+VOLUME = Kind("a volume", _STRING, _of_container("volume", parse_volume))
 MEMORY = Kind("a size", _QUANTITY, _limit("memory:limit", '"2G" or "512MiB"'))
 SIZE = Kind("a size", _QUANTITY, _limit("output:limit", '"100MB" or "1GiB"'))
 SHARE = Kind("a share", _QUANTITY, _limit("cpu:limit", '2.0 or "50%"'))

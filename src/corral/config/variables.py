@@ -30,7 +30,11 @@ def read_variables(environment: Mapping[str, str]) -> tuple[Setting, ...]:
             problems.append(Problem(name, 0, 0, "there is no such variable", nearest(name, known)))
             continue
         try:
-            found += settings_from_text(key, environment[name], Origin(Source.ENVIRONMENT, name))
+            said = list(settings_from_text(key, environment[name], Origin(Source.ENVIRONMENT, name)))
+            # TRUST: a variable may be the work of the very program that is to be confined.
+            if key.only_user and key.only_user in {setting.value for setting in said}:
+                raise WrongValue(f"only your own file can say {key.only_user!r}", "say it there")
+            found += said
         except WrongValue as problem:
             problems.append(Problem(name, 0, 0, problem.what, problem.fix))
     if problems:

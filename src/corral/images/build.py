@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from corral.images.archive import check_contents, read_archive
 from corral.images.tool import run_tool
 from corral.model.errors import PolicyError, SetupError
+from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from corral.images.tool import Ended
 
 _TOOL = "mmdebstrap"
+_PREFIX = "corral-build-"
 _NO_ROOM = "No space left on device"
 #: What mmdebstrap and apt may know of the caller: where programs and room are, and how to reach the mirrors.
 _PASSED = (
@@ -30,21 +33,61 @@ _PASSED = (
 )
 
 
-@contextmanager
-def scratch_directory() -> Iterator[str]:
-    """A directory for all that a build makes on the way; gone afterwards. Raises SetupError.
+class Scratch(Record):
+    """A directory for all that a build makes on the way, and the lock that says that someone works there."""
 
-    Others may pass through it, not look around: as an ordinary user mmdebstrap works under ids of its own.
+    path: str
+    lock: int
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Scratch]:
+    """Make a scratch directory, which is gone afterwards; and remove those of builds that were killed.
+
+    Raises SetupError. Others may pass through it, not look around: as an ordinary user mmdebstrap works under
+    ids of its own.
     """
     try:
-        path = tempfile.mkdtemp(prefix="corral-image-")
-        os.chmod(path, 0o711)  # noqa: S103
+        _sweep(tempfile.gettempdir())
+        scratch = _make_scratch()
     except OSError as problem:
         raise _no_room(tempfile.gettempdir(), problem.strerror or str(problem)) from problem
     try:
-        yield path
+        yield scratch
     finally:
-        _remove(path)
+        os.close(scratch.lock)
+        _remove(scratch.path)
+
+
+def _make_scratch() -> Scratch:
+    while True:
+        path = tempfile.mkdtemp(prefix=_PREFIX)
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.isdir(path):  # else it was swept away before it could be locked
+            os.chmod(path, 0o711)  # noqa: S103
+            return Scratch(path, lock)
+        os.close(lock)
+
+
+def _sweep(directory: str) -> None:
+    """Remove the caller's scratch directories in which nobody works: no build, and no tool that one left."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if not name.startswith(_PREFIX):
+            continue
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # gone meanwhile, a link, or someone else's: none of these is ours to remove
+            continue
+        try:
+            if os.fstat(lock).st_uid == os.geteuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(lock)
 
 
 def build_archive(
@@ -52,7 +95,7 @@ def build_archive(
     target: str,
     sources: Sources,
     *,
-    scratch: str,
+    scratch: Scratch,
     on_line: Callable[[str], None],
 ) -> Contents:
     """Build a variant into the file `target`, and return what is in it. Raises SetupError or Interrupted.
@@ -72,11 +115,12 @@ def build_archive(
         ended = run_tool(
             [*_enclosure(), tool, *_arguments(recipe), "--", *sources.arguments(partial)],
             stdin=sources.listing,
-            environment=_environment(scratch),
+            environment=_environment(scratch.path),
             on_line=on_line,
+            inherited=scratch.lock,
         )
         if ended.status != 0:
-            raise _failed(recipe, ended, scratch)
+            raise _failed(recipe, ended, scratch.path)
         on_line("I: checking what is in it...")
         contents = read_archive(partial)
         check_contents(contents)

@@ -73,11 +73,13 @@ def run_tool(
     environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
     patience_seconds: float | None = None,
+    inherited: int = -1,
 ) -> Ended:
     """Run a tool to its end, or of one's patience. Raises SetupError if it cannot be started, Interrupted
     when it has been ended because corral was asked to end.
 
-    `on_line` gets each line that it writes to stderr, as it comes; then its stdout is not kept.
+    `on_line` gets each line that it writes to stderr, as it comes; then its stdout is not kept. It and its
+    children hold the descriptor `inherited` as long as they live.
     """
     try:
         process = subprocess.Popen(
@@ -88,6 +90,7 @@ def run_tool(
             env=dict(environment) if environment is not None else None,
             text=True,
             errors="replace",
+            pass_fds=(inherited,) if inherited >= 0 else (),
             start_new_session=True,  # a terminal's Ctrl-C reaches corral alone, which ends it in order
         )
     except OSError as problem:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun
 
     class Backend(Protocol):
-        """One way to enforce a plan."""
+        """One way to enforce a plan.
+
+        One that asks programs of the host, or whose answer depends on the caller's environment, has an
+        attribute `depends` as well: a `Dependence`.
+        """
 
         name: str
 

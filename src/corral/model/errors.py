@@ -37,15 +37,25 @@ class CorralError(Exception):
     def render(self, *, about_command: bool = True) -> str:
         """Three lines for a person: what (and whether the command ran, if there is one), because, fix."""
         ran = "the command ran: " if self.ran else "the command did not run: "
-        # A name with a line feed in it must not pass for a line of ours.
-        what, why, fix = (text.replace("\n", "\\n") for text in (self.what, self.why, self.fix))
+        what, fix = _one_line(self.what), _one_line(self.fix)
+        why = "\n           ".join(map(_one_line, self.reasons))
         return f"{ran if about_command else ''}{what}\n  because: {why}\n  fix: {fix}"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The parts of `why` that have a line each."""
+        return (self.why,)
 
     def __str__(self) -> str:
         return self.render()
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), dict(self.__dict__), self.what)
+
+
+def _one_line(text: str) -> str:
+    # A name with a line feed in it must not pass for a line of ours.
+    return text.replace("\n", "\\n")
 
 
 def _rebuild(cls: type[CorralError], state: dict[str, object], what: str) -> CorralError:
@@ -99,16 +109,29 @@ class ConfigurationError(PolicyError):
 class UnenforceableError(CorralError):
     """No permitted backend on this host can enforce the whole policy.
 
-    `lacking` names what a backend cannot do for this very plan, though its probe claims it.
+    `lacking` names what a backend cannot do for this very plan, though its probe claims it; `reasons`
+    has one for each backend that was tried.
     """
 
     exit_status = 3
 
     def __init__(
-        self, code: str, what: str, *, why: str, fix: str, lacking: frozenset[Feature] = frozenset()
+        self,
+        code: str,
+        what: str,
+        *,
+        why: str = "",
+        fix: str,
+        lacking: frozenset[Feature] = frozenset(),
+        reasons: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(code, what, why=why, fix=fix)
+        super().__init__(code, what, why=why or "; ".join(reasons), fix=fix)
         self.lacking = lacking
+        self._reasons = reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self._reasons or (self.why,)
 
 
 class SetupError(CorralError):

@@ -72,5 +72,11 @@ class Fidelity(Record):
     backends: tuple[BackendFidelity, ...]  # in the registry's order
     waived: frozenset[Feature]
     chosen: str  # the backend that would be taken; empty: the command would be refused
-    refusal: str = ""  # why
+    refusal: str = ""  # why; or why `none` would be taken, though nobody asked for it by name
     fix: str = ""
+    reasons: tuple[str, ...] = ()  # the parts of the refusal, one for each backend that was tried
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether nothing would confine the command, because `fallback` permits that."""
+        return bool(self.chosen and self.refusal)

@@ -9,6 +9,17 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
 
 
+class Dependence(Record):
+    """What the answer of a backend depends on besides kernel, user and launcher.
+
+    A probe is remembered. It is asked again when one of the programs is another one, or gone, and when one
+    of the variables has another value.
+    """
+
+    programs: tuple[str, ...] = ()  # by name, as they are found on the caller's PATH
+    variables: tuple[str, ...] = ()  # of the caller's environment
+
+
 class Probe(Record):
     backend: str
     available: bool

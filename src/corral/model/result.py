@@ -35,6 +35,7 @@ class Enforcement(Record):
     backend: str
     enforced: Mapping[Feature, str]
     waived: frozenset[Feature]
+    fallback: str = ""  # why nothing could, where the command ran unconfined because `fallback` permits that
 
 
 class Usage(Record):
@@ -168,6 +169,7 @@ class Result(Record):
                     )
                 },
                 "waived": sorted(feature.value for feature in self.enforcement.waived),
+                "fallback": self.enforcement.fallback or None,
             },
             "policy": {"name": self.policy.name, "hash": self.policy.digest()},
         }

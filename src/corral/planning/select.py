@@ -6,24 +6,49 @@ from corral.model.errors import UnenforceableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
 
     from corral.model.feature import Feature
     from corral.model.probe import Probe
 
+    _T = TypeVar("_T")
+    _Refusal = tuple[Probe, frozenset[Feature], UnenforceableError | None]
+
 
 def select(needed: frozenset[Feature], probes: Iterable[Probe]) -> Probe:
     """Return the first probe that enforces all that is needed. Takes no more probes than it must."""
-    refusals: list[tuple[Probe, frozenset[Feature]]] = []
+    chosen, _ = select_launch(needed, probes, lambda _probe: None)
+    return chosen
+
+
+def select_launch(
+    needed: frozenset[Feature], probes: Iterable[Probe], lower: Callable[[Probe], _T]
+) -> tuple[Probe, _T]:
+    """The first that enforces all that is needed and can do so for this very plan, with its launch.
+
+    `lower` raises UnenforceableError where a backend finds that it cannot hold here what its probe claims.
+    """
+    refusals: list[_Refusal] = []
     for probe in probes:
         lacking = needed - probe.enforces
-        if probe.available and not lacking:
-            return probe
-        refusals.append((probe, lacking))
-    raise UnenforceableError(
+        if not probe.available or lacking:
+            refusals.append((probe, lacking, None))
+            continue
+        try:
+            return probe, lower(probe)
+        except UnenforceableError as problem:
+            refusals.append((probe, problem.lacking, problem))
+    raise _refused(refusals)
+
+
+def _refused(refusals: list[_Refusal]) -> UnenforceableError:
+    if len(refusals) == 1 and refusals[0][2] is not None:
+        return refusals[0][2]  # it has said it best
+    return UnenforceableError(
         "unenforceable",
         "no backend on this host can enforce the policy",
-        why="; ".join(_reason(probe, lacking) for probe, lacking in refusals) or "no backend was tried",
+        reasons=tuple(_reason(*refusal) for refusal in refusals) or ("there is no backend to try",),
         fix=_fix(refusals),
     )
 
@@ -32,7 +57,9 @@ def _names(features: frozenset[Feature]) -> str:
     return ",".join(sorted(feature.value for feature in features))
 
 
-def _reason(probe: Probe, lacking: frozenset[Feature]) -> str:
+def _reason(probe: Probe, lacking: frozenset[Feature], problem: UnenforceableError | None) -> str:
+    if problem is not None:
+        return f"{probe.backend}: {problem.what}: {problem.why}"
     if not probe.available:
         return f"{probe.backend}: {probe.reason}"
     nearly = [f"{feature.value} ({how})" for feature, how in probe.approximates if feature in lacking]
@@ -40,13 +67,17 @@ def _reason(probe: Probe, lacking: frozenset[Feature]) -> str:
     return f"{probe.backend}: cannot enforce {_names(lacking)}{words}"
 
 
-def _fix(refusals: list[tuple[Probe, frozenset[Feature]]]) -> str:
-    usable = [(probe, lacking) for probe, lacking in refusals if probe.available]
+def _fix(refusals: list[_Refusal]) -> str:
+    """The nearest way out first: of those that work here, the one that lacks least."""
+    usable = [refusal for refusal in refusals if refusal[0].available and refusal[1]]
+    fixes = [probe.fix for probe, *_ in refusals if not probe.available and probe.fix]
     if usable:
-        probe, lacking = min(usable, key=lambda pair: len(pair[1]))
-        return (
+        probe, lacking, _ = min(usable, key=lambda refusal: len(refusal[1]))
+        nearest = (
             "ask for less, or give this up, on record, with "
             f"`--backend {probe.backend} --waive {_names(lacking)}`"
         )
-    fixes = [probe.fix for probe, _ in refusals if probe.fix]
-    return fixes[0] if fixes else "run `corral doctor` to see what each backend needs"
+    else:
+        nearest = fixes.pop(0) if fixes else ""
+    others = "`corral doctor` says what each backend needs" if fixes or not nearest else ""
+    return "; ".join(filter(None, (nearest, others)))

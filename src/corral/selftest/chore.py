@@ -9,7 +9,7 @@ import subprocess
 from corral.backends.registry import UNCONFINED
 from corral.model.errors import CorralError
 from corral.sandbox import Sandbox
-from corral.selftest.stage import Stage, StagedHost
+from corral.selftest.stage import IN_PLACE, Stage, StagedHost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def run_chore(backend: str, enforces: frozenset[Feature], say: Callable[[str], N
 def _sandbox(stage: Stage, backend: str, enforces: frozenset[Feature]) -> Sandbox:
     host, workspace = StagedHost(stage), stage.at("ws")
     planned = Sandbox(backend=UNCONFINED, workspace=workspace, host=host).explain("true").plan
-    return Sandbox(backend=backend, workspace=workspace, waive=planned.requires - enforces, host=host)
+    return Sandbox(
+        backend=backend, workspace=workspace, waive=planned.requires - enforces, host=host, container=IN_PLACE
+    )
 
 
 def _make_repository(stage: Stage) -> bool:

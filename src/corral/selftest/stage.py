@@ -10,6 +10,7 @@ import tempfile
 from contextlib import ExitStack
 
 from corral.host import RealHost
+from corral.model.container import Container
 from corral.runtime.removal import remove_tree
 
 TYPE_CHECKING = False
@@ -129,6 +130,10 @@ class Stage:
         )
         self._cleanup.callback(_end, process)
         return process
+
+
+#: Attacks name the paths of the stage, so a container shows them where they are.
+IN_PLACE = Container(workspace="")
 
 
 class StagedHost(RealHost):

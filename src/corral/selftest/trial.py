@@ -18,7 +18,7 @@ from corral.model.record import Record
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 from corral.selftest.probe import Language
-from corral.selftest.stage import StagedHost, staged_environment
+from corral.selftest.stage import IN_PLACE, StagedHost, staged_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +129,14 @@ def _sandbox(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset
     host, workspace = StagedHost(stage), stage.workspace
     # What the policy requires does not depend on the backend; this one can always say it.
     planned = Sandbox(policy, backend=UNCONFINED, workspace=workspace, host=host).explain("true").plan
-    return Sandbox(policy, backend=backend, workspace=workspace, waive=planned.requires - enforces, host=host)
+    return Sandbox(
+        policy,
+        backend=backend,
+        workspace=workspace,
+        waive=planned.requires - enforces,
+        host=host,
+        container=IN_PLACE,
+    )
 
 
 @contextmanager

@@ -300,6 +300,16 @@ def test_a_grant_that_reaches_the_engine_s_socket_is_refused(engine: str) -> Non
 
 
 @both
+def test_places_where_engines_listen_are_never_granted(engine: str) -> None:
+    host = FakeHost({**REPOSITORY, "/home/ann/.docker/run/": "", "/home/ann/data/": ""})
+
+    for path in ("/home/ann/.docker", "/home/ann/.docker/run"):
+        with pytest.raises(PolicyError):
+            launch_of(engine, f"filesystem:read:{path}", host=host)
+    assert launch_of(engine, "filesystem:read:/home/ann/data", host=host)
+
+
+@both
 def test_volumes_of_the_engine(engine: str) -> None:
     launch = launch_of(engine, volumes=("cache:/cache", "data.1:/var/data:ro"))
     found, seen = mounted(launch), expected(launch)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.backends._engine_probe import probe_engine, read_version
+from corral.backends._engine_probe import probe_engine
+from corral.backends._holes import known_holes, read_version
 from corral.model.feature import Feature
 from corral.model.probe import ToolRun
 from support.fake_host import FakeHost
@@ -169,30 +170,47 @@ def test_a_runtime_with_a_hole_that_matters_is_refused() -> None:
 @pytest.mark.parametrize(
     ("version", "known"),
     [
-        ("1.1.5+ds1", ("CVE-2024-21626", "CVE-2025-31133")),
-        ("1.1.15", ("CVE-2025-31133",)),
-        ("1.2.7", ("CVE-2025-31133",)),
-        ("1.2.8", ()),
-        ("1.3.2", ("CVE-2025-31133",)),
-        ("1.3.3", ()),
-        ("1.4.0", ()),
+        ("1.1.5+ds1", ("CVE-2024-21626", "CVE-2025-31133", "CVE-2026-41579")),
+        ("1.1.15", ("CVE-2025-31133", "CVE-2026-41579")),
+        ("1.2.7", ("CVE-2025-31133", "CVE-2026-41579")),
+        ("1.2.8", ("CVE-2026-41579",)),
+        ("1.3.2", ("CVE-2025-31133", "CVE-2026-41579")),
+        ("1.3.6", ()),
+        ("1.4.0", ("CVE-2026-41579",)),
+        ("1.4.3", ()),
     ],
 )
 def test_other_holes_are_named_with_the_reason(version: str, known: tuple[str, ...]) -> None:
     probe = probe_engine("docker", runc(version))
-    notes = [value for name, value in probe.details if name == "known holes"]
+    notes = [hole.reference for hole in known_holes(probe)]
 
     assert probe.available
     assert len(notes) == len(known)
     assert all(name in note for name, note in zip(known, notes, strict=True))
 
 
+def test_crun_gives_way_to_runc_where_it_would_give_up() -> None:
+    version = {"--version": ToolRun(0, "runc version 1.1.5+ds1\ncommit: 1\n")}
+    crun = podman(cgroupVersion="v1", security={"rootless": False, "selinuxEnabled": False})
+
+    probe = probe_engine("podman", FakeHost(uid=0, tools={"podman": crun, "runc": version}))
+    assert probe.detail("chosen runtime") == "/usr/bin/runc"
+    assert probe.detail("runtime") == "runc 1.1.5+ds1"
+    assert known_holes(probe)
+
+    for tools in ({"podman": crun}, {"podman": podman(), "runc": version}):
+        probe = probe_engine("podman", FakeHost(tools=tools))
+        assert probe.detail("chosen runtime") == ""
+        assert probe.detail("runtime") == "crun 1.14"
+
+
 def test_only_what_is_set_of_the_environment_is_kept() -> None:
     env = {"DOCKER_CONTEXT": "default", "SECRET": "x", "HTTP_PROXY": "http://ann:pw@proxy"}
     probe = probe_engine("docker", FakeHost(env=env))
 
-    kept = {name for name, _ in probe.details if name.startswith("env ")}
-    assert kept == {"env DOCKER_CONTEXT", "env HOME", "env PATH"}
+    kept = {name[4:]: value for name, value in probe.details if name.startswith("env ")}
+    assert kept.keys() == {"DOCKER_HOST", "HOME", "PATH"}
+    assert kept["DOCKER_HOST"] == "unix:///run/docker.sock"  # what the context leads to, now and later
 
 
 def test_a_variable_of_two_lines_cannot_be_remembered() -> None:

@@ -56,7 +56,6 @@ def test_an_interruption_ends_the_tool_and_its_children(
     """Whoever lives holds the pipe open; its end is the proof that nobody does."""
     monkeypatch.setattr(tool, "_PATIENCE_SECONDS", 0.3 if deaf else 60)
     reading, writing = os.pipe()
-    os.set_inheritable(writing, True)
     trap = "trap '' TERM HUP INT; " if deaf else ""
     script = f"{trap}sleep 600 & echo ready >&2; wait; sleep 600"
     before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
@@ -64,17 +63,11 @@ def test_an_interruption_ends_the_tool_and_its_children(
     def interrupt(_line: str) -> None:
         threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
 
-    # Only this descriptor is inherited: the test's own process must not hold the pipe either.
-    monkeypatch.setattr(tool.subprocess, "Popen", _passing(tool.subprocess.Popen, writing))
     with pytest.raises(Interrupted) as caught, interruptible():
-        run_tool(["sh", "-c", script], on_line=interrupt)
+        run_tool(["sh", "-c", script], on_line=interrupt, inherited=writing)
     os.close(writing)
 
     assert caught.value.number == number
     assert os.read(reading, 1) == b""
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
     os.close(reading)
-
-
-def _passing(popen, descriptor: int):
-    return lambda *arguments, **options: popen(*arguments, **options, pass_fds=(descriptor,))

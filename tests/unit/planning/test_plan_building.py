@@ -58,6 +58,7 @@ def test_the_environment_holds_what_is_permitted_and_what_is_set() -> None:
         ("file:limit:1k", Feature.LIMIT_FILE_SIZE),
         ("files:limit:99", Feature.LIMIT_OPEN_FILES),
         ("disk:limit:1g", Feature.LIMIT_DISK),
+        ("disk:files:9", Feature.LIMIT_DISK_FILES),
         ("network:limited", Feature.NET_PORTS),
         ("network:https:example.org", Feature.NET_DOMAINS),
         ("filesystem:deny:${workspace}/x", Feature.FS_DENY),
@@ -74,6 +75,7 @@ def test_every_feature_is_required_by_some_policy() -> None:
     required |= plan_of(
         "memory:limit:1g", "cpu:limit:1", "pids:limit:9", "disk:limit:1g", "filesystem:deny:${workspace}/x"
     ).requires
+    required |= plan_of("disk:files:9").requires
     required |= plan_of("network:https:example.org", "cpu:time:1s", "process:none").requires
 
     assert required == set(Feature)

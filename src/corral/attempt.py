@@ -1,0 +1,85 @@
+"""Attempt: one run of a sandbox, planned, and once more if the host changed before it was launched."""
+
+from __future__ import annotations
+
+import os
+
+from corral.host import state_directory
+from corral.model.errors import SetupError
+from corral.runtime.run import Run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.errors import UnenforceableError
+    from corral.model.plan import Command
+    from corral.model.result import Result
+    from corral.runtime.destinations import Destinations
+    from corral.runtime.monitor import Monitor
+    from corral.sandbox import Sandbox
+
+#: Phases that the probe had been through: if they fail now, it is out of date.
+_STALE_PROBE = frozenset({"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
+
+
+class Attempt:
+    """One run that may be planned a second time, if the host changed between plan and launch."""
+
+    def __init__(
+        self, sandbox: Sandbox, command: Command, output: Destinations | None, monitor: Monitor | None
+    ) -> None:
+        self._sandbox = sandbox
+        self._command = command
+        self._output = output
+        self._monitor = monitor
+        self.refusal: UnenforceableError | None = (
+            None  # why no sandbox holds it, where `fallback` lets it run
+        )
+        self._uses_outer = False
+        self._run = self._planned()
+
+    def _planned(self) -> Run:
+        explanation = self._sandbox._explain(self._command)
+        self.refusal = explanation.refusal
+        self._uses_outer = explanation.launch.outer is not None
+        return Run(
+            explanation.plan,
+            explanation.launch,
+            quarantine=_quarantine(explanation.plan.run_id),
+            output=self._output,
+            monitor=self._monitor,
+            within=self._sandbox._beneath(),
+        )
+
+    def run(self) -> Result:
+        try:
+            return self._told(self._run.run())
+        except SetupError as problem:
+            changed = problem.code == "path-changed"
+            # An outer program that was there when it was probed may be gone, or its daemon.
+            is_gone = self._uses_outer and not self._run.has_started and not changed
+            if problem.code in _STALE_PROBE or is_gone:
+                self._sandbox._forget_probe(self._run.backend)
+            if not changed or self._run.has_started:  # it may be of the caller's function
+                raise
+            self._sandbox._forget_ground()
+            self._run = self._planned()
+            return self._told(self._run.run())
+
+    def _told(self, result: Result) -> Result:
+        """The result, which says so if nothing confined the command though nobody asked for that by name."""
+        if self.refusal is None:
+            return result
+        return result.replace(enforcement=result.enforcement.replace(fallback=self.refusal.why))
+
+    def send(self, number: int) -> None:
+        """Pass a signal on to the command."""
+        self._run.send(number)
+
+    def kill(self) -> None:
+        """Take the whole tree down."""
+        self._run.kill()
+
+
+def _quarantine(run_id: str) -> str:
+    state = state_directory()
+    return os.path.join(state, "quarantine", run_id) if state else ""
