@@ -215,3 +215,13 @@ def test_a_command_that_ssh_could_not_take_is_refused() -> None:
 def test_another_place_of_instances_is_kept_for_the_run() -> None:
     assert ("LIMA_HOME", "/Volumes/x y") in launch_of(env={"LIMA_HOME": "/Volumes/x y"}).env
     assert "LIMA_HOME" not in dict(launch_of().env)
+
+
+def test_a_limactl_that_a_command_may_have_made_is_not_used() -> None:
+    host = MacHost(FILES)
+    probe = mac_probe("lima", host)
+    details = (("limactl", f"{WORKSPACE}/bin/limactl"), *probe.details[1:])
+    plan = mac_plan(build_policy("moderate"), host, probe)
+
+    with pytest.raises(UnenforceableError, match="is not believed"):
+        get_backend("lima").lower(plan, probe.replace(details=details))
