@@ -7,6 +7,7 @@ import json
 import pytest
 
 from corral import __version__
+from corral.backends import lima
 from corral.backends.registry import get_backend
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
@@ -118,6 +119,7 @@ def test_what_depends_on_the_spelling_of_names_is_not_claimed() -> None:
 
     assert {Feature.FS_DENY, Feature.FS_PROTECT, Feature.PROC_CONTAINED}.isdisjoint(probe.enforces)
     assert {Feature.FS_READ, Feature.FS_WRITE, Feature.NET_NONE, Feature.SYSCALLS} <= probe.enforces
+    assert probe.enforces == lima.CLAIMS, "even of a guest that claims all there is"
 
 
 def test_a_claim_of_the_guest_that_this_version_does_not_know_is_none() -> None:
