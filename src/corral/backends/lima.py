@@ -82,7 +82,7 @@ class Mount(Record):
 
 class LimaBackend:
     name = "lima"
-    depends = Dependence(programs=("limactl",))
+    depends = Dependence(programs=("limactl",), variables=("LIMA_HOME",))
 
     def probe(self, host: Host) -> Probe:
         """Ask the instance that runs already; none is started, which would take minutes and change things."""
