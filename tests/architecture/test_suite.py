@@ -81,7 +81,7 @@ def test_the_launcher_can_be_chosen() -> None:
 
 @pytest.fixture
 def void_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Outside of the suite, and run with its conftest as a plugin. Its path names no backend: -k looks there."""
+    """Outside of the suite, run with its conftest as a plugin. Its path names no backend: -k looks there."""
     path = tmp_path_factory.mktemp("void") / "test_void.py"
     path.write_text(_VOID)
     return path
