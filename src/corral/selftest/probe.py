@@ -49,6 +49,15 @@ class EscapeProbe(Record):
     limits: tuple[tuple[str, str], ...] = ()
 
 
+#: They show the host's files by mounts, and share what mounts cannot hold.
+_BY_MOUNTS = ("native", "bubblewrap", "firejail", "podman", "docker")
+
+
+def limits_of_mounts(where: str) -> tuple[tuple[str, str], ...]:
+    """The same limit for every backend that works by mounts."""
+    return tuple((backend, where) for backend in _BY_MOUNTS)
+
+
 def python_probe(  # noqa: PLR0917 (the fields of a probe, in their order)
     name: str,
     title: str,
