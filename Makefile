@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+comma  := ,
 BIN    := $(VENV)/bin
 # Of `make fuzz`: how long for each target, which targets, and RECORD=--record to keep the inputs.
 SECONDS ?= 60
@@ -11,10 +12,12 @@ RECORD  ?=
 VM_ARGS ?=
 # Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
 SUITE   ?= bookworm
+# Backends that must work here for the tests to pass; engines are private ones, which take root.
+REQUIRED := native,landlock,bubblewrap,firejail$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz test-vm test-vm-systemd
+.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz images test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,10 +46,13 @@ demo: install ## Watch hostile commands being contained.
 packages: ## Install the system packages that the tests need (as root, with apt).
 	@sh tests/support/packages.sh
 
-test: packages $(VENV)/.dev lint types ## Install what the tests need and run every test.
-	$(BIN)/python -m pytest -n 2 --require native,landlock
+test: packages $(VENV)/.dev lint types images ## Install what the tests need and run every test.
+	$(BIN)/python -m pytest -n 2 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
+
+images: packages $(VENV)/.dev ## Build the container image that the tests use, once.
+	@PYTHONPATH=tests $(BIN)/python -m support.images python
 
 test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test there; VM_ARGS='tests/limits -k memory'.
 	@$(BIN)/python tests/vm/run.py $(VM_ARGS)
@@ -81,4 +87,4 @@ bench: packages $(VENV)/.dev ## Measure against bare processes, bubblewrap and f
 	@$(BIN)/python bench/run.py
 
 clean: ## Remove what the other targets made.
-	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images
+	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .images

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
+    from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent / "src"))
 
 import click  # noqa: E402
 
+from corral import __version__  # noqa: E402
 from corral.backends._holes import HOLES  # noqa: E402
 from corral.backends.registry import AUTO, BUILTIN, UNPROVED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
@@ -31,7 +33,7 @@ from corral.linux import landlock  # noqa: E402
 from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
-from corral.model.probe import LaunchTrial, Probe, ToolRun  # noqa: E402
+from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun  # noqa: E402
 from corral.planning.require import features_of  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
@@ -141,6 +143,33 @@ class ImaginaryHost:
         return {"host": {**host, "security": {"rootless": self.uid != 0}}, "version": {"Version": "99.0"}}
 
 
+class ImaginaryMac(ImaginaryHost):
+    """A Mac on which sandbox-exec denies what it should, and Lima runs a guest with all there is."""
+
+    platform, machine, home = "darwin", "arm64", "/Users/user"
+
+    def lstat(self, _path: str) -> Stat:  # type: ignore[override]
+        return Stat(False, False, 1, 1)
+
+    def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+        if argv[1] == "-p":
+            denies = "deny" in argv[2]
+            return ToolRun(1, "", "Operation not permitted") if denies else ToolRun(0, "read")
+        if argv[1] == "list":
+            return ToolRun(0, json.dumps({"name": "default", "status": "Running"}))
+        held = sorted(feature.value for feature in _probe("native", ImaginaryHost()).enforces)
+        best = {"backend": "native", "available": True, "enforces": held}
+        return ToolRun(0, json.dumps({"corral": __version__, "backends": [best]}))
+
+
+#: The backends that are for another platform than Linux.
+_MACS = frozenset({"seatbelt", "lima"})
+
+
+def _imagine(backend: str, **facts: Any) -> ImaginaryHost:
+    return (ImaginaryMac if backend in _MACS else ImaginaryHost)(**facts)
+
+
 def _probe(backend: str, host: ImaginaryHost) -> Probe:
     return get_backend(backend).probe(host)  # type: ignore[arg-type]
 
@@ -176,7 +205,7 @@ def matrix() -> str:
     def cell(backend: str, feature: Feature) -> str:
         if feature in _module(backend).CLAIMS:
             return " ".join(["yes", *(f"[{number}]" for number in notes.get((backend, feature), ()))])
-        return "approx." if feature in dict(_probe(backend, ImaginaryHost()).approximates) else "–"
+        return "approx." if feature in dict(_probe(backend, _imagine(backend)).approximates) else "–"
 
     rows = [
         [f"`{feature.value}`", PROMISES[feature], *(cell(backend, feature) for backend in BUILTIN)]
@@ -198,9 +227,9 @@ def approximations() -> str:
     oldest = {"landlock": (3, ", before Landlock ABI 6")}
     rows = []
     for backend in BUILTIN:
-        newest = dict(_probe(backend, ImaginaryHost()).approximates)
+        newest = dict(_probe(backend, _imagine(backend)).approximates)
         abi, before = oldest.get(backend, (0, ", without Landlock"))
-        older = dict(_probe(backend, ImaginaryHost(abi=abi)).approximates)
+        older = dict(_probe(backend, _imagine(backend, abi=abi)).approximates)
         for feature, how in (newest | older).items():
             when = "" if feature in newest else before
             rows.append([f"`{backend}`{when}", f"`{feature.value}`", how])

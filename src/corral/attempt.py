@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
 
 #: Phases that the probe had been through: if they fail now, it is out of date.
-_STALE_PROBE = frozenset({"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp"})
+_STALE_PROBE = frozenset(
+    {"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp", "sandbox"}
+)
 
 
 class Attempt:

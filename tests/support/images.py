@@ -6,6 +6,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 from corral.images.build import build_archive, scratch_directory
@@ -59,3 +60,17 @@ def link_programs(directory: Path, *names: str) -> None:
         found = shutil.which(name)
         assert found, f"{name} is not installed"
         os.symlink(found, directory / name)
+
+
+def main(variants: list[str]) -> None:
+    """Build these beforehand: no worker has to do it while a test's time runs."""
+    reason = why_not_buildable()
+    if reason:
+        print(f"no image is built: {reason}")
+        return
+    for variant in variants:
+        print(f"image {variant}: {build_once(variant).name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

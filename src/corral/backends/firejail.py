@@ -7,7 +7,8 @@ Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, whos
              at from inside before the command runs: where it takes itself to be in a sandbox already it runs
              programs without any, and what it cannot do it passes over.
 Not covered  as root: modes and times of / and /run/firejail; file systems that the host mounts beneath a
-             granted path during the run; private areas are not bounded; $HOME is elsewhere
+             granted path during the run; sockets of the host that lie inside a granted directory; private
+             areas are not bounded; $HOME is elsewhere
 Order        lines go from shallow to deep, since they hold for mounts further down as well
 """
 
@@ -121,7 +122,12 @@ class FirejailBackend:
         if not program:
             fix = "install it: `apt-get install firejail`, `dnf install firejail`"
             return Probe(self.name, False, reason="there is no `firejail` on the PATH", fix=fix)
-        version = _read_version(host.run_tool((program, "--version")).output)
+        said = host.run_tool((program, "--version"))
+        version = _read_version(said.output)
+        if not version:
+            reason = f"`firejail --version` failed: {said.errors.strip() or said.output.strip()}"
+            fix = "see that it works for this user, who needs an entry in the password file"
+            return Probe(self.name, False, reason=reason, fix=fix)
         if tuple(map(int, version.split("."))) < _LEAST_VERSION:
             least = ".".join(map(str, _LEAST_VERSION))
             reason = f"firejail {version} is too old: {least} is needed"
@@ -200,7 +206,7 @@ class FirejailBackend:
 
 
 def _read_version(text: str) -> str:
-    """`firejail version 0.9.72` and more lines -> `0.9.72`; `0` if it says none."""
+    """`firejail version 0.9.72` and more lines -> `0.9.72`; empty if it says none."""
     word = text.partition("\n")[0].rpartition(" ")[2]
     parts = []
     for part in word.split("."):
@@ -210,7 +216,7 @@ def _read_version(text: str) -> str:
         parts.append(digits)
         if digits != part:
             break
-    return ".".join(parts) or "0"
+    return ".".join(parts)
 
 
 def _options(abi: int, files: Files) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ class Mount(Record):
 
 class LimaBackend:
     name = "lima"
-    depends = Dependence(programs=("limactl",))
+    depends = Dependence(programs=("limactl",), variables=("LIMA_HOME",))
 
     def probe(self, host: Host) -> Probe:
         """Ask the instance that runs already; none is started, which would take minutes and change things."""
@@ -133,7 +133,7 @@ class LimaBackend:
         return Probe(
             self.name,
             True,
-            (enforces | RUNNER_FEATURES) - _WITHHELD,
+            (enforces | RUNNER_FEATURES) & CLAIMS,
             version=f"instance {INSTANCE}, {best['backend']} inside",
             details=tuple(details),
             approximates=_APPROXIMATES,
@@ -144,6 +144,7 @@ class LimaBackend:
         from corral.policy.errand import Errand, encode_errand
 
         mounts = [Mount(*pair) for pair in _load(probe.detail("mounts"))]
+        _check_program(plan, probe.detail("limactl"))
         _check_mounts(plan, mounts)
         held = probe.detail("held").split(",")
         errand = encode_errand(
@@ -203,6 +204,18 @@ def _of_this_machine(rule: FsRule, home: str) -> FsRule:
 
 def _expanded(path: str, home: str) -> str:
     return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _check_program(plan: Plan, limactl: str) -> None:
+    # TRUST: an earlier command may have made it, or changed it.
+    for grant in plan.ground.grants:
+        root = grant.target.path
+        if grant.access is FsAccess.WRITE and (limactl == root or _is_inside(limactl, root)):
+            raise _refused(
+                f"{limactl} is not believed",
+                f"it lies in {root}, which commands may write to",
+                "install Lima elsewhere, or take that directory out of the PATH",
+            )
 
 
 def _check_mounts(plan: Plan, mounts: list[Mount]) -> None:

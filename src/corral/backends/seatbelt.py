@@ -93,7 +93,7 @@ class SeatbeltBackend:
         return Probe(
             self.name,
             True,
-            _CLAIMS | _USER_CLAIMS if host.uid else _CLAIMS,
+            CLAIMS if host.uid else _CLAIMS,
             version="sandbox-exec",
             approximates=_APPROXIMATES if host.uid else _APPROXIMATES + _APPROXIMATES_ROOT,
         )

@@ -69,7 +69,7 @@ def _note(run_id: str, what: str) -> None:
         write_state(_name(run_id), what.encode())
     except OSError as problem:
         raise SetupError(
-            "errand",
+            "errand-note",
             "the errand cannot be carried out",
             why=f"nothing can be noted in {state_directory() or 'the state directory'}: {problem.strerror}",
             fix="give the user of this machine a home directory that can be written to",

@@ -18,6 +18,10 @@ def check(plan: Plan, launch: Launch) -> None:
     Raises SetupError if the program that makes the sandbox could be of a command's making.
     """
     _check_program(plan, launch)
+    if launch.spec is None:
+        from corral.runtime.standing import check_platform
+
+        check_platform()
     named = {feature for feature, how in launch.enforced.items() if how}
     forgotten = plan.requires - named - RUNNER_FEATURES - plan.waived
     if forgotten:

@@ -1,8 +1,10 @@
-"""Explain a sandbox that never stood: its program ended, and the file that it makes is not there."""
+"""Sandboxes without a launcher: whether they can be watched over here, and why one never stood."""
 
 from __future__ import annotations
 
-from corral.model.errors import SetupError
+import os
+
+from corral.model.errors import SetupError, UnenforceableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,6 +12,17 @@ if TYPE_CHECKING:
     from corral.runtime.status import Status
 
 _NOT_FOUND = 127
+
+
+def check_platform() -> None:
+    """Raise UnenforceableError where the runner cannot notice that a command has ended: before it starts."""
+    if not hasattr(os, "pidfd_open"):
+        raise UnenforceableError(
+            "platform",
+            "commands cannot be run on this platform",
+            why="the runner needs Linux: it watches processes and protected names by what only Linux has",
+            fix="use corral on Linux, or inside a virtual machine with Linux",
+        )
 
 
 def explain_missing(launch: Launch, status: Status, stderr: bytes) -> SetupError:

@@ -9,7 +9,7 @@ import socket
 from corral.model.feature import Feature
 from corral.selftest.judge import leaked, proved, received, written
 from corral.selftest.numbers import syscall_numbers
-from corral.selftest.probe import EscapeProbe, Language, NotHereError, limits_of_mounts
+from corral.selftest.probe import EscapeProbe, Language, NotHereError, where_mounted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,9 +174,7 @@ for path in ('s', '/proc/self/root' + OUT + '/docker.sock', '../out/docker.sock'
         received("Unix"),
         _workspace_socket,
         feature=Feature.NET_NONE,
-        limits=limits_of_mounts(
-            "sockets of the host inside a granted directory are documented as not covered"
-        ),
+        limits=where_mounted("sockets of the host inside a granted directory are documented as not covered"),
     ),
     _ipc(
         "abstract-socket",

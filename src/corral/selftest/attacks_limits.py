@@ -43,7 +43,7 @@ def _start_clock(stage: Stage) -> None:
 
 def _took_longer(stage: Stage, _output: str) -> str:
     seconds = time.monotonic() - float(str(stage.remembered["began"]))
-    return f"the run took {seconds:.1f} seconds" if seconds > 8 else ""  # an engine needs time to begin
+    return f"the run took {seconds:.1f} seconds" if seconds > 8 else ""
 
 
 #: All children wait for the same moment, and those that are still alive then leave a mark.
@@ -103,7 +103,7 @@ PROBES = (
         "Ignore the time limit and every polite signal.",
         Feature.LIMIT_WALL,
         "F72",
-        "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(10)\n",
+        "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(9)\n",
         _took_longer,
         _start_clock,
         language=Language.PYTHON,

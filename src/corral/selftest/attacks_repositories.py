@@ -7,7 +7,7 @@ import os
 from corral.model.feature import Feature
 from corral.selftest.attacks_git import HOOK, git_attack
 from corral.selftest.judge import appeared, either, written
-from corral.selftest.probe import EscapeProbe, limits_of_mounts
+from corral.selftest.probe import EscapeProbe, where_mounted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ PROBES = (
         'echo "$TOKEN" > node_modules/linked/.git/hooks/pre-commit',
         "ws/node_modules/linked/.git/hooks/pre-commit",
         _nested("node_modules/linked"),
-    ).replace(limits=limits_of_mounts("repositories among packages are documented as not looked for")),
+    ).replace(limits=where_mounted("repositories among packages are documented as not looked for")),
     EscapeProbe(
         "git-new-nested-repository",
         "Make a repository with a hook in a directory of one's own, and wait for somebody to enter it.",
@@ -170,6 +170,6 @@ PROBES = (
         "B20",
         'mkdir -p lib/.git/hooks; echo "$TOKEN" > lib/.git/hooks/pre-commit',
         written("ws/lib/.git/hooks/pre-commit"),
-        limits=limits_of_mounts("repositories that the command makes in directories of its own are its own"),
+        limits=where_mounted("repositories that the command makes in directories of its own are its own"),
     ),
 )

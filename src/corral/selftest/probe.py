@@ -44,18 +44,14 @@ class EscapeProbe(Record):
     capabilities: tuple[str, ...] = ()  # added to the profile `moderate`
     needs_terminal: bool = False
     runner_holds: str = ""  # why the backend `none` stops it as well, where it does
-    #: (backend, where its documents say that it does not stop this): success is then not-claimed, there only.
     refusal: str = ""  # the error code by which corral may refuse to run it at all: that holds as well
+    #: (backend, where its documents say that it does not stop this): success is then not-claimed, there only.
     limits: tuple[tuple[str, str], ...] = ()
 
 
-#: They show the host's files by mounts, and share what mounts cannot hold.
-_BY_MOUNTS = ("native", "bubblewrap", "firejail", "podman", "docker")
-
-
-def limits_of_mounts(where: str) -> tuple[tuple[str, str], ...]:
-    """The same limit for every backend that works by mounts."""
-    return tuple((backend, where) for backend in _BY_MOUNTS)
+def where_mounted(text: str) -> tuple[tuple[str, str], ...]:
+    """A limit of all backends that show granted directories by mounts."""
+    return tuple((name, text) for name in ("native", "bubblewrap", "firejail", "podman", "docker"))
 
 
 def python_probe(  # noqa: PLR0917 (the fields of a probe, in their order)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from corral import __version__
+from corral.backends import lima
 from corral.backends.registry import get_backend
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
@@ -118,6 +119,7 @@ def test_what_depends_on_the_spelling_of_names_is_not_claimed() -> None:
 
     assert {Feature.FS_DENY, Feature.FS_PROTECT, Feature.PROC_CONTAINED}.isdisjoint(probe.enforces)
     assert {Feature.FS_READ, Feature.FS_WRITE, Feature.NET_NONE, Feature.SYSCALLS} <= probe.enforces
+    assert probe.enforces == lima.CLAIMS, "even of a guest that claims all there is"
 
 
 def test_a_claim_of_the_guest_that_this_version_does_not_know_is_none() -> None:
@@ -215,3 +217,13 @@ def test_a_command_that_ssh_could_not_take_is_refused() -> None:
 def test_another_place_of_instances_is_kept_for_the_run() -> None:
     assert ("LIMA_HOME", "/Volumes/x y") in launch_of(env={"LIMA_HOME": "/Volumes/x y"}).env
     assert "LIMA_HOME" not in dict(launch_of().env)
+
+
+def test_a_limactl_that_a_command_may_have_made_is_not_used() -> None:
+    host = MacHost(FILES)
+    probe = mac_probe("lima", host)
+    details = (("limactl", f"{WORKSPACE}/bin/limactl"), *probe.details[1:])
+    plan = mac_plan(build_policy("moderate"), host, probe)
+
+    with pytest.raises(UnenforceableError, match="is not believed"):
+        get_backend("lima").lower(plan, probe.replace(details=details))

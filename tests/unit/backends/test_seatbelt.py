@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corral.backends import seatbelt
 from corral.backends._sbpl import Seat, build_profile, fold, quote
 from corral.backends.registry import get_backend
 from corral.model.errors import UnenforceableError
@@ -88,6 +89,8 @@ def test_root_is_promised_less() -> None:
     user, root = mac_probe("seatbelt"), mac_probe("seatbelt", MacHost(uid=0))
 
     assert user.enforces - root.enforces == {Feature.PRIVILEGES, Feature.TERMINAL}
+    assert user.enforces == seatbelt.CLAIMS
+    assert [features for features, _ in seatbelt.CONDITIONS] == [user.enforces - root.enforces]
 
 
 @pytest.mark.parametrize(

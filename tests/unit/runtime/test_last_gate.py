@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.model.errors import BugError
+from corral.model.errors import BugError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.runtime.check import check
 from corral.runtime.run import Run
@@ -36,3 +36,14 @@ def test_what_is_waived_or_named_or_the_runners_own_passes(make_plan, make_launc
     plan = make_plan(requires=features, waived=frozenset({Feature.FS_DENY}))
 
     check(plan, make_launch(plan, enforced={Feature.SYSCALLS: "seccomp"}))
+
+
+def test_nothing_starts_where_the_runner_could_not_watch_over_it(make_plan, make_launch, monkeypatch) -> None:
+    """On macOS: there is no way yet to notice that a command has ended."""
+    monkeypatch.delattr("os.pidfd_open")
+    plan = make_plan()
+
+    with pytest.raises(UnenforceableError) as refused:
+        check(plan, make_launch(plan))
+
+    assert refused.value.code == "platform"
