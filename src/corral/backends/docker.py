@@ -5,8 +5,9 @@ Guarantees   everything but net.ports and net.domains; limit.memory, limit.cpu, 
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
              by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
              inside before the command runs.
-Not covered  holes of the kernel and of the engine, which is root; what the image holds; file systems that
-             are mounted inside a path granted for reading appear empty
+Not covered  holes of the kernel and of the engine, which is root; what the image holds; sockets of the host
+             that lie inside a granted directory; file systems that are mounted inside a path granted for
+             reading appear empty
 Order        mounts go from shallow to deep; nothing is mounted inside a path of the host but what lies there
 """
 

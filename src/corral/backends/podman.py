@@ -5,9 +5,9 @@ Guarantees   everything but net.ports and net.domains; limit.memory, limit.cpu, 
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
              by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
              inside before the command runs.
-Not covered  holes of the kernel and of the engine; what the image holds; limit.disk-files, since podman
-             bounds the size of a tmpfs alone; file systems that are mounted inside a path granted for reading
-             appear empty
+Not covered  holes of the kernel and of the engine; what the image holds; sockets of the host that lie inside
+             a granted directory; limit.disk-files, since podman bounds the size of a tmpfs alone; what is
+             mounted inside a path granted for reading is empty there
 Order        mounts go from shallow to deep; nothing is mounted inside a path of the host but what lies there
 """
 
