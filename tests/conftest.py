@@ -61,6 +61,12 @@ def _describe(name: str) -> str:
     return probe.version if probe.available else probe.reason
 
 
+def pytest_sessionfinish() -> None:
+    engines = sys.modules.get("support.user_engines")
+    if engines is not None:
+        engines.stop_engines()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A proof runs on every confining backend, and on the leaky one, which must fail it."""
     if "backend" not in metafunc.fixturenames or not metafunc.definition.get_closest_marker("proves"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import tempfile
@@ -52,9 +51,7 @@ def start_engine(name: str) -> Path:
     if name not in _running:
         archive = build_once(VARIANT)
         programs = Path(tempfile.mkdtemp(prefix="corral-programs-"))
-        atexit.register(shutil.rmtree, programs, ignore_errors=True)
         engine = ENGINES[name](())
-        atexit.register(stop_engine, name)
         _running[name], _programs[name] = engine, programs
         engine._check(["import", str(archive), CONTAINER.image])
         engine._check(["tag", CONTAINER.image, DEFAULT_IMAGE])
@@ -72,4 +69,11 @@ def stop_engine(name: str) -> None:
     """End it, and all that runs in it."""
     engine = _running.pop(name, None)
     if engine is not None:
+        shutil.rmtree(_programs.pop(name), ignore_errors=True)
         engine.close()
+
+
+def stop_engines() -> None:
+    """At the end of a session: a worker does not live to see its own exit handlers."""
+    for name in tuple(_running):
+        stop_engine(name)
