@@ -24,7 +24,7 @@ def bubblewrap(explanation: Explanation) -> Callable[[], object]:
         if mount.kind is MountKind.BIND:
             flag = "--ro-bind" if MountFlag.READ_ONLY in mount.flags else "--bind"
             arguments += [flag, mount.source, mount.target]
-        elif mount.kind is MountKind.TMPFS:
+        elif mount.kind in {MountKind.TMPFS, MountKind.AREA}:
             arguments += ["--tmpfs", mount.target]
         elif mount.kind is MountKind.SYMLINK:
             arguments += ["--symlink", mount.source, mount.target]

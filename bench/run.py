@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import corral
+import outer
 import output
 import peers
 from limits import table
@@ -110,6 +111,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as directory:
         project = make_project(Path(directory).resolve())
         results = [start_up(project), work(project), command_line(project), output.run(project)]
+        results.append(outer.run(project, measure, show))
     results.append(table.run())
     print("\nEvery goal was reached." if all(results) else "\nSome goals were missed.")
     return 0 if all(results) else 1

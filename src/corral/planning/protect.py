@@ -193,6 +193,8 @@ def hold_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Prot
     held = Protection(resolver, tuple(roots))
     read = (grant.target for grant in ground.grants if grant.access is FsAccess.READ)
     for target in (*ground.denied, *read):
+        if target.requested == target.path:
+            continue  # no link led there; should one be there by now, the launcher finds another object
         for link in resolver.follow(target.requested)[1]:
             held.hold_link(link, target.requested)
     return held

@@ -39,11 +39,11 @@ class Resolver:
                 real = posixpath.dirname(real)
                 stat = self.look(real)
                 continue
-            real = posixpath.join(real, part)
+            real = f"{real}/{part}" if real != "/" else f"/{part}"
             stat = self.look(real)
             if stat is None and ".." not in pending:
                 missing = posixpath.join(real, *pending)
-                return ResolvedPath(missing, requested, PathKind.MISSING), followed
+                return ResolvedPath(missing, requested, PathKind.MISSING, 0, 0), followed
             if stat is not None and stat.is_link:
                 followed.append(real)
                 if len(followed) > _MAX_LINKS:  # the kernel gives up as well: nothing can be reached there
@@ -56,13 +56,15 @@ class Resolver:
 
     def look(self, path: str) -> Stat | None:
         """The status of a path itself, remembered; None for what is not there or cannot be seen."""
-        if path not in self._seen:
-            stat = self._host.lstat(path)
-            if stat is not None and stat.is_unknown:
-                self._unknown.add(path)
-                stat = None
-            self._seen[path] = stat
-        return self._seen[path]
+        seen = self._seen
+        if path in seen:
+            return seen[path]
+        stat = self._host.lstat(path)
+        if stat is not None and stat.is_unknown:
+            self._unknown.add(path)
+            stat = None
+        seen[path] = stat
+        return stat
 
     def is_unknown(self, path: str) -> bool:
         """Whether a path that was looked at may be there all the same."""
@@ -81,7 +83,7 @@ class Resolver:
 def resolved(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
     """A resolved path from the status that was seen there."""
     if stat is None:
-        return ResolvedPath(path, requested, PathKind.MISSING)
+        return ResolvedPath(path, requested, PathKind.MISSING, 0, 0)
     kind = PathKind.DIRECTORY if stat.is_directory else PathKind.FILE
     return ResolvedPath(path, requested, kind, stat.device, stat.inode)
 
