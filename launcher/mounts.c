@@ -162,6 +162,9 @@ static int add_areas(struct view *view) {
  * made in private areas. */
 static int build_in_place(struct view *view) {
     view->covers = -1;
+    /* What the host mounts from now on must not appear here: nobody would have looked at it. */
+    set_detail(view->launch, "make mounts private");
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) return -errno;
     view->new_root = view->old_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (view->new_root < 0) return -errno;
     int err = add_areas(view);

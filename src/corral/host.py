@@ -45,6 +45,7 @@ class RealHost:
         self._enforcers: tuple[Enforcer, ...] | None = None
         self._own_files = tuple(own_files)  # configuration that lies elsewhere than usual
         self._files: tuple[str, ...] | None = None
+        self._distrusted: tuple[str, ...] = ()
 
     def environment(self) -> Mapping[str, str]:
         return os.environ
@@ -184,12 +185,13 @@ class RealHost:
         return try_spec(launcher, spec, _TRIAL_SECONDS)
 
     def which(self, name: str) -> str:
-        # TRUST: an empty or relative entry means the working directory, where anyone may have put it.
-        for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
-            path = os.path.join(directory, name)
-            if directory.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
-                return os.path.realpath(path)
-        return ""
+        from corral.programs import find_program
+
+        return find_program(name, self._distrusted)
+
+    def distrust(self, paths: Iterable[str]) -> None:
+        """Take no program from these directories: commands may write there."""
+        self._distrusted = tuple(paths)
 
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
         from corral.tool import run_tool  # only probes come here

@@ -13,7 +13,7 @@ from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
-from corral.model.policy import Policy
+from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
@@ -290,6 +290,9 @@ class Sandbox:
         with self._lock:
             if self._ground is None:
                 ground = build_ground(self._policy, self._workspace, self._host)
+                if isinstance(self._host, RealHost):
+                    writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
+                    self._host.distrust((self._workspace, *writable))
                 protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
                 nested = nested_repositories(ground, self._host) if protects else ()
                 self._ground = (ground, nested)

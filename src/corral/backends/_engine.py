@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
 
-#: Where corral's own things are inside. No image has such a directory; the engine makes it in its own layer.
-_LAUNCHER, _CONTROL = "/.corral/launch", "/.corral/control"
 _HOSTNAME = "corral"
 _START_SECONDS = 60.0
 _EMPTY = "ro,nosuid,nodev,noexec,size=65536"
@@ -69,13 +67,15 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     named, views_of_volumes = container.read_volumes(about, ground)
     views = mounts.Views(ground, about.workspace, (*mounts.link_views(ground), *views_of_volumes))
     scratch = f"{ground.scratch}/corral-{plan.run_id}"
-    for own in (scratch, probe.detail("launcher"), *ground.private):
-        mounts.check_name(own)
+    for path in (scratch, probe.detail("launcher"), *ground.private):
+        mounts.check_name(path)
     placed = mounts.build_places(plan, views, scratch, abi)
     container.check_volumes(named, placed)
     layout = Layout(placed, _areas(ground, views, placed), named, views.own(plan.command.cwd))
     check_cwd(plan, layout)
     name = f"corral-{plan.run_id}"
+    # TRUST: an image may hold anything, links as well; but nothing by a name that nobody knew before.
+    own = f"/.{name}"
     return Launch(
         backend=engine,
         argv=(
@@ -85,15 +85,16 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
             *_confinement(engine, plan, probe, scratch),
             *_limit_arguments(engine, plan, probe, layout),
             *_covers(),
-            *_mount_arguments(layout, probe, scratch),
+            *_mount_arguments(layout, probe, scratch, own),
             *_private_files(ground, scratch),
-            *("--entrypoint", _LAUNCHER, about.image, "--control", _CONTROL),
+            *("--entrypoint", f"{own}/launch", about.image, "--control", f"{own}/control"),
         ),
         env=tuple((key[4:], value) for key, value in probe.details if key.startswith("env ")),
         enforced=_mechanisms(plan, probe, abi),
         spec=build_spec(plan, layout, abi, probe.detail("machine")),
         outer=Outer(
             control="control",
+            launcher=probe.detail("launcher"),
             start_seconds=_START_SECONDS,
             removal=(probe.detail("program"), "rm", "--force", "--volumes", name),
             failures=start_failures(engine, about.image),
@@ -168,10 +169,12 @@ def _covers() -> tuple[str, ...]:
     return ("--tmpfs", f"/sys:{_EMPTY}", "--tmpfs", f"/sys/fs/cgroup:{_EMPTY}")
 
 
-def _mount_arguments(layout: Layout, probe: Probe, scratch: str) -> Iterator[str]:
+def _mount_arguments(layout: Layout, probe: Probe, scratch: str, own: str) -> Iterator[str]:
     nonrecursive = probe.detail("nonrecursive")
-    own = ((probe.detail("launcher"), _LAUNCHER), (f"{scratch}/control", _CONTROL))
-    for source, path in own:
+    for source, path in (
+        (probe.detail("launcher"), f"{own}/launch"),
+        (f"{scratch}/control", f"{own}/control"),
+    ):
         words = ("type=bind", f"src={source}", f"dst={path}", "readonly")
         yield from ("--mount", mounts.join_words(words))
     for place in layout.placed:

@@ -26,7 +26,7 @@ PINNED, GRANTED, SHIELDED, DENIED = range(4)
 #: is missing, on the host.
 ENGINE_PLACES = (
     *("/proc", "/dev", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"),
-    *("/run/secrets", "/.dockerenv", "/.corral"),
+    *("/run/secrets", "/.dockerenv"),
 )
 _MOUNTED, _READ_ONLY = ExpectFlag.MOUNT_POINT, ExpectFlag.READ_ONLY
 
@@ -61,7 +61,14 @@ class Views:
 
     def __init__(self, ground: Ground, workspace: str, more: Iterable[View]) -> None:
         self._workspace = View(ground.workspace, workspace or ground.workspace)
-        self._more = tuple(more)
+        above = any(
+            ground.workspace.startswith(f"{grant.target.path}/")
+            for grant in ground.grants
+            if not grant.is_system
+        )
+        # By a grant above it the workspace appears at its own path too, and every rule must hold there.
+        again = (View(ground.workspace, ground.workspace),) if above and workspace else ()
+        self._more = (*more, *again)
 
     def of(self, path: str) -> Iterator[View]:
         """Every place where a path of the host appears: its own, or that of the workspace, and others."""

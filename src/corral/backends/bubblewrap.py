@@ -138,7 +138,7 @@ class BubblewrapBackend:
                 mounts.in_order((*_inner_mounts(ground), *mounts.shields(plan))),
                 encode_command(command),
             ),
-            outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
+            outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
         )
 

@@ -198,7 +198,7 @@ class FirejailBackend:
                 encode_paths(PathRule(write, path) for path in areas),
                 encode_command(command),
             ),
-            outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
+            outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
             scratch=scratch,
             scratch_files=tuple(_scratch_files(ground, scratch, home, files)),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),

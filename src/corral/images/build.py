@@ -13,6 +13,7 @@ from corral.images.archive import check_contents, read_archive
 from corral.images.tool import run_tool
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
+from corral.programs import find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def build_archive(
 
     `target` is replaced as a whole, when everything is done and checked.
     """
-    tool = shutil.which(_TOOL)
+    tool = find_program(_TOOL)
     if tool is None:
         raise SetupError(
             "image-tool-missing",
@@ -156,7 +157,7 @@ def _enclosure() -> list[str]:
     there if it is killed. For an ordinary user it makes such namespaces by itself. Root without the right to
     make them cannot mount anything either.
     """
-    unshare = shutil.which("unshare")
+    unshare = find_program("unshare")
     if os.geteuid() != 0 or unshare is None:
         return []
     enclosure = [unshare, "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--"]
@@ -202,7 +203,7 @@ def _no_room(where: str, why: str) -> SetupError:
 
 def _remove(path: str) -> None:
     """Remove a scratch directory. What a killed mmdebstrap has left belongs to its ids, which it can use."""
-    tool = shutil.which(_TOOL)
+    tool = find_program(_TOOL)
     try:
         _check_no_mounts(path)
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 from corral.images.archive import read_saved_image
 from corral.images.tool import run_tool
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
+from corral.programs import find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Engine(Record):
 
 def find_engines() -> tuple[Engine, ...]:
     """The engines that are installed, each asked whether it answers."""
-    programs = ((name, shutil.which(name)) for name in ENGINES)
+    programs = ((name, find_program(name)) for name in ENGINES)
     return tuple(_ask(name, program) for name, program in programs if program is not None)
 
 

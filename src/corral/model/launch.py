@@ -41,6 +41,7 @@ class StartFailure(Record):
 class Outer(Record):
     """A program that makes the sandbox. The launcher is started inside, and asks corral for the rest."""
 
+    launcher: str = ""  # the file that the first process inside must be running; empty: it is not looked at
     control: str = ""  # the name of the control socket in the scratch directory; empty: inherited
     start_seconds: float = 60.0  # until the launcher must have said that it is there
     removal: tuple[str, ...] = ()  # a command that takes away what the program may have left

@@ -18,6 +18,7 @@ def check(plan: Plan, launch: Launch) -> None:
     Raises SetupError if the program that makes the sandbox could be of a command's making.
     """
     _check_program(plan, launch)
+    _check_scratch(plan, launch)
     if launch.spec is None:
         from corral.runtime.standing import check_platform
 
@@ -29,6 +30,19 @@ def check(plan: Plan, launch: Launch) -> None:
             f"backend {launch.backend!r} lowered a plan without enforcing it",
             why=f"no mechanism named for {', '.join(sorted(feature.value for feature in forgotten))}",
         )
+
+
+def _check_scratch(plan: Plan, launch: Launch) -> None:
+    # TRUST: what corral makes there for a run, and removes after it, must not be within a command's reach.
+    for grant in plan.ground.grants:
+        root = grant.target.path.rstrip("/")
+        if launch.scratch and grant.access is FsAccess.WRITE and launch.scratch.startswith(f"{root}/"):
+            raise SetupError(
+                "scratch",
+                "the run's private directory would lie where commands may write",
+                why=f"{launch.scratch} is in {grant.target.requested}",
+                fix="point TMPDIR to a directory outside of the workspace and of what is granted for writing",
+            )
 
 
 def _check_program(plan: Plan, launch: Launch) -> None:

@@ -124,6 +124,7 @@ class Meeting:
                     continue
                 pid = _hear(control)
                 if pid:
+                    self._check_launcher(pid)
                     return control, pid
                 poller.unregister(control)  # the program has ended, or is about to
             elif ending in ready:
@@ -132,6 +133,23 @@ class Meeting:
             elif left <= 0:
                 control.close()
                 raise self._failure(is_late=True)
+
+    def _check_launcher(self, pid: int) -> None:
+        """TRUST: whoever says hello gets the command's streams and is believed; an image has programs too."""
+        if not self._outer.launcher:
+            return
+        try:
+            is_own = os.path.samestat(os.stat(f"/proc/{pid}/exe"), os.stat(self._outer.launcher))
+            why = "another program than corral's launcher has answered from inside"
+        except OSError as problem:
+            is_own, why = False, f"who answered from inside cannot be seen: {problem}"
+        if not is_own:
+            raise SetupError(
+                "outer",
+                f"the sandbox of {self._launch.backend} was not the one that was asked for",
+                why=why,
+                fix="use another image or backend, and report this",
+            )
 
     def _hand_over(
         self, control: socket.socket, stdio: Sequence[int], spec: bytes, files: tuple[int, ...]

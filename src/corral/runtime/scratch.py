@@ -39,15 +39,14 @@ class Scratch:
         self._removal = launch.outer.removal if launch.outer is not None else ()
         self._env = launch.env
         self._lock = -1
-        self._is_made = False
 
     def __enter__(self) -> None:
         if not self._directory:
             return
         try:
             os.mkdir(self._directory, mode=0o700)  # fails on anything that is there already
-            self._is_made = True
-            self._lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._lock = os.open(self._directory, flags)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             for file in self._files:
                 _make(file)
@@ -67,19 +66,18 @@ class Scratch:
         self._remove()
 
     def _remove(self) -> None:
-        if not self._is_made:
+        """TRUST: only what was made, by descriptor: a name may lead elsewhere by now."""
+        if self._lock < 0:
             return
-        self._is_made = False
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        lock, self._lock = self._lock, -1
+        parent, name = os.path.split(self._directory)
         try:
-            for file in reversed(self._files):
-                (os.rmdir if file.is_directory else os.unlink)(file.path)
-            os.rmdir(self._directory)
-        except OSError:  # the command left something there
+            own = os.fstat(lock)
             with contextlib.suppress(OSError):
-                remove_tree(*os.path.split(self._directory))
+                if os.path.samestat(own, os.lstat(self._directory)):
+                    remove_tree(parent, name)
+        finally:
+            os.close(lock)
 
     def _remove_leftovers(self) -> None:
         parent, own = os.path.split(self._directory)

@@ -97,10 +97,10 @@ def test_the_image_comes_after_every_option_and_the_launcher_is_the_entry(engine
 
     assert launch.argv[-5:] == (
         "--entrypoint",
-        "/.corral/launch",
+        f"/.corral-{RUN_ID}/launch",
         "python:3.12-slim",
         "--control",
-        "/.corral/control",
+        f"/.corral-{RUN_ID}/control",
     )
 
 
@@ -212,7 +212,7 @@ def test_what_the_policy_names_in_the_system_is_mounted(engine: str) -> None:
 
 
 @both
-@pytest.mark.parametrize("path", ["/proc", "/etc", "/sys/class", "/dev/x", "/.corral", "/run", "/etc/hosts"])
+@pytest.mark.parametrize("path", ["/proc", "/etc", "/sys/class", "/dev/x", "/run", "/etc/hosts"])
 def test_places_of_the_engine_are_left_to_it(engine: str, path: str) -> None:
     with pytest.raises(PolicyError) as caught:
         check_place(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -145,11 +146,13 @@ def test_a_program_that_is_lost_takes_everything_along(tmp_path: Path) -> None:
 
 
 def test_a_socket_in_the_scratch_directory_is_found_by_its_path(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
     scratch = tmp_path / ("long" * 30)  # more than an address has room for
     program = f'cd {scratch} && exec "$0" --control /proc/self/cwd/control'
 
     result = outer_run(
-        tmp_path, program, "sh", "-c", "echo found", outer=Outer("control"), scratch=str(scratch)
+        work, program, "sh", "-c", "echo found", outer=Outer(control="control"), scratch=str(scratch)
     ).run()
 
     assert result.stdout == "found\n"
@@ -165,3 +168,26 @@ def test_a_program_in_the_workspace_makes_no_sandbox(tmp_path: Path) -> None:
 
     assert raised.value.code == "outer"
     assert "commands may write" in raised.value.why
+
+
+def test_only_the_launcher_is_equipped(tmp_path: Path) -> None:
+    """Another program inside that speaks its language gets nothing."""
+    impostor = "import socket; s = socket.socket(fileno=3); s.send(b'corral-launch 1'); print(s.recv(1))"
+    program = f'{sys.executable} -c "{impostor}" > {tmp_path}/words'
+
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, program, "true", outer=Outer(LAUNCHER)).run()
+
+    assert raised.value.code == "outer"
+    assert "another program" in raised.value.why
+    assert "g" not in (tmp_path / "words").read_text()
+
+
+def test_a_private_directory_within_reach_of_commands_is_refused(tmp_path: Path) -> None:
+    run = outer_run(tmp_path, "", "true")
+
+    with pytest.raises(SetupError) as raised:
+        Run(run._plan, run._launch.replace(scratch=str(tmp_path / "corral-x")), quarantine="")
+
+    assert raised.value.code == "scratch"
+    assert "TMPDIR" in raised.value.fix

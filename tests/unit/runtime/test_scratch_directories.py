@@ -117,3 +117,15 @@ def test_directories_of_others_are_left_alone(tmp_path: Path, left: Path, name: 
         pass
 
     assert (tmp_path / name / "control").exists()
+
+
+def test_a_name_that_leads_elsewhere_by_now_removes_nothing(tmp_path: Path) -> None:
+    top, theirs = tmp_path / "scratch", tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / ".gitconfig").touch()
+
+    with Scratch(launch_of(top)):
+        top.rename(tmp_path / "moved")
+        top.symlink_to(theirs)
+
+    assert (theirs / ".gitconfig").exists()
