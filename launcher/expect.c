@@ -51,10 +51,11 @@ int expect_check(struct launch *launch, const struct expect_record *e) {
 int phase_expect(struct launch *launch) {
     const struct spec *spec = &launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_EXPECT]; i++) {
-        int err = expect_check(launch, &spec->expects[i]);
+        int err = spec->expects[i].flags & EXPECT_ANY ? 0 : expect_check(launch, &spec->expects[i]);
         if (err) return err;
     }
-    return 0;
+    set_detail(launch, "mounts");
+    return expect_no_other_mount(launch);
 }
 
 bool expect_areas_full(const struct launch *launch) {

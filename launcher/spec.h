@@ -107,7 +107,8 @@ enum expect_flag {
     EXPECT_MOUNT_POINT = 2,
     EXPECT_TMPFS = 4, /* a private area */
     EXPECT_OTHER = 8, /* the object with this device and inode is hidden */
-    EXPECT_FLAGS = 15,
+    EXPECT_ANY = 16,  /* nothing of the path is looked at; but with one such record no mount is that none names */
+    EXPECT_FLAGS = 31,
 };
 
 /* What must be found at a path inside a sandbox that somebody else has made. */

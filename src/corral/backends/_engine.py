@@ -12,7 +12,7 @@ from corral.backends import _engine_container as container
 from corral.backends import _engine_mounts as mounts
 from corral.backends import _inner as inner
 from corral.backends._engine_inside import Layout, build_spec, check_cwd
-from corral.backends._engine_limits import engine_limit_arguments
+from corral.backends._engine_limits import NOT_COPIED, engine_limit_arguments
 from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, start_failures
 from corral.linux import landlock
 from corral.linux.filter import SocketPolicy, default_filter
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 _HOSTNAME = "corral"
-_START_SECONDS = 60.0
+#: For a container to start; no longer than the command would have, were it not for a busy machine.
+_START_SECONDS, _LEAST_SECONDS = 60.0, 15.0
 _EMPTY = "ro,nosuid,nodev,noexec,size=65536"
 
 #: The same on every run. What podman reads from its configuration is said here, so that it is not read.
@@ -71,11 +72,17 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         mounts.check_name(path)
     placed = mounts.build_places(plan, views, scratch, abi)
     container.check_volumes(named, placed)
-    layout = Layout(placed, _areas(ground, views, placed), named, views.own(plan.command.cwd))
-    check_cwd(plan, layout)
     name = f"corral-{plan.run_id}"
     # TRUST: an image may hold anything, links as well; but nothing by a name that nobody knew before.
     own = f"/.{name}"
+    layout = Layout(
+        placed,
+        _areas(ground, views, placed),
+        named,
+        views.own(plan.command.cwd),
+        (own, *(file.path for file in ground.private_files)),
+    )
+    check_cwd(plan, layout)
     return Launch(
         backend=engine,
         argv=(
@@ -84,7 +91,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
             *_ALWAYS[engine],
             *_confinement(engine, plan, probe, scratch),
             *_limit_arguments(engine, plan, probe, layout),
-            *_covers(),
+            *_covers(engine),
             *_mount_arguments(layout, probe, scratch, own),
             *_private_files(ground, scratch),
             *("--entrypoint", f"{own}/launch", about.image, "--control", f"{own}/control"),
@@ -95,7 +102,9 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         outer=Outer(
             control="control",
             launcher=probe.detail("launcher"),
-            start_seconds=_START_SECONDS,
+            start_seconds=min(
+                _START_SECONDS, max(_LEAST_SECONDS, ground.limits.wall_seconds or _START_SECONDS)
+            ),
             removal=(probe.detail("program"), "rm", "--force", "--volumes", name),
             failures=start_failures(engine, about.image),
         ),
@@ -164,9 +173,10 @@ def _made_in(area: str, layout: Layout, ground: Ground) -> int:
     return len(made)
 
 
-def _covers() -> tuple[str, ...]:
+def _covers(engine: str) -> tuple[str, ...]:
     """/sys shows the host's hardware, and an image needs none of it. The second: podman mounts there."""
-    return ("--tmpfs", f"/sys:{_EMPTY}", "--tmpfs", f"/sys/fs/cgroup:{_EMPTY}")
+    options = _EMPTY + NOT_COPIED[engine]
+    return ("--tmpfs", f"/sys:{options}", "--tmpfs", f"/sys/fs/cgroup:{options}")
 
 
 def _mount_arguments(layout: Layout, probe: Probe, scratch: str, own: str) -> Iterator[str]:
@@ -212,8 +222,8 @@ def _profile(machine: str) -> bytes:
 
 
 def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str, ...]:
-    areas = tuple(views.own(path) for path in ground.private)
-    for path, area in zip(ground.private, areas, strict=True):
+    found = {view.inside: path for path in ground.private for view in views.of(path)}  # wherever it is seen
+    for area, path in found.items():
         inside = any(area.startswith(f"{place.path}/") for place in placed)
         if inside and path != ground.home:  # which is there
             raise UnenforceableError(
@@ -223,7 +233,7 @@ def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str
                 fix="use another backend, or a private area elsewhere",
                 lacking=frozenset({Feature.FS_PRIVATE}),
             )
-    return areas
+    return tuple(found)
 
 
 def _check_sockets(ground: Ground, probe: Probe) -> None:

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
 
 
+#: What engines mount into every container.
+_OF_ENGINES = (
+    *("/proc", "/dev", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"),
+    *("/etc/passwd", "/etc/group"),  # podman: with a line for the caller
+)
+
+
 class Layout(Record):
     """Paths inside the container."""
 
@@ -29,6 +36,7 @@ class Layout(Record):
     areas: tuple[str, ...]  # private, empty
     named: tuple[Volume, ...]  # volumes that the engine keeps
     cwd: str
+    own: tuple[str, ...] = ()  # what corral puts there for the launcher, and files in private areas
 
     @property
     def tops(self) -> tuple[str, ...]:
@@ -82,6 +90,11 @@ def _expects(layout: Layout) -> Iterator[Expect]:
     yield Expect("/", unknown)
     yield Expect("/proc/sys", unknown)  # core_pattern, which uid 0 may write without any capability
     yield Expect("/sys", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
+    for path in (
+        *_OF_ENGINES,
+        *layout.own,
+    ):  # whatever else is mounted, an image or a configuration has added
+        yield Expect(path, ExpectFlag.ANY)
     for area in layout.areas:
         yield Expect(area, ExpectFlag.TMPFS)
     for place in layout.placed:

@@ -94,8 +94,12 @@ def _area_arguments(areas: Sequence[str], limits: Limits, engine: str, made: Map
         if ":" in area:
             raise _inexpressible(area, engine)
         options = _area_options(len(areas), limits, made.get(area, 0), bounds_files=BOUNDS_FILES[engine])
-        arguments += ["--tmpfs", f"{area}:{options}"]
+        arguments += ["--tmpfs", f"{area}:{options}{NOT_COPIED[engine]}"]
     return arguments
+
+
+#: Podman would copy into a private area what lies beneath: the image's files, or the caller's own home.
+NOT_COPIED = {"docker": "", "podman": ",notmpcopyup"}
 
 
 def _area_options(count: int, limits: Limits, made: int, *, bounds_files: bool) -> str:

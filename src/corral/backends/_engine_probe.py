@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Facts = Mapping[str, object]
 
+_MOST_LINKS = 40
 _CLAIMS = frozenset(Feature) - {
     Feature.NET_PORTS,
     Feature.NET_DOMAINS,
@@ -141,9 +142,31 @@ def _sockets(host: Host, endpoint: str) -> Iterator[str]:
         scheme, _, path = address.partition("://")
         places += [path] if scheme == "unix" and path.startswith("/") else []
     for path in dict.fromkeys(places):
-        stat = host.lstat(path)
-        if stat is not None and stat.is_socket and len(path.splitlines()) == 1:
-            yield path
+        real = _real_path(host, path)  # as a grant would be: links are followed
+        stat = host.lstat(real)
+        if stat is not None and stat.is_socket and len(real.splitlines()) == 1:
+            yield real
+
+
+def _real_path(host: Host, path: str) -> str:
+    real, pending, followed = "/", path.split("/"), 0
+    while pending and followed < _MOST_LINKS:
+        part = pending.pop(0)
+        if part in {"", "."}:
+            continue
+        if part == "..":
+            real = real.rpartition("/")[0] or "/"
+            continue
+        step = f"{real.rstrip('/')}/{part}"
+        stat = host.lstat(step)
+        if stat is None or not stat.is_link:
+            real = step
+            continue
+        followed += 1
+        text = host.readlink(step)
+        pending = text.split("/") + pending
+        real = "/" if text.startswith("/") else real
+    return real
 
 
 def _ask_docker(program: str, host: Host) -> _Answer:

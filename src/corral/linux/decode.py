@@ -206,7 +206,7 @@ def _read_mount(draft: _Draft, reader: _Reader) -> None:
 def _read_expect(draft: _Draft, reader: _Reader) -> None:
     flags, device, inode = reader.fixed(EXPECT)
     path = reader.string()
-    if flags & ~0xF or not is_plain_path(path):
+    if flags & ~0x1F or not is_plain_path(path):
         raise MalformedSpec("an expectation is unknown, or its path is not plain")
     draft.expects.append(Expect(path, ExpectFlag(flags), device, inode))
 

@@ -141,6 +141,7 @@ class ExpectFlag(IntFlag):
     MOUNT_POINT = 2  # it cannot be renamed or removed
     TMPFS = 4  # an empty file system in memory: a private area
     OTHER = 8  # it is not the object with this device and inode: that one is hidden
+    ANY = 16  # whatever is there, and is mounted beneath; with one of these, nothing else may be mounted
 
 
 class Expect(Record):

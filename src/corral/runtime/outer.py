@@ -33,7 +33,7 @@ _FIRST_GIVEN = 6  # after what every launch has
 _HELLO_BYTES = 64
 _WORDS_BYTES = 16_384  # of what the outer program has said
 _WORDS_LINES = 4
-_REMOVAL_SECONDS = 30.0
+_REMOVAL_SECONDS = 10.0
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -141,6 +141,9 @@ class Meeting:
         try:
             is_own = os.path.samestat(os.stat(f"/proc/{pid}/exe"), os.stat(self._outer.launcher))
             why = "another program than corral's launcher has answered from inside"
+            if is_own and self._outer.control and not _is_first(pid):
+                # A command of another run may start a launcher too, but never as the first process.
+                is_own, why = False, "it was not the first process of a sandbox that has answered"
         except OSError as problem:
             is_own, why = False, f"who answered from inside cannot be seen: {problem}"
         if not is_own:
@@ -216,6 +219,7 @@ def _listen(directory: str, name: str) -> socket.socket:
     handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         ours.bind(f"/proc/self/fd/{handle}/{name}")
         ours.listen(1)
     except OSError as problem:
@@ -243,6 +247,13 @@ def _hear(control: socket.socket) -> int:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             return int(_CREDENTIALS.unpack(payload)[0])
     return 0
+
+
+def _is_first(pid: int) -> bool:
+    """Whether a process is PID 1 of a PID namespace other than ours."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        numbers = next((line.split()[1:] for line in file if line.startswith("NSpid:")), [])
+    return len(numbers) > 1 and numbers[-1] == "1"
 
 
 def read_words(descriptor: int) -> str:

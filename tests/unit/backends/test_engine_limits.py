@@ -81,7 +81,9 @@ def test_an_area_has_the_whole_size() -> None:
     assert words(Limits(disk_bytes=16 * MIB), "docker", ("/tmp",)).endswith(
         f" --tmpfs /tmp:{options},nr_inodes=4096"
     )
-    assert words(Limits(disk_bytes=16 * MIB), "podman", ("/tmp",)).endswith(f" --tmpfs /tmp:{options}")
+    assert words(Limits(disk_bytes=16 * MIB), "podman", ("/tmp",)).endswith(
+        f" --tmpfs /tmp:{options},notmpcopyup"
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
