@@ -196,7 +196,12 @@ class RealHost:
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
         from corral.tool import run_tool  # only probes come here
 
-        return run_tool(argv, seconds)
+        return run_tool(argv, seconds, {**os.environ, "PATH": self.tool_path()})
+
+    def tool_path(self) -> str:
+        from corral.programs import trusted_path
+
+        return trusted_path(self._distrusted)
 
     def try_outer(self, launch: Launch) -> LaunchTrial:
         from corral.runtime.outer import try_outer

@@ -17,15 +17,30 @@ def find_program(name: str, distrusted: Iterable[str] = ()) -> str:
     writable, or from where projects keep programs: no program that makes sandboxes is installed there.
     """
     tops = [*distrusted, *_here()]
-    for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
+    for directory in trusted_path(distrusted).split(os.pathsep):
         path = os.path.join(directory, name)
-        if not directory.startswith("/") or not os.path.isfile(path) or not os.access(path, os.X_OK):
-            continue
-        real = os.path.realpath(path)
-        places = {os.path.normpath(directory), os.path.realpath(directory), os.path.dirname(real)}
-        if not any(_is_projects(place) or _lies_in(place, tops) for place in places):
-            return real
+        if directory and os.path.isfile(path) and os.access(path, os.X_OK):
+            real = os.path.realpath(path)
+            if _is_trusted(os.path.dirname(real), tops):
+                return real
     return ""
+
+
+def trusted_path(distrusted: Iterable[str] = ()) -> str:
+    """The PATH without what is not trusted: for the programs themselves, which look for others there."""
+    tops = [*distrusted, *_here()]
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(
+        entry
+        for entry in entries
+        if entry.startswith("/")
+        and _is_trusted(os.path.normpath(entry), tops)
+        and _is_trusted(os.path.realpath(entry), tops)
+    )
+
+
+def _is_trusted(directory: str, tops: Iterable[str]) -> bool:
+    return not _is_projects(directory) and not _lies_in(directory, tops)
 
 
 def _here() -> list[str]:

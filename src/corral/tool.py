@@ -9,10 +9,14 @@ import tempfile
 
 from corral.model.probe import ToolRun
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _MOST_BYTES = 1024 * 1024
 
 
-def run_tool(argv: tuple[str, ...], seconds: float) -> ToolRun:
+def run_tool(argv: tuple[str, ...], seconds: float, env: Mapping[str, str] | None = None) -> ToolRun:
     """Run it without any input and say what it said; see `Host.run_tool`.
 
     Its output goes to files and not to pipes: whatever it has left behind could hold a pipe open, and to wait
@@ -21,7 +25,13 @@ def run_tool(argv: tuple[str, ...], seconds: float) -> ToolRun:
     try:
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd="/", start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env=env,
+                cwd="/",
+                start_new_session=True,
             )
             try:
                 status = child.wait(seconds)

@@ -179,6 +179,9 @@ class FakeHost:
     def which(self, name: str) -> str:
         return f"/usr/bin/{name}" if name in self._tools else ""
 
+    def tool_path(self) -> str:
+        return self._env["PATH"]
+
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
         self.asked.append(argv)
         words = " ".join(argv[1:])

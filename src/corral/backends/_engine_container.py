@@ -45,9 +45,16 @@ class Volume(Record):
         return PathRule(rights(abi, is_directory=True), self.path)
 
 
+_TRANSPORTS = frozenset(
+    {"dir", "oci", "oci-archive", "docker-archive", "docker-daemon", "containers-storage"}
+)
+
+
 def check_image(image: str) -> str:
     """Return the name of an image. Raises PolicyError for what would be read as something else."""
-    if not image or image[0] not in _LETTERS or not set(image) <= _IMAGE_MARKS:
+    # Podman takes `oci:/a/path` for a place to load an image from, whoever has written it.
+    is_elsewhere = "//" in image or ":/" in image or image.partition(":")[0] in _TRANSPORTS
+    if not image or image[0] not in _LETTERS or not set(image) <= _IMAGE_MARKS or is_elsewhere:
         raise PolicyError(
             "container-image",
             f"{image!r} is not the name of an image",

@@ -123,6 +123,8 @@ def _variables(engine: str, host: Host, endpoint: str) -> tuple[tuple[str, str],
     """What the engine's command line is given. A context that changes later has no say any more."""
     environment = host.environment()
     found = {name: environment[name] for name in words.VARIABLES[engine] if name in environment}
+    if "PATH" in found:  # podman starts helpers by their names
+        found["PATH"] = host.tool_path()
     if endpoint:
         found["DOCKER_HOST"] = endpoint
         found.pop("DOCKER_CONTEXT", None)

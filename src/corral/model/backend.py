@@ -78,6 +78,9 @@ if TYPE_CHECKING:
         def which(self, name: str) -> str:
             """The absolute path of a program on the caller's PATH; empty if there is none."""
 
+        def tool_path(self) -> str:
+            """The caller's PATH, without where commands may have put programs: for tools that use others."""
+
         def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
             """Ask a program of the host something, with the caller's environment and without any input."""
 

@@ -109,30 +109,30 @@ class Meeting:
         for descriptor in (ours.fileno(), ending, self._wake):
             poller.register(descriptor, select.POLLIN)
         control = ours
-        while True:
-            left = deadline - time.monotonic()
-            ready = {descriptor for descriptor, _ in poller.poll(max(0.0, left) * 1000)}
-            if self._wake in ready:
-                control.close()
-                raise Abandoned
-            if control.fileno() in ready:
-                if control is ours and self._outer.control:
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                ready = {descriptor for descriptor, _ in poller.poll(max(0.0, left) * 1000)}
+                if self._wake in ready:
+                    raise Abandoned
+                if control is ours and self._outer.control and ours.fileno() in ready:
                     poller.unregister(ours)
                     control, _ = ours.accept()
                     ours.close()  # whoever else comes finds nobody
                     poller.register(control, select.POLLIN)
-                    continue
-                pid = _hear(control)
-                if pid:
-                    self._check_launcher(pid)
-                    return control, pid
-                poller.unregister(control)  # the program has ended, or is about to
-            elif ending in ready:
-                control.close()
-                raise self._failure()
-            elif left <= 0:
-                control.close()
-                raise self._failure(is_late=True)
+                elif control.fileno() in ready:
+                    pid = _hear(control)
+                    if pid:
+                        self._check_launcher(pid)
+                        return control, pid
+                    poller.unregister(control)  # the program has ended, or is about to
+                elif ending in ready:
+                    raise self._failure()
+                elif left <= 0:
+                    raise self._failure(is_late=True)
+        except BaseException:
+            control.close()
+            raise
 
     def _check_launcher(self, pid: int) -> None:
         """TRUST: whoever says hello gets the command's streams and is believed; an image has programs too."""

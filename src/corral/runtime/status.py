@@ -15,6 +15,8 @@ _FIXES = {
     "cgroup": "run `corral doctor` to see which limits hold here",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
     "mounts": "run `corral doctor`; if a path changed meanwhile, run the command again",
+    "expect": "run the command again; a mount that nobody asked for is a volume that the image declares, or "
+    "comes from the engine's own configuration (containers.conf): take it out there",
     "surroundings": "the working directory must lie in the workspace or in a granted path",
     "landlock": "run `corral doctor` to see what this kernel offers",
     "seccomp": "run `corral doctor` to see what this kernel offers",
