@@ -204,6 +204,15 @@ static int poll_timeout(const struct watch *w) {
     return left < 0 ? 0 : left > 60000 ? 60000 : (int)left;
 }
 
+/* Nothing can be watched any more: all must end, and be waited for, without looking. */
+static void give_up(struct watch *w) {
+    kill_all(w);
+    if (!has_namespaces(w->launch)) (void)tree_end(w->launch);
+    else while (waitpid(w->launch->child, NULL, 0) < 0 && errno == EINTR) continue;
+    status_line("lost\n");
+    w->failed = w->gone = true;
+}
+
 static void watch_loop(struct watch *w) {
     struct launch *launch = w->launch;
     while (!w->gone) {
@@ -213,7 +222,7 @@ static void watch_loop(struct watch *w) {
             {.fd = launch->setup_fd, .events = POLLIN},
             {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
         };
-        if (poll(fds, 4, poll_timeout(w)) < 0 && errno != EINTR) kill_all(w);
+        if (poll(fds, 4, poll_timeout(w)) < 0 && errno != EINTR) return give_up(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
         if (fds[1].revents) on_lifeline(w);

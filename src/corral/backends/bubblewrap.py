@@ -254,12 +254,13 @@ def _check_areas(ground: Ground) -> None:
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     named = inner.mechanisms(plan, abi)
+    user = "bwrap's user namespace, " if plan.ground.uid != 0 else ""
     del named[Feature.LIMIT_DISK_FILES]
     return {
         **named,
         Feature.FS_PROTECT: "read-only bind mounts by the launcher, pinned; what is missing is guarded",
         Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
-        Feature.PRIVILEGES: "bwrap's user namespace, no_new_privs, no capabilities, seccomp",
+        Feature.PRIVILEGES: f"{user}no_new_privs, no capabilities, seccomp",
     }
 
 

@@ -97,6 +97,12 @@ DEFAULT_RULES: tuple[Rule, ...] = (
         EPERM,
         "reaches into another process",
     ),
+    *_deny(
+        "prlimit64",
+        EPERM,
+        "limits of another process: of the launcher, or of one of the host",
+        different(0, 0),
+    ),
     # ---- what exploits are made of
     *_deny("bpf perf_event_open userfaultfd fanotify_init fanotify_mark", EPERM, "exploit primitive"),
     *_deny("modify_ldt", ENOSYS, "exploit primitive; of use to 16-bit code only; optional in the kernel"),
@@ -169,7 +175,6 @@ SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
     *_deny("msgget msgsnd msgrcv msgctl", ENOSYS, "message queues of the host"),
     *_deny("semget semop semtimedop semctl", ENOSYS, "semaphores of the host"),
     *_deny("mq_open mq_unlink", ENOSYS, "message queues of the host; the other mq_ calls need a descriptor"),
-    *_deny("prlimit64", EPERM, "a CPU limit of zero kills a process of the host", different(0, 0)),
     *_deny(
         "sched_setaffinity sched_setparam sched_setscheduler",
         EPERM,

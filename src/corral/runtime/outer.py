@@ -63,7 +63,7 @@ class Meeting:
             ours = self._start()
             control, pid = self._wait(ours)
             with control:
-                return self._hand_over(control, stdio, *equip(pid))
+                return self._hand_over(control, stdio, *equip(pid)).replace(inner=pid)
         except BaseException:
             self._give_up()
             raise
@@ -170,7 +170,7 @@ class Meeting:
                 os.close(descriptor)
         for kept in (status_read, lifeline_write, self._words):
             self._owned.remove(kept)
-        return Process(self._pid, status_read, lifeline_write, self._words)
+        return Process(self._pid, status_read, lifeline_write, words=self._words)
 
     def _give_up(self) -> None:
         if not self._pid:

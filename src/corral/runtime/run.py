@@ -132,6 +132,8 @@ class Run:
                     os.write(process.lifeline, b"x")
                 os.close(process.lifeline)
                 self._process = process.replace(lifeline=-1)
+                if self._launch.outer is not None:
+                    self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
             elif process.status < 0:
                 _kill_group(process.pid)
 
@@ -362,8 +364,10 @@ class Run:
             self._over_time = True
             self.kill()
         if now >= self._outer_ends_by and self._process is not None:
-            os.kill(self._process.pid, signal.SIGKILL)  # an engine that does not answer any more
             self._outer_ends_by, self._was_outer_ended = float("inf"), True
+            for pid in filter(None, (self._process.inner, self._process.pid)):  # neither answers
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _deadline(self, began: float) -> float | None:
         wall = self._plan.ground.limits.wall_seconds

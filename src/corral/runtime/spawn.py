@@ -34,6 +34,7 @@ class Process(Record):
     pid: int
     status: int  # read: what the launcher reports; -1 without a launcher
     lifeline: int  # closing it takes the whole tree down; -1 without a launcher
+    inner: int = 0  # the launcher's own process, where an outer program has started it
     words: int = -1  # what an outer program says goes to this file; -1 without one
 
 
