@@ -17,7 +17,7 @@ from corral.model.result import Enforcement, Result
 from corral.runtime.check import check
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.scratch import Scratch
-from corral.runtime.starter import GRACE_SECONDS, is_abandoned, make_starter
+from corral.runtime.starter import GRACE_SECONDS, is_abandoned, lost_outer, make_starter
 from corral.runtime.status import Status, path_changed
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
@@ -187,13 +187,7 @@ class Run:
             return
         if self._group is not None and self._group.has_run_out_of_memory():
             return
-        raise SetupError(
-            "outer-lost",
-            f"the sandbox of {self.backend} was lost while the command ran",
-            why=f"{self._launch.argv[0]} ended, or the first process inside was killed from outside",
-            fix="look at what the engine's own log says, and run the command again",
-            ran=True,
-        )
+        raise lost_outer(self._launch)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:

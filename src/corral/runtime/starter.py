@@ -9,6 +9,7 @@ from _thread import allocate_lock
 
 from corral.limits.group import group_failed
 from corral.linux.encode import append_groups
+from corral.model.errors import SetupError
 from corral.runtime.spawn import spawn
 
 TYPE_CHECKING = False
@@ -128,6 +129,17 @@ class OuterStarter(Starter):
 def make_starter(launch: Launch, group: Group | None) -> Starter:
     """The one that fits a launch."""
     return Starter(launch, group) if launch.outer is None else OuterStarter(launch, group)
+
+
+def lost_outer(launch: Launch) -> SetupError:
+    """The error of a run whose outer program ended before the launcher did."""
+    return SetupError(
+        "outer-lost",
+        f"the sandbox of {launch.backend} was lost while the command ran",
+        why=f"{launch.argv[0]} ended, or the first process inside was killed from outside",
+        fix="look at what the engine's own log says, and run the command again",
+        ran=True,
+    )
 
 
 def is_abandoned(problem: BaseException) -> bool:
