@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
 
 import pytest
 
-from corral.backends.registry import BUILTIN, UNCONFINED
+from corral.backends.registry import BUILTIN, UNCONFINED, UNPROVED
 from corral.model.errors import UnenforceableError
-from corral.selftest.battery import claims_of, run_battery, run_probe
+from corral.selftest.battery import claims_of, find_control, run_battery, run_probe
 from corral.selftest.catalogue import PROBES
 from corral.selftest.probe import ProbeOutcome
-from support.engines import ENGINES
-from support.user_engines import start_engine, why_not
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.selftest.probe import EscapeProbe
 
-CONFINING = [name for name in BUILTIN if name != UNCONFINED]
+CONFINING = [name for name in BUILTIN if name != UNCONFINED and name not in UNPROVED]
 
 
 @cache
@@ -32,12 +29,10 @@ def claims(name: str) -> frozenset[Feature] | str:
         return problem.why
 
 
-@pytest.fixture(autouse=True)
-def private_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an engine is attacked, it is a private one that is found on the PATH."""
-    name = request.node.callspec.params.get("name") if hasattr(request.node, "callspec") else None
-    if name in ENGINES and not why_not(name):
-        monkeypatch.setenv("PATH", f"{start_engine(name)}{os.pathsep}{os.environ['PATH']}")
+@cache
+def control(probe: EscapeProbe) -> str:
+    """It is the same whatever the backend is, and some attacks take seconds."""
+    return find_control(probe)
 
 
 def claims_or_skip(name: str, request: pytest.FixtureRequest) -> frozenset[Feature]:
@@ -53,7 +48,7 @@ def claims_or_skip(name: str, request: pytest.FixtureRequest) -> frozenset[Featu
 def test_attack_has_no_effect_on_the_host(
     name: str, probe: EscapeProbe, request: pytest.FixtureRequest
 ) -> None:
-    report = run_probe(probe, name, claims_or_skip(name, request))
+    report = run_probe(probe, name, claims_or_skip(name, request), control)
 
     if report.outcome is ProbeOutcome.NOT_APPLICABLE:
         pytest.skip(report.reason)

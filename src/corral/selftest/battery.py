@@ -51,10 +51,15 @@ def run_battery(
     return Receipt(host_facts(), chosen, tuple(reports))
 
 
-def run_probe(probe: EscapeProbe, backend: str, enforces: frozenset[Feature]) -> ProbeReport:
-    """All three legs of one probe."""
+def run_probe(
+    probe: EscapeProbe,
+    backend: str,
+    enforces: frozenset[Feature],
+    control: Callable[[EscapeProbe], str] | None = None,
+) -> ProbeReport:
+    """All three legs of one probe. `control` stands in for the first, where its answer is known."""
     began = time.monotonic()
-    outcome, reason = _find(probe, backend, enforces)
+    outcome, reason = _find(probe, backend, enforces, control or find_control)
     seconds = time.monotonic() - began
     return ProbeReport(probe.name, probe.title, probe.feature, probe.source, outcome, reason, seconds)
 
@@ -96,19 +101,21 @@ def select_probes(only: Iterable[str]) -> tuple[EscapeProbe, ...]:
     return tuple(probe for probe in PROBES if not names or probe.name in names)
 
 
-def _find(probe: EscapeProbe, backend: str, enforces: frozenset[Feature]) -> Finding:
+def _find(
+    probe: EscapeProbe, backend: str, enforces: frozenset[Feature], control: Callable[[EscapeProbe], str]
+) -> Finding:
     if probe.feature not in enforces:
         return ProbeOutcome.NOT_CLAIMED, f"{backend} does not claim {probe.feature.value}"
     lacking = missing_program(probe)
     if lacking:
         return ProbeOutcome.NOT_APPLICABLE, f"there is no {lacking} on this host"
-    reason = _control(probe)
+    reason = control(probe)
     if reason:
         return ProbeOutcome.NOT_APPLICABLE, reason
     return _confined(probe, backend, enforces)
 
 
-def _control(probe: EscapeProbe) -> str:
+def find_control(probe: EscapeProbe) -> str:
     """Why the attack proves nothing on this host; empty if it works unconfined."""
     with Stage() as stage:
         try:
