@@ -195,5 +195,7 @@ def test_doctor_finds_a_backend_and_says_what_is_missing(corral: Corral) -> None
     works = {backend["backend"]: backend["available"] for backend in found["backends"]}
     assert works["native"]
     assert works["landlock"]
-    assert b"does not work" not in corral("doctor").stdout
+    shown = corral("doctor").stdout
+    assert b"\nnative      does not work" not in shown
+    assert b"Commands can be confined here." in shown
     assert b"there is no launcher" in corral("doctor", CORRAL_LAUNCHER="/no/such").stdout

@@ -38,4 +38,4 @@ def test_an_install_without_a_compiler_succeeds_and_the_doctor_says_what_is_miss
     assert doctor.returncode == 3
     assert "the launcher was not built: no C compiler" in doctor.stdout
     assert "fix: install a C compiler" in doctor.stdout
-    assert "none       works" in doctor.stdout
+    assert "none        works" in doctor.stdout

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from corral.model.launch import Launch
 
 SECONDS = 20
+#: Other tests have containers in the same engine.
+OURS = ("--filter", "label=corral.run")
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def runs(engine: Engine, places: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     """And nothing is left when the test is over: no container, no volume, no file."""
     monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
     yield ContainerRuns(engine.name, places / "work", places / "quarantine")
-    assert wait_until(lambda: engine.ask("ps", "--all", "--quiet") == [])
+    assert wait_until(lambda: engine.ask("ps", "--all", "--quiet", *OURS) == [])
     assert engine.ask("volume", "ls", "--quiet") == []
     assert list((places / "temporary").iterdir()) == []
 
@@ -194,11 +196,11 @@ def test_a_caller_who_dies_leaves_no_container(runs: ContainerRuns, engine: Engi
             os._exit(0)
     try:
         assert wait_until(ready.exists)
-        assert engine.ask("ps", "--quiet") != []
+        assert engine.ask("ps", "--quiet", *OURS) != []
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
-    assert wait_until(lambda: engine.ask("ps", "--all", "--quiet") == [])
+    assert wait_until(lambda: engine.ask("ps", "--all", "--quiet", *OURS) == [])
     for left in (places / "temporary").iterdir():  # whoever dies cannot tidy up; see `corral doctor`
         subprocess.run(["rm", "-r", str(left)], check=True)
 
@@ -208,7 +210,7 @@ def test_a_container_that_is_taken_away_is_no_answer(
 ) -> None:
     def take_away() -> None:
         wait_until((places / "work/ready").exists)
-        engine.ask("rm", "--force", *engine.ask("ps", "--quiet"))
+        engine.ask("rm", "--force", *engine.ask("ps", "--quiet", *OURS))
 
     thread = threading.Thread(target=take_away)
     thread.start()
@@ -281,6 +283,6 @@ def test_an_engine_that_has_no_room(name: str, places: Path, monkeypatch: pytest
         assert problem.code == "engine-disk-full" and "no space left" in problem.why
         engine.inside("rm", f"{engine.folder}/data/fill")
         runs.run("true").check()
-        assert engine.ask("ps", "--all", "--quiet") == []
+        assert engine.ask("ps", "--all", "--quiet", *OURS) == []
     finally:
         engine.close()

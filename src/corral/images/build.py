@@ -103,7 +103,7 @@ def build_archive(
 
     `target` is replaced as a whole, when everything is done and checked.
     """
-    tool = find_program(_TOOL)
+    tool = find_program(_TOOL) or None
     if tool is None:
         raise SetupError(
             "image-tool-missing",
@@ -157,7 +157,7 @@ def _enclosure() -> list[str]:
     there if it is killed. For an ordinary user it makes such namespaces by itself. Root without the right to
     make them cannot mount anything either.
     """
-    unshare = find_program("unshare")
+    unshare = find_program("unshare") or None
     if os.geteuid() != 0 or unshare is None:
         return []
     enclosure = [unshare, "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--"]
@@ -203,7 +203,7 @@ def _no_room(where: str, why: str) -> SetupError:
 
 def _remove(path: str) -> None:
     """Remove a scratch directory. What a killed mmdebstrap has left belongs to its ids, which it can use."""
-    tool = find_program(_TOOL)
+    tool = find_program(_TOOL) or None
     try:
         _check_no_mounts(path)
         try:

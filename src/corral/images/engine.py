@@ -156,7 +156,7 @@ class Engine(Record):
 
 def find_engines() -> tuple[Engine, ...]:
     """The engines that are installed, each asked whether it answers."""
-    programs = ((name, find_program(name)) for name in ENGINES)
+    programs = ((name, find_program(name) or None) for name in ENGINES)
     return tuple(_ask(name, program) for name, program in programs if program is not None)
 
 
