@@ -7,9 +7,8 @@ from corral.backends import _launcher as common
 from corral.linux import landlock
 from corral.linux.encode import encode
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Expect, ExpectFlag, Landlock, PathRule, Spec
+from corral.linux.spec import Expect, ExpectFlag, Landlock, PathRule
 from corral.model.errors import PolicyError
-from corral.model.plan import StdioMode
 from corral.model.policy import NetMode
 from corral.model.record import Record
 
@@ -67,19 +66,15 @@ def build_spec(plan: Plan, layout: Layout, abi: int, machine: str) -> bytes:
     if env.get("PWD") == plan.command.cwd:
         env["PWD"] = layout.cwd
     return encode(
-        Spec(
+        common.command_spec(plan, tuple(sorted(env.items()))).replace(
             argv=(*plan.container.entrypoint, *plan.command.argv),
             cwd=layout.cwd,
-            env=tuple(sorted(env.items())),
             inside=True,
             image_environment=True,
             rlimits=common.rlimits(ground.limits),
             landlock=_landlock(layout, abi) if abi else None,
             seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
             expects=tuple(_expects(layout)),
-            wall_ms=common.wall_ms(plan),
-            grace_ms=common.GRACE_MS,
-            terminal=plan.command.stdio is StdioMode.TERMINAL,
         )
     )
 

@@ -16,9 +16,9 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from corral.model.plan import Grant, Ground, Link, Plan, ResolvedPath
+    from corral.model.plan import Grant, Ground, Plan, ResolvedPath
 
 #: Which of several rules holds at one path: the strictest.
 PINNED, GRANTED, SHIELDED, DENIED = range(4)
@@ -28,6 +28,7 @@ ENGINE_PLACES = (
     *("/proc", "/dev", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"),
     *("/run/secrets", "/.dockerenv"),
 )
+_MOST_LINKS = 40  # the kernel gives up as well
 _MOUNTED, _READ_ONLY = ExpectFlag.MOUNT_POINT, ExpectFlag.READ_ONLY
 
 
@@ -90,32 +91,32 @@ def link_views(ground: Ground) -> Iterator[View]:
     A link cannot be made in an image, and a mount can. Links of the system's own paths are the image's.
     """
     mounted = {grant.target.path for grant in ground.grants if not grant.is_system}
-    links = {link.path: link for link in ground.links}
+    texts = {link.path: link.text for link in ground.links}  # as far as the plan knows them
     for link in ground.links:
-        target = _follow(link, links)
+        target = follow_links(link.path, texts.get)
         if target in mounted:
             yield View(target, link.path)
 
 
-def _follow(link: Link, links: dict[str, Link]) -> str:
-    """Where a link leads, as far as the plan knows the links on the way."""
-    path, pending, followed = "/", link.path.split("/"), 0
-    while pending and followed < 40:
+def follow_links(path: str, text_of: Callable[[str], str | None]) -> str:
+    """Where a path leads; `text_of` tells the text of what is a link."""
+    real, pending, followed = "/", path.split("/"), 0
+    while pending and followed < _MOST_LINKS:
         part = pending.pop(0)
         if part in {"", "."}:
             continue
         if part == "..":
-            path = path.rpartition("/")[0] or "/"
+            real = real.rpartition("/")[0] or "/"
             continue
-        step = f"{path.rstrip('/')}/{part}"
-        known = links.get(step)
-        if known is None:
-            path = step
+        step = f"{real.rstrip('/')}/{part}"
+        text = text_of(step)
+        if text is None:
+            real = step
             continue
         followed += 1
-        pending = known.text.split("/") + pending
-        path = "/" if known.text.startswith("/") else path
-    return path
+        pending = text.split("/") + pending
+        real = "/" if text.startswith("/") else real
+    return real
 
 
 def build_places(plan: Plan, views: Views, scratch: str, abi: int) -> tuple[Place, ...]:

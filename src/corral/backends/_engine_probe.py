@@ -9,6 +9,7 @@ from __future__ import annotations
 from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
 from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
+from corral.backends._engine_mounts import follow_links
 from corral.backends._engine_words import DOCKER, PODMAN
 from corral.backends._holes import find_gate, read_version
 from corral.linux.encode import encode
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     Facts = Mapping[str, object]
 
-_MOST_LINKS = 40
 _CLAIMS = frozenset(Feature) - {
     Feature.NET_PORTS,
     Feature.NET_DOMAINS,
@@ -144,31 +144,15 @@ def _sockets(host: Host, endpoint: str) -> Iterator[str]:
         scheme, _, path = address.partition("://")
         places += [path] if scheme == "unix" and path.startswith("/") else []
     for path in dict.fromkeys(places):
-        real = _real_path(host, path)  # as a grant would be: links are followed
+        real = follow_links(path, lambda step: _link_text(host, step))  # as a grant would be
         stat = host.lstat(real)
         if stat is not None and stat.is_socket and len(real.splitlines()) == 1:
             yield real
 
 
-def _real_path(host: Host, path: str) -> str:
-    real, pending, followed = "/", path.split("/"), 0
-    while pending and followed < _MOST_LINKS:
-        part = pending.pop(0)
-        if part in {"", "."}:
-            continue
-        if part == "..":
-            real = real.rpartition("/")[0] or "/"
-            continue
-        step = f"{real.rstrip('/')}/{part}"
-        stat = host.lstat(step)
-        if stat is None or not stat.is_link:
-            real = step
-            continue
-        followed += 1
-        text = host.readlink(step)
-        pending = text.split("/") + pending
-        real = "/" if text.startswith("/") else real
-    return real
+def _link_text(host: Host, path: str) -> str | None:
+    stat = host.lstat(path)
+    return host.readlink(path) if stat is not None and stat.is_link else None
 
 
 def _ask_docker(program: str, host: Host) -> _Answer:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
-from corral.linux.spec import PathRule, Rlimit
+from corral.linux.spec import PathRule, Rlimit, Spec
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
-from corral.model.plan import PathKind
+from corral.model.plan import PathKind, StdioMode
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Probe
 
@@ -126,6 +126,18 @@ def wall_ms(plan: Plan) -> int:
     return 0 if seconds is None else max(1, int(seconds * 1000))
 
 
+def command_spec(plan: Plan, env: tuple[tuple[str, str], ...] | None = None) -> Spec:
+    """What belongs to the command alone; `env` where a backend leads variables elsewhere."""
+    return Spec(
+        argv=plan.command.argv,
+        cwd=plan.command.cwd,
+        env=plan.env if env is None else env,
+        wall_ms=wall_ms(plan),
+        grace_ms=GRACE_MS,
+        terminal=plan.command.stdio is StdioMode.TERMINAL,
+    )
+
+
 def network_is_private(plan: Plan) -> bool:
     """Whether the command gets no network but its own."""
     return plan.ground.net.mode is not NetMode.FULL
@@ -151,3 +163,14 @@ def explain_trial(trial: LaunchTrial) -> tuple[str, str]:
         f"phase {trial.phase} failed: {trial.detail} (errno {trial.errno})",
         "run `corral doctor --json` and report it if the kernel should be able to do this",
     )
+
+
+def judge_outer(probe: Probe, trial: LaunchTrial, program: str, fix: str) -> Probe:
+    """The probe, if a launch through its program came as far as it could; else why it did not."""
+    if trial.phase == "exec":
+        return probe
+    if trial.phase == "outer":
+        reason = f"{program} failed: {trial.detail}"
+    else:
+        reason, fix = explain_trial(trial)
+    return Probe(probe.backend, False, reason=reason, fix=fix, version=probe.version)

@@ -24,7 +24,6 @@ from corral.linux.spec import Expect, ExpectFlag, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Launch, Outer, StartFailure
-from corral.model.plan import StdioMode
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Dependence, Probe
 
@@ -50,8 +49,6 @@ CONDITIONS = (
     *limiting.CONDITIONS,
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
-_BY_LIMITS = frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS})
-
 _NAMESPACES_FORBIDDEN = (
     "as root: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or `sysctl -w "
     "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu); or use --backend landlock"
@@ -101,14 +98,9 @@ class BubblewrapBackend:
             ("machine", host.machine),
             *holders.details(),
         )
-        probe = Probe(self.name, True, CLAIMS - _BY_LIMITS | holders.claims, version=version, details=details)
-        trial = host.try_outer(_trial(probe, host))
-        if trial.phase == "exec":
-            return probe
-        if trial.phase == "outer":
-            return Probe(self.name, False, reason=f"bwrap failed: {trial.detail}", fix=_NAMESPACES_FORBIDDEN)
-        reason, fix = common.explain_trial(trial)
-        return Probe(self.name, False, reason=reason, fix=fix, version=version)
+        claims = CLAIMS - limiting.BY_GROUPS | holders.claims
+        probe = Probe(self.name, True, claims, version=version, details=details)
+        return common.judge_outer(probe, host.try_outer(_trial(probe, host)), PROGRAM, _NAMESPACES_FORBIDDEN)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """Arguments for bwrap, and a spec for the launcher inside."""
@@ -116,14 +108,7 @@ class BubblewrapBackend:
         inner.check_abstract_sockets(plan, abi)
         _check_areas(ground)
         holders = limiting.read_holders(probe)
-        command = Spec(
-            argv=plan.command.argv,
-            cwd=plan.command.cwd,
-            env=plan.env,
-            wall_ms=common.wall_ms(plan),
-            grace_ms=common.GRACE_MS,
-            terminal=plan.command.stdio is StdioMode.TERMINAL,
-        )
+        command = common.command_spec(plan)
         return Launch(
             backend=self.name,
             argv=(

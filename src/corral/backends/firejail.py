@@ -27,7 +27,7 @@ from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
 from corral.model.launch import Launch, Outer, StartFailure
-from corral.model.plan import PrivateFile, StdioMode
+from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 from corral.model.probe import Dependence, Probe
 
@@ -138,14 +138,7 @@ class FirejailBackend:
             fix = "use a newer kernel, or boot this one with `lsm=landlock,...`"
             return Probe(self.name, False, reason=reason, fix=fix, version=version)
         probe = self._found(host, program, version, abi)
-        trial = host.try_outer(_trial(probe, host))
-        if trial.phase == "exec":
-            return probe
-        if trial.phase == "outer":
-            reason = f"firejail failed: {trial.detail}"
-            return Probe(self.name, False, reason=reason, fix=_NOT_SETUID, version=version)
-        reason, fix = common.explain_trial(trial)
-        return Probe(self.name, False, reason=reason, fix=fix, version=version)
+        return common.judge_outer(probe, host.try_outer(_trial(probe, host)), PROGRAM, _NOT_SETUID)
 
     def _found(self, host: Host, program: str, version: str, abi: int) -> Probe:
         holders = limiting.without_supervisor(limiting.find_holders(host, namespaced=False))
@@ -174,14 +167,7 @@ class FirejailBackend:
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         home = f"{scratch}/home" if ground.private else ""
         files = _files(plan, probe, home)
-        command = Spec(
-            argv=plan.command.argv,
-            cwd=plan.command.cwd,
-            env=_redirected(plan.env, home, files.areas) if home else plan.env,
-            wall_ms=common.wall_ms(plan),
-            grace_ms=common.GRACE_MS,
-            terminal=plan.command.stdio is StdioMode.TERMINAL,
-        )
+        command = common.command_spec(plan, _redirected(plan.env, home, files.areas) if home else plan.env)
         write = landlock.write_rights(abi, is_directory=True)
         areas = (*files.areas, home) if home else files.areas
         return Launch(

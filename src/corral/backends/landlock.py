@@ -23,7 +23,7 @@ from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
 from corral.model.launch import Launch
-from corral.model.plan import PrivateFile, StdioMode
+from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 from corral.model.probe import Probe
 
@@ -118,15 +118,7 @@ class LandlockBackend:
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
-        command = Spec(
-            argv=plan.command.argv,
-            cwd=plan.command.cwd,
-            env=_redirected(plan.env, scratch) if private else plan.env,
-            landlock=None,
-            wall_ms=common.wall_ms(plan),
-            grace_ms=common.GRACE_MS,
-            terminal=plan.command.stdio is StdioMode.TERMINAL,
-        )
+        command = common.command_spec(plan, _redirected(plan.env, scratch) if private else plan.env)
         holders = limiting.read_holders(probe)
         encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()

@@ -22,7 +22,6 @@ from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Areas, Mount, MountFlag, MountKind, Spec
 from corral.model.feature import Feature
 from corral.model.launch import Launch
-from corral.model.plan import StdioMode
 from corral.model.policy import NetMode
 from corral.model.probe import Probe
 
@@ -87,14 +86,7 @@ class NativeBackend:
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
         inner.check_abstract_sockets(plan, abi)
         ground = plan.ground
-        command = Spec(
-            argv=plan.command.argv,
-            cwd=plan.command.cwd,
-            env=plan.env,
-            wall_ms=common.wall_ms(plan),
-            grace_ms=common.GRACE_MS,
-            terminal=plan.command.stdio is StdioMode.TERMINAL,
-        )
+        command = common.command_spec(plan)
         holders = limiting.read_holders(probe)
         return Launch(
             backend=self.name,
