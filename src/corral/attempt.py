@@ -23,6 +23,9 @@ _STALE_PROBE = frozenset(
 )
 
 
+_NOT_THE_PROBE = frozenset({"path-changed", "exec"})
+
+
 class Attempt:
     """One run that may be planned a second time, if the host changed between plan and launch."""
 
@@ -57,8 +60,9 @@ class Attempt:
             return self._told(self._run.run())
         except SetupError as problem:
             changed = problem.code == "path-changed"
-            # An outer program that was there when it was probed may be gone, or its daemon.
-            is_gone = self._uses_outer and not self._run.has_started and not changed
+            # An outer program that was there when it was probed may be gone, or its daemon. That the command
+            # itself cannot be executed says nothing about it.
+            is_gone = self._uses_outer and not self._run.has_started and problem.code not in _NOT_THE_PROBE
             if problem.code in _STALE_PROBE or is_gone:
                 self._sandbox._forget_probe(self._run.backend)
             if not changed or self._run.has_started:  # it may be of the caller's function

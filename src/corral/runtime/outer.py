@@ -20,6 +20,7 @@ import time
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
 from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own
+from corral.runtime.starter import Abandoned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ _WORDS_BYTES = 16_384  # of what the outer program has said
 _WORDS_LINES = 4
 _REMOVAL_SECONDS = 10.0
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
-
-
-class Abandoned(Exception):
-    """The caller wants no more, before the launcher was there. Nothing is left."""
 
 
 class Meeting:

@@ -17,7 +17,7 @@ from corral.model.result import Enforcement, Result
 from corral.runtime.check import check
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.scratch import Scratch
-from corral.runtime.starter import GRACE_SECONDS, is_abandoned, lost_outer, make_starter
+from corral.runtime.starter import GRACE_SECONDS, Abandoned, lost_outer, make_starter
 from corral.runtime.status import Status, path_changed
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
@@ -231,6 +231,7 @@ class Run:
             assert self._starter is not None
             unwanted = self._is_unwanted or not _ENDING.isdisjoint(self._early)
             self._process = self._starter.start(streams.child_ends(), is_unwanted=unwanted)
+            began = began if self._launch.outer is None else time.monotonic()  # a container starts slowly
             # Else the launcher will say so, or a file that the sandbox makes.
             self._status.started = self._launch.spec is None and not self._launch.started
             while self._early:
@@ -241,10 +242,11 @@ class Run:
             if self._monitor is not None:
                 self._monitor.begin(self._group, self._process.pid, began)
             self._loop(streams, began, self._process)
-        except BaseException as problem:
+        except Abandoned:
+            self._is_unwanted = True
+        except BaseException:
             self.kill()
-            if not is_abandoned(problem):
-                raise
+            raise
         finally:
             self._end()
         streams.drain()
@@ -253,11 +255,12 @@ class Run:
     def _end(self) -> None:
         if self._process is None:
             return
+        assert self._starter is not None
+        self._was_outer_ended |= not self._starter.settle(self._process)
         self._reap(self._process.pid)
         if self._launch.outer is not None:
             self._leave_outer(self._process.status)
-        if self._starter is not None:
-            self._starter.end(self._process, self._read_status, self._is_clean)
+        self._starter.end(self._process, self._read_status, self._is_clean)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
@@ -357,11 +360,9 @@ class Run:
         if deadline is not None and now >= deadline and not self._over_time:
             self._over_time = True
             self.kill()
-        if now >= self._outer_ends_by and self._process is not None:
+        if now >= self._outer_ends_by and self._process is not None and self._starter is not None:
             self._outer_ends_by, self._was_outer_ended = float("inf"), True
-            for pid in filter(None, (self._process.inner, self._process.pid)):  # neither answers
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            self._starter.put_down(self._process)
 
     def _deadline(self, began: float) -> float | None:
         wall = self._plan.ground.limits.wall_seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 from _thread import allocate_lock
 
 from corral.limits.group import group_failed
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 2.0
 _GRACE_MS = int(GRACE_SECONDS * 1000)
 #: For what is left inside, when the outer program is gone.
-_END_SECONDS = 10.0
+END_SECONDS = 10.0
+
+
+class Abandoned(Exception):
+    """The caller wants no more, before what he wanted was there. Nothing is left."""
 
 
 class Starter:
@@ -57,6 +62,13 @@ class Starter:
         """Pass a signal on to the command."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
+
+    def put_down(self, process: Process) -> None:
+        """End by force what does not answer any more."""
+
+    def settle(self, process: Process) -> bool:
+        """Make sure that a process which was told to end can be waited for; False if it took force."""
+        return True
 
     def end(self, process: Process, read_status: Callable[[int], bool], is_clean: Callable[[], bool]) -> None:
         """The process has been waited for; see to what may be left of it."""
@@ -111,6 +123,24 @@ class OuterStarter(Starter):
             with contextlib.suppress(BrokenPipeError):
                 os.write(process.lifeline, bytes((number,)))
 
+    def put_down(self, process: Process) -> None:
+        for pid in filter(None, (process.inner, process.pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+    def settle(self, process: Process) -> bool:
+        """An engine that hangs must not be waited for for ever."""
+        ending = os.pidfd_open(process.pid)
+        try:
+            poller = select.poll()
+            poller.register(ending, select.POLLIN)
+            if poller.poll(END_SECONDS * 1000):
+                return True
+        finally:
+            os.close(ending)
+        self.put_down(process)
+        return False
+
     def end(self, process: Process, read_status: Callable[[int], bool], is_clean: Callable[[], bool]) -> None:
         """Whoever is left inside ends with the lifeline, which is cut; what the program left is removed."""
         from corral.runtime.outer import remove
@@ -119,7 +149,7 @@ class OuterStarter(Starter):
         poller.register(process.status, select.POLLIN)
         os.set_blocking(process.status, False)
         while read_status(process.status):
-            if not poller.poll(_END_SECONDS * 1000):
+            if not poller.poll(END_SECONDS * 1000):
                 break
         if not is_clean():
             remove(self._launch)
@@ -140,11 +170,6 @@ def lost_outer(launch: Launch) -> SetupError:
         fix="look at what the engine's own log says, and run the command again",
         ran=True,
     )
-
-
-def is_abandoned(problem: BaseException) -> bool:
-    """Whether a start was given up because the caller wanted no more."""
-    return type(problem).__name__ == "Abandoned"  # its module is imported only where there is such a start
 
 
 def _grouped(spec: bytes, group: Group) -> bytes:

@@ -19,6 +19,7 @@ from corral.model.result import Outcome
 from corral.planning.build import build
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
+from corral.runtime.destinations import Destinations
 from corral.runtime.run import Run
 from support.gates import Gate
 
@@ -34,10 +35,11 @@ def outer_run(
     *command: str,
     outer: Outer | None = None,
     scratch: str = "",
+    capabilities: tuple[str, ...] = (),
 ) -> Run:
     """A run through a shell script that stands in for the outer program."""
     host = RealHost()
-    policy = build_policy("moderate", ())
+    policy = build_policy("moderate", capabilities)
     ground = build_ground(policy, str(work), host)
     plan = build(
         policy, Command(command, str(work)), ground, host, run_id=os.urandom(8).hex(), waived=ground.requires
@@ -191,3 +193,33 @@ def test_a_private_directory_within_reach_of_commands_is_refused(tmp_path: Path)
 
     assert raised.value.code == "scratch"
     assert "TMPDIR" in raised.value.fix
+
+
+def test_a_program_that_hangs_at_the_end_does_not_hold_up_whoever_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.runtime.starter.END_SECONDS", 0.3)
+    gate = Gate(tmp_path / "gate")
+    removal = ("/bin/sh", "-c", f"echo removed > {tmp_path}/removed")
+    program = f'exec 9>{tmp_path}/gate; "$0" --control 3; exec sleep 60'
+    run = outer_run(tmp_path, program, "sh", "-c", "echo out", outer=Outer(removal=removal))
+
+    def refuse(_name: str, _data: bytes) -> None:
+        raise ValueError("no more")
+
+    run._output = Destinations(refuse, None, None)
+    with pytest.raises(ValueError, match="no more"):
+        run.run()
+
+    assert gate.is_left()
+    assert (tmp_path / "removed").exists()
+    gate.close()
+
+
+def test_a_slow_start_is_not_the_commands_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corral.runtime.run._BACKSTOP_SECONDS", 0.0)
+    program = 'sleep 3; exec "$0" --control 3'  # more than the limit and the grace
+
+    result = outer_run(tmp_path, program, "sh", "-c", "sleep 0.1", capabilities=("time:limit:500ms",)).run()
+
+    assert (result.outcome, result.exit_code) == (Outcome.EXITED, 0)
