@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from corral.config.find import find_project_files
@@ -13,6 +11,7 @@ from corral.model.errors import ConfigurationError, PolicyError, SetupError, Une
 from corral.model.feature import RUNNER_FEATURES
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
+from support.user_files import forget_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +25,7 @@ HOPELESS = "network:https:example.com"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("CORRAL_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "config" / "corral").mkdir(parents=True)
+    forget_settings(tmp_path, monkeypatch)
     (tmp_path / "project").mkdir()
     return tmp_path / "project"
 

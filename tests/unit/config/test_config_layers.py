@@ -14,18 +14,13 @@ from corral.config.trust import distrust, is_trusted, trust
 from corral.model.errors import PolicyError
 from corral.model.policy import NetMode
 from corral.policy.preset import load_preset
+from support.user_files import forget_settings
 
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own file; it is not there yet."""
-    for name in list(os.environ):
-        if name.startswith("CORRAL_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "config" / "corral").mkdir(parents=True)
-    return tmp_path / "config" / "corral" / "corral.toml"
+    return forget_settings(tmp_path, monkeypatch)
 
 
 @pytest.fixture

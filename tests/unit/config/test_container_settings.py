@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from corral.cli.options import defaults
@@ -21,6 +19,7 @@ from corral.model.container import (
 from corral.model.errors import ConfigurationError, PolicyError
 from corral.sandbox import Sandbox
 from support.fake_host import FakeHost
+from support.user_files import forget_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,12 +39,7 @@ entrypoint = ["/usr/bin/env", "-i"]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("CORRAL_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "config" / "corral").mkdir(parents=True)
+    forget_settings(tmp_path, monkeypatch)
     (tmp_path / "project").mkdir()
     return tmp_path / "project"
 
