@@ -8,4 +8,10 @@ enum { MOST_GIVEN = 32 };
  * descriptors from 0 on: those of every launch, then files of control groups. Returns how many, or -errno. */
 int control_take(const char *where);
 
+/* Waits for one message with descriptors. Returns how many came, in `given`; 0 at the end; or -errno. */
+int control_receive(int control, int given[MOST_GIVEN]);
+
+/* Puts each to its number: the first to 0, the second to 1. */
+int control_arrange(int given[MOST_GIVEN], int count);
+
 #endif

@@ -228,6 +228,8 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_INSIDE] = parse_empty,
     [RECORD_EXPECT] = parse_expect,
     [RECORD_IMAGE_ENVIRONMENT] = parse_empty,
+    [RECORD_SERVE] = parse_empty,
+    [RECORD_KEEP] = parse_empty,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -41,6 +41,8 @@ enum record_type {
     RECORD_INSIDE,
     RECORD_EXPECT,
     RECORD_IMAGE_ENVIRONMENT,
+    RECORD_SERVE,
+    RECORD_KEEP,
     RECORD_TYPES,
 };
 

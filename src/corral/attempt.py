@@ -49,7 +49,7 @@ class Attempt:
         return Run(
             explanation.plan,
             explanation.launch,
-            quarantine=_quarantine(explanation.plan.run_id),
+            quarantine=quarantine_for(explanation.plan.run_id),
             output=self._output,
             monitor=self._monitor,
             within=self._sandbox._beneath(),
@@ -86,6 +86,6 @@ class Attempt:
         self._run.kill()
 
 
-def _quarantine(run_id: str) -> str:
+def quarantine_for(run_id: str) -> str:
     state = state_directory()
     return os.path.join(state, "quarantine", run_id) if state else ""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from corral.model.result import Result
     from corral.runtime.destinations import Destinations, Stream, Target
     from corral.runtime.monitor import Monitor
+    from corral.session import Session
     from corral.watch import Watch
 
 
@@ -103,6 +104,11 @@ class Sandbox:
         return self._policy
 
     @property
+    def workspace(self) -> str:
+        """The directory that commands work in."""
+        return self._workspace
+
+    @property
     def is_unconfined(self) -> bool:
         """Whether commands run without any sandbox, because that was asked for by name."""
         return self._backend == UNCONFINED
@@ -155,6 +161,12 @@ class Sandbox:
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
         output = _destinations(stream, stdout, stderr)
         return Watch(lambda monitor: self.start(prepared, output, monitor), every)
+
+    def session(self) -> Session:
+        """Make a sandbox and keep it, for many commands; it ends with the `with` block it is used in."""
+        from corral.session import Session
+
+        return Session(self)
 
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None

@@ -135,7 +135,13 @@ def command_spec(plan: Plan, env: tuple[tuple[str, str], ...] | None = None) -> 
         wall_ms=wall_ms(plan),
         grace_ms=GRACE_MS,
         terminal=plan.command.stdio is StdioMode.TERMINAL,
+        serves=plan.command.keeps,
     )
+
+
+def own_pids(plan: Plan) -> int:
+    """How many processes of the launcher live among those of the sandbox."""
+    return 2 if plan.command.keeps else 1  # PID 1; and the job that watches over a command of a kept sandbox
 
 
 def network_is_private(plan: Plan) -> bool:

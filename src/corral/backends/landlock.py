@@ -22,7 +22,7 @@ from corral.linux.encode import encode_command, encode_ground, encode_paths, joi
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
-from corral.model.launch import Launch
+from corral.model.launch import Inside, Launch
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 from corral.model.probe import Probe
@@ -135,6 +135,7 @@ class LandlockBackend:
                 if private
             ),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=True),
+            inside=Inside(command.env, has_own_root=False),
         )
 
 

@@ -60,6 +60,8 @@ class RecordType(IntEnum):
     INSIDE = 23  # empty: somebody else has made the sandbox; mounts are made in place; at most once
     EXPECT = 24  # u32 flags, u64 device, u64 inode, string path: what must be found there
     IMAGE_ENVIRONMENT = 25  # empty: the launcher's own variables are the image's, and are kept; at most once
+    SERVE = 26  # empty: keep the sandbox, and start the commands that come on stdin, a socket; at most once
+    KEEP = 27  # empty: what the command leaves running goes on until the lifeline is cut; at most once
 
 
 class MountKind(IntEnum):
@@ -203,4 +205,6 @@ class Spec(Record):
     expects: tuple[Expect, ...] = ()
     image_environment: bool = False
     lingers: bool = False
+    serves: bool = False  # no command of its own
+    keeps: bool = False
     fault: str = ""

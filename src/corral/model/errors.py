@@ -6,6 +6,7 @@
     │   └── ConfigurationError     (carries every mistake)             2
     ├── UnenforceableError     the operator: this host cannot do it    3
     ├── SetupError             the operator: the command did NOT run   125 (126, 127: no such program)
+    ├── SessionClosed          the caller, who has closed it           125
     ├── CommandFailed          the caller, who asked with check()      the command's own
     └── BugError               us; the command did NOT run             70
 
@@ -144,6 +145,20 @@ class SetupError(CorralError):
     ) -> None:
         super().__init__(code, what, why=why, fix=fix, ran=ran)
         self.exit_status = exit_status
+
+
+class SessionClosed(CorralError):
+    """A command was given to a session that its owner has closed."""
+
+    exit_status = 125
+
+    def __init__(self) -> None:
+        super().__init__(
+            "session-closed",
+            "the session takes no more commands",
+            why="it has been closed",
+            fix="begin a new one, or run commands inside of its `with` block",
+        )
 
 
 class CommandFailed(CorralError):

@@ -134,19 +134,31 @@ class Guard:
     def sweep(self) -> tuple[str, ...]:
         """Look at every watched name after all is over; returns those that could not be put right."""
         for _ in range(_ROUNDS):
-            wrong = [
-                os.path.join(watch.directory, watch.name)
-                for handle, watches in self._directories.values()
-                for watch in watches.values()
-                if not _is_right(handle, watch)
-            ]
+            wrong = self._find_wrong()
             if not wrong:
                 break
             self._inspect_all()
         for handle, name in self._aside:
             with contextlib.suppress(OSError):  # it has lost its name already
                 remove_tree(handle, name)
-        return tuple(wrong)
+        return wrong
+
+    def resume(self) -> tuple[str, ...]:
+        """Begin again after a pause in which no command ran; returns the names that the host has made meanwhile."""
+        self._began = time.monotonic()
+        if self.descriptor >= 0:
+            with contextlib.suppress(BlockingIOError):
+                while os.read(self.descriptor, 65_536):
+                    pass
+        return self._find_wrong()
+
+    def _find_wrong(self) -> tuple[str, ...]:
+        return tuple(
+            os.path.join(watch.directory, watch.name)
+            for handle, watches in self._directories.values()
+            for watch in watches.values()
+            if not _is_right(handle, watch)
+        )
 
     @property
     def is_exhausted(self) -> bool:

@@ -10,7 +10,7 @@ from corral.model.result import Outcome, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.limits.group import Group
+    from corral.limits.group import Group, Span
     from corral.runtime.status import Status
 
 _BLOCK_BYTES = 512  # what getrusage(2) counts in
@@ -30,7 +30,7 @@ class Facts(Record):
     """Everything that is known when all processes are gone."""
 
     status: Status
-    group: Group | None
+    group: Group | Span | None
     is_blocked: bool = False  # ended by the guard
     is_filtered: bool = False  # by a system-call filter of ours
     over_output: bool = False

@@ -1,0 +1,182 @@
+/* Serve: the sandbox stands and is kept; commands are started in it as corral asks for them.
+ *
+ * The server is PID 1 of the sandbox where there is one, else the process that corral has started. A request is six
+ * descriptors, those that every launcher starts with: stdio, the spec of a command, a status pipe and a lifeline.
+ * The server reads nothing of it. It forks a job, and the job does the rest.
+ *
+ * TRUST: no command holds the socket, none can trace or end the server (no privileges, not dumpable, PID 1 or out of
+ * reach of their Landlock domain). One that ends its job has left its supervision: then everything is ended. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "control.h"
+#include "kernel.h"
+#include "launch.h"
+#include "report.h"
+#include "watch.h"
+
+enum { REAPED = 256 }; /* in one turn */
+
+struct server {
+    struct launch *launch;
+    int requests, signals;
+    struct watcher watcher;
+    bool has_more;           /* of the dead, perhaps */
+    bool is_over, is_broken; /* corral wants no more; somebody has ended a job */
+    uint32_t exceeded;       /* the notice of a limit that was found broken */
+};
+
+bool is_server(const struct launch *launch) { return launch->spec.count[RECORD_SERVE] != 0; }
+
+/* INVARIANT: no descriptor of the server has a number that a job needs. Those that are free are filled, before
+ * anything is opened. */
+int server_reserve(void) {
+    for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && dup2(STDOUT_FILENO, fd) < 0) return -errno;
+    return 0;
+}
+
+/* The socket came as stdin. */
+static int open_server(struct server *s) {
+    s->requests = k_result(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, MOST_GIVEN));
+    if (s->requests < 0) return s->requests;
+    if (dup2(STDOUT_FILENO, STDIN_FILENO) < 0) return -errno;
+    s->signals = signals_open();
+    return s->signals < 0 ? s->signals : 0;
+}
+
+/* Corral reaches the files of the sandbox by this: what they see is what it sees. */
+static int send_root(const struct server *s) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } ancillary = {0};
+    char ready = 'r';
+    struct iovec data = {.iov_base = &ready, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
+                             .msg_controllen = sizeof ancillary.room};
+    int root = k_result(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (root < 0) return root;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof root)};
+    memcpy(CMSG_DATA(header), &root, sizeof root);
+    int err = sendmsg(s->requests, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    close(root);
+    return err;
+}
+
+static int prepare(struct server *s) {
+    s->launch->phase = "landlock";
+    int err = landlock_prepare(s->launch);
+    if (err) return err;
+    s->launch->phase = "namespaces";
+    set_detail(s->launch, "serve");
+    err = open_server(s);
+    return err ? err : send_root(s);
+}
+
+static int start_job(struct server *s, int *given, int count) {
+    pid_t self = getpid();
+    pid_t job = k_clone(SIGCHLD);
+    if (job != 0) return job;
+    close(s->requests);
+    close(s->signals);
+    if (s->launch->channel_fd >= 0) close(s->launch->channel_fd);
+    _exit(child_obey(self) ? EXIT_SETUP_FAILED : job_run(s->launch, given, count));
+}
+
+static void take_request(struct server *s) {
+    int given[MOST_GIVEN];
+    char line[64];
+    int count = control_receive(s->requests, given);
+    if (count == 0 || count == -ECONNRESET) s->is_over = true;
+    if (count <= 0) return; /* a malformed one: whoever asked sees the end of his status pipe */
+    int job = count == FIRST_FOREIGN_FD ? start_job(s, given, count) : -EPROTO;
+    if (job < 0) {
+        int length = snprintf(line, sizeof line, "failed namespaces %d fork\n", -job);
+        if (write(given[STATUS_FD], line, (size_t)length) < 0) s->has_more = true;
+    }
+    for (int i = 0; i < count; i++) close(given[i]);
+}
+
+/* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended, means
+ * that something has left the supervision it was under. */
+static void reap(struct server *s) {
+    int status = 0, count = 0;
+    for (; count < REAPED && waitpid(-1, &status, WNOHANG) > 0; count++)
+        if (WIFSIGNALED(status)) s->is_broken = true;
+    s->has_more = count == REAPED;
+}
+
+static void wait_for_work(struct server *s) {
+    bool is_alone = !has_namespaces(s->launch);
+    struct pollfd fds[] = {
+        {.fd = s->requests, .events = POLLIN},
+        {.fd = s->signals, .events = POLLIN},
+        {.fd = is_alone ? LIFELINE_FD : -1, .events = POLLIN},
+    };
+    int64_t left = s->has_more ? 0 : watcher_wait(&s->watcher);
+    const struct timespec wait = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    if (ppoll(fds, 3, left < 0 ? NULL : &wait, NULL) < 0) {
+        s->is_broken = errno != EINTR;
+        return;
+    }
+    if (fds[1].revents || s->has_more) {
+        int signal = signals_next(s->signals); /* what comes from inside, but for SIGCHLD, means nothing here */
+        if (signal < 0) s->is_broken = true;
+        reap(s);
+    }
+    if (fds[2].revents) s->is_over = true;
+    else if (fds[0].revents) take_request(s);
+}
+
+static void serve(struct server *s) {
+    watcher_start(&s->watcher, s->launch, has_namespaces(s->launch));
+    while (!s->is_over && !s->is_broken && !s->exceeded) {
+        wait_for_work(s);
+        s->exceeded = watcher_act(&s->watcher);
+    }
+}
+
+/* The supervisor ends everyone, and says why. */
+int server_run_as_init(struct launch *launch) {
+    struct server s = {.launch = launch};
+    int err = prepare(&s);
+    if (err) {
+        report_failed(launch, -err);
+        return EXIT_SETUP_FAILED;
+    }
+    report_executing(launch);
+    if (close(launch->setup_fd) < 0) return EXIT_SETUP_FAILED;
+    launch->setup_fd = -1;
+    serve(&s);
+    if (s.exceeded) notice_send(launch, &(struct notice){.kind = s.exceeded});
+    if (s.is_over) notice_send(launch, &(struct notice){.kind = NOTICE_ENDED});
+    return s.is_broken ? EXIT_SETUP_FAILED : 0;
+}
+
+int server_run_alone(struct launch *launch) {
+    struct server s = {.launch = launch};
+    int err = prepare(&s);
+    if (err) {
+        status_failed(launch->phase, -err, launch->detail);
+        return EXIT_SETUP_FAILED;
+    }
+    status_line("started\n");
+    serve(&s);
+    bool is_lost = tree_end(launch) != 0 || s.is_broken;
+    if (s.exceeded) status_line(s.exceeded == NOTICE_MEMORY ? "limit memory\n" : "limit processes\n");
+    if (is_lost) status_line("lost\n");
+    else status_ended(s.exceeded ? SIGKILL : 0);
+    status_usage(&(struct notice){0});
+    supervisor_linger(launch);
+    return is_lost ? EXIT_SETUP_FAILED : 0;
+}
