@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from corral.model.violation import Evidence, Violation
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
+    from corral.pool import Pool, PoolStats
     from corral.sandbox import Explanation, Sandbox, run
     from corral.watch import Watch
 
@@ -80,6 +81,8 @@ _EXPORTS = {
     "Outcome": "corral.model.result",
     "Policy": "corral.model.policy",
     "PolicyError": "corral.model.errors",
+    "Pool": "corral.pool",
+    "PoolStats": "corral.pool",
     "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
@@ -131,6 +134,8 @@ __all__ = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Pool",
+    "PoolStats",
     "ResourceLimiter",
     "Result",
     "Sandbox",

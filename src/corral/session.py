@@ -151,8 +151,12 @@ class Session:
         timeout: float | None = None,
         terminal: bool = False,
         is_background: bool = False,
+        keeps: bool = True,
     ) -> Job:
-        """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
+        """Everything but the run itself: the caller may want to hold on to it, to pass signals on.
+
+        Without `keeps` nothing that the command has started outlives it.
+        """
         with self._lock:
             self._check_open()
             kept, lookout = self._kept, self._lookout
@@ -166,9 +170,10 @@ class Session:
             env=tuple(_checked(env).items()) if env else (),
             wall_ms=0 if wall is None else max(1, int(wall * 1000)),
             terminal=terminal,
-            keeps=True,
+            keeps=keeps,
         )
-        return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=self._leave)
+        leave = self._leave if keeps else None
+        return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=leave)
 
     def finish(self, job: Job) -> Result:
         """Run what was prepared."""
