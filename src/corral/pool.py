@@ -296,35 +296,29 @@ class PooledRun:
         try:
             pool._enter(self)
             try:
-                return self._run_once_or_twice()
+                return self._try()
             finally:
                 pool._leave(self)
         finally:
             pool._turns.give()
 
-    def _run_once_or_twice(self) -> Result:
-        """A sandbox that turns out to be unfit before it was told of the command is replaced, once."""
+    def _try(self) -> Result:
+        """A sandbox that turns out to be unfit before it was told of the command is replaced."""
         pool = self._pool
         ready = pool._take()
-        try:
-            further = ready.freshness.further_environment(pool.sandbox._host)
-            if further is not None:
-                return self._run_in(ready, further)
-        except SetupError as problem:
-            if (
-                problem.code not in _UNFIT
-                or problem.ran
-                or (self._job is not None and self._job.is_requested)
-            ):
-                raise
-        finally:
-            pool._stock.end(ready.session)
-        pool._distrust()
-        ready = pool._stock.make()
-        try:
-            return self._run_in(ready, {})
-        finally:
-            pool._stock.end(ready.session)
+        for is_last in (False, False, True):
+            try:
+                further = ready.freshness.further_environment(pool.sandbox._host)
+                if further is not None:
+                    return self._run_in(ready, further)
+            except SetupError as problem:
+                if is_last or problem.code not in _UNFIT or problem.ran or self._is_requested:
+                    raise
+            finally:
+                pool._stock.end(ready.session)
+            pool._distrust()
+            ready = pool._stock.make()
+        raise AssertionError("the last one returns, or raises")
 
     @property
     def _is_requested(self) -> bool:
