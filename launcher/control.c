@@ -43,13 +43,12 @@ static void close_all(const int *given, size_t count) {
 }
 
 /* INVARIANT: what comes with a message that is refused is closed: a server must not run out of descriptors. */
-int control_receive(int control, int given[MOST_GIVEN]) {
+int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size) {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int) * MOST_GIVEN)];
     } ancillary;
-    char go = 0;
-    struct iovec data = {.iov_base = &go, .iov_len = 1};
+    struct iovec data = {.iov_base = words, .iov_len = *size};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
                              .msg_controllen = sizeof ancillary.room};
     ssize_t got = 0;
@@ -61,7 +60,8 @@ int control_receive(int control, int given[MOST_GIVEN]) {
     if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return -EPROTO;
     size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     memcpy(given, CMSG_DATA(header), count * sizeof(int));
-    if (got == 1 && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) && count >= FIRST_FOREIGN_FD) return (int)count;
+    *size = (size_t)got;
+    if (got > 0 && count > 0 && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) return (int)count;
     close_all(given, count);
     return -EPROTO;
 }
@@ -87,8 +87,10 @@ int control_take(const char *where) {
     if (control < 0) return control;
     /* TRUST: what corral reads is who sent it, as the kernel says; the words are for people with a debugger. */
     if (send(control, HELLO, sizeof HELLO - 1, MSG_NOSIGNAL) < 0) return -errno;
-    int count = control_receive(control, given);
-    if (count <= 0) return count < 0 ? count : -EPIPE;
+    char go = 0;
+    size_t size = sizeof go;
+    int count = control_receive(control, given, &go, &size);
+    if (count < FIRST_FOREIGN_FD) return count < 0 ? count : -EPROTO;
     int err = control_arrange(given, count);
     return err ? err : count;
 }

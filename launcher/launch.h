@@ -38,6 +38,8 @@ struct launch {
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
     bool must_move;           /* the child was not born in its cgroup */
     int64_t cpu_before_us;    /* a job: processor time of the group when it began */
+    bool is_executing;        /* a job: its command came as far as execve */
+    bool has_default_signals; /* the server has seen to that, once for all */
 };
 
 /* A phase returns 0 or -errno, and says in launch->detail which object it was about. */
@@ -83,7 +85,9 @@ bool is_server(const struct launch *launch);     /* serve.c */
 int server_reserve(void);                        /* serve.c: first, in every process that serves */
 int server_run_as_init(struct launch *launch);   /* serve.c */
 int server_run_alone(struct launch *launch);     /* serve.c: where somebody else made the namespaces, or nobody */
-int job_run(struct launch *launch, int *given, int count); /* job.c: in a process of its own; its exit code */
+int job_wait_and_run(struct launch *launch, int requests, int taken); /* job.c: its exit code */
+int leave_session_keyring(struct launch *launch); /* command.c */
+int signals_reset(void);                         /* command.c */
 void supervisor_linger(const struct launch *launch); /* supervise.c */
 int landlock_prepare(struct launch *launch);     /* confine.c */
 bool areas_are_full(const struct launch *launch); /* init.c */

@@ -23,11 +23,18 @@
 #include "report.h"
 #include "watch.h"
 
-enum { REAPED = 256 }; /* in one turn */
+enum {
+    REAPED = 256,     /* in one turn */
+    OWN_PROCESSES = 2, /* among those of the sandbox: the job of a command, and the one that waits */
+    STATUS_PLACE = 3, /* of the status pipe among the descriptors of a request */
+};
 
 struct server {
     struct launch *launch;
     int requests, signals;
+    int taken[2];            /* pipe: a job says that it has a command */
+    bool has_spare;          /* a job waits for the next one */
+    int fork_error;          /* why not */
     struct watcher watcher;
     bool has_more;           /* of the dead, perhaps */
     bool is_over, is_broken; /* corral wants no more; somebody has ended a job */
@@ -49,7 +56,10 @@ static int open_server(struct server *s) {
     s->requests = k_result(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, MOST_GIVEN));
     if (s->requests < 0) return s->requests;
     if (dup2(STDOUT_FILENO, STDIN_FILENO) < 0) return -errno;
-    s->signals = signals_open();
+    if (pipe2(s->taken, O_CLOEXEC) < 0) return -errno;
+    s->launch->has_default_signals = true;
+    int err = signals_reset();
+    s->signals = err ? err : signals_open();
     return s->signals < 0 ? s->signals : 0;
 }
 
@@ -73,38 +83,59 @@ static int send_root(const struct server *s) {
     return err;
 }
 
-static int prepare(struct server *s) {
-    s->launch->phase = "landlock";
-    int err = landlock_prepare(s->launch);
-    if (err) return err;
-    s->launch->phase = "namespaces";
-    set_detail(s->launch, "serve");
-    err = open_server(s);
-    return err ? err : send_root(s);
+/* Its own filter is inherited by all it starts, and costs a tenth of a millisecond where each command installs it. */
+static int bind_early(struct launch *launch) {
+    if (!(launch->spec.serve_flags & SERVE_FILTERED)) return 0;
+    launch->phase = "seccomp";
+    int err = phase_seccomp(launch);
+    if (!err) launch->spec.filter_length = 0;
+    return err;
 }
 
-static int start_job(struct server *s, int *given, int count) {
+static int prepare(struct server *s) {
+    struct launch *launch = s->launch;
+    launch->phase = "landlock";
+    int err = landlock_prepare(launch);
+    if (err) return err;
+    launch->phase = "namespaces";
+    if ((err = leave_session_keyring(launch))) return err; /* the filter forbids it later */
+    set_detail(launch, "serve");
+    err = open_server(s);
+    if (!err) err = send_root(s);
+    return err ? err : bind_early(launch);
+}
+
+/* A job that waits for the next request, so that nobody waits for a process to be made. */
+static void fork_spare(struct server *s) {
     pid_t self = getpid();
     pid_t job = k_clone(SIGCHLD);
-    if (job != 0) return job;
-    close(s->requests);
+    s->has_spare = job > 0;
+    s->fork_error = job < 0 ? -job : 0;
+    if (job != 0) return;
     close(s->signals);
+    close(s->taken[0]);
     if (s->launch->channel_fd >= 0) close(s->launch->channel_fd);
-    _exit(child_obey(self) ? EXIT_SETUP_FAILED : job_run(s->launch, given, count));
+    _exit(child_obey(self) ? EXIT_SETUP_FAILED : job_wait_and_run(s->launch, s->requests, s->taken[1]));
 }
 
-static void take_request(struct server *s) {
+/* Whoever asks when no process can be made is told so. */
+static void refuse_request(struct server *s) {
+    static char words[1];
     int given[MOST_GIVEN];
     char line[64];
-    int count = control_receive(s->requests, given);
+    size_t size = sizeof words;
+    int count = control_receive(s->requests, given, words, &size);
     if (count == 0 || count == -ECONNRESET) s->is_over = true;
-    if (count <= 0) return; /* a malformed one: whoever asked sees the end of his status pipe */
-    int job = count == FIRST_FOREIGN_FD ? start_job(s, given, count) : -EPROTO;
-    if (job < 0) {
-        int length = snprintf(line, sizeof line, "failed namespaces %d fork\n", -job);
-        if (write(given[STATUS_FD], line, (size_t)length) < 0) s->has_more = true;
-    }
+    if (count <= STATUS_PLACE) return; /* a truncated one, as a rule: he sees the end of his status pipe */
+    int length = snprintf(line, sizeof line, "failed namespaces %d fork\n", s->fork_error);
+    if (write(given[STATUS_PLACE], line, (size_t)length) < 0) s->has_more = true;
     for (int i = 0; i < count; i++) close(given[i]);
+}
+
+static void on_taken(struct server *s) {
+    char byte;
+    if (read(s->taken[0], &byte, 1) != 1) s->is_broken = true;
+    fork_spare(s);
 }
 
 /* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended, means
@@ -116,32 +147,43 @@ static void reap(struct server *s) {
     s->has_more = count == REAPED;
 }
 
-static void wait_for_work(struct server *s) {
-    bool is_alone = !has_namespaces(s->launch);
-    struct pollfd fds[] = {
-        {.fd = s->requests, .events = POLLIN},
-        {.fd = s->signals, .events = POLLIN},
-        {.fd = is_alone ? LIFELINE_FD : -1, .events = POLLIN},
-    };
+static int64_t wait_for_work(struct server *s, struct pollfd *fds) {
     int64_t left = s->has_more ? 0 : watcher_wait(&s->watcher);
     const struct timespec wait = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
-    if (ppoll(fds, 3, left < 0 ? NULL : &wait, NULL) < 0) {
-        s->is_broken = errno != EINTR;
-        return;
-    }
+    int ready = ppoll(fds, 4, left < 0 ? NULL : &wait, NULL);
+    if (ready < 0 && errno != EINTR) s->is_broken = true;
+    return ready;
+}
+
+static void turn(struct server *s) {
+    struct pollfd fds[] = {
+        /* While a job waits, what comes is for that one; the end is for everyone. */
+        {.fd = s->requests, .events = s->has_spare ? POLLRDHUP : POLLRDHUP | POLLIN},
+        {.fd = s->signals, .events = POLLIN},
+        {.fd = has_namespaces(s->launch) ? -1 : LIFELINE_FD, .events = POLLIN},
+        {.fd = s->taken[0], .events = POLLIN},
+    };
+    if (wait_for_work(s, fds) < 0) return;
     if (fds[1].revents || s->has_more) {
         int signal = signals_next(s->signals); /* what comes from inside, but for SIGCHLD, means nothing here */
         if (signal < 0) s->is_broken = true;
         reap(s);
     }
-    if (fds[2].revents) s->is_over = true;
-    else if (fds[0].revents) take_request(s);
+    if (fds[3].revents) on_taken(s);
+    if (fds[2].revents || fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) s->is_over = true;
+    else if (fds[0].revents & POLLIN && !s->has_spare) {
+        fork_spare(s);
+        if (!s->has_spare) refuse_request(s);
+    }
 }
 
 static void serve(struct server *s) {
+    struct watch_record *limits = &s->launch->spec.watch;
+    if (limits->processes) limits->processes += OWN_PROCESSES;
     watcher_start(&s->watcher, s->launch, has_namespaces(s->launch));
+    fork_spare(s);
     while (!s->is_over && !s->is_broken && !s->exceeded) {
-        wait_for_work(s);
+        turn(s);
         s->exceeded = watcher_act(&s->watcher);
     }
 }

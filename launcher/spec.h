@@ -120,6 +120,11 @@ struct expect_record {
     const char *path;
 };
 
+enum serve_flag {
+    SERVE_FILTERED = 1, /* the server itself is bound by the filter, so that its commands are from the beginning */
+    SERVE_FLAGS = 1,
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -157,6 +162,7 @@ struct spec {
     const char *cwd;
     char **argv, **envp; /* end in NULL */
     uint64_t wall_ms, grace_ms;
+    uint32_t serve_flags;
     const char *fault;
 };
 

@@ -281,10 +281,13 @@ int supervisor_run(struct launch *launch) {
     struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count_processors()};
     /* Its copies of the command's stdio would keep their readers waiting. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
+    w.executing = w.started = launch->is_executing; /* a job knows */
+    if (w.started) status_line("started\n");
     if (launch->spec.wall_ms) w.term_at = after_ms(launch->spec.wall_ms);
     if (!has_namespaces(launch)) watcher_start(&w.watcher, launch, false);
     w.signals = signals_open();
-    if (w.signals < 0 || fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0) {
+    bool has_setup = launch->setup_fd >= 0;
+    if (w.signals < 0 || (has_setup && fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0)) {
         status_failed("namespaces", w.signals < 0 ? -w.signals : errno, "watch the child");
         kill(launch->child, SIGKILL);
         return EXIT_SETUP_FAILED;

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.background import Background
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
     from corral.limits.ceiling import Ceiling
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         ConfigurationError,
         CorralError,
         PolicyError,
+        SessionClosed,
         SetupError,
         UnenforceableError,
     )
@@ -49,10 +51,12 @@ if TYPE_CHECKING:
     from corral.policy.preset import load_preset
     from corral.pool import Pool, PoolStats
     from corral.sandbox import Explanation, Sandbox, run
+    from corral.session import Session
     from corral.watch import Watch
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
+    "Background": "corral.background",
     "BugError": "corral.model.errors",
     "Capability": "corral.model.capability",
     "CapabilitySyntaxError": "corral.model.errors",
@@ -86,6 +90,8 @@ _EXPORTS = {
     "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
+    "Session": "corral.session",
+    "SessionClosed": "corral.model.errors",
     "SetupError": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
@@ -106,6 +112,7 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "Background",
     "BugError",
     "Capability",
     "CapabilitySyntaxError",
@@ -139,6 +146,8 @@ __all__ = [
     "ResourceLimiter",
     "Result",
     "Sandbox",
+    "Session",
+    "SessionClosed",
     "SetupError",
     "UnenforceableError",
     "Usage",

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from corral.background import Background
     from corral.model.result import Result, UsageSample
-    from corral.runtime.destinations import Destinations, Stream, Target
-    from corral.runtime.files import Files
+    from corral.runtime.destinations import Stream, Target
     from corral.runtime.kept import Ends
     from corral.runtime.streams import InheritedStreams
     from corral.sandbox import Sandbox
@@ -47,7 +46,6 @@ class Session:
         self._stateful = threading.Lock()
         self._jobs: set[Job] = set()
         self._left: dict[Ends, threading.Thread] = {}
-        self._files: Files | None = None
         self._background: list[Background] = []
         self._is_closed = False
         self.id = os.urandom(8).hex()
@@ -114,32 +112,22 @@ class Session:
     ) -> Result:
         """Run a command and return what happened; see `Sandbox.run`.
 
-        `cwd` is a path of the host in the workspace, or a path inside; `env` has further variables; `timeout`
-        can only shorten the policy's own. With `stateful` the command begins in the working directory and with
-        the exported variables that the last such command ended with; they run one at a time.
+        `cwd` is a path of the host in the workspace, or a path inside; `env` has further variables, and
+        `timeout` can only shorten the policy's own. With `stateful` the command begins in the working
+        directory and with the exported variables that the last such command ended with, one at a time.
         """
         output = None
         if stream is not None or stdout is not None or stderr is not None:
             from corral.runtime.destinations import Destinations
 
             output = Destinations(stream, stdout, stderr)
-        if stateful:
-            with self._stateful:
-                return self._run(self._remembered(command), cwd, env, stdin, output, timeout)
-        return self._run(_argv(command), cwd, env, stdin, output, timeout)
-
-    def _run(
-        self,
-        argv: tuple[str, ...],
-        cwd: str | os.PathLike[str] | None,
-        env: Mapping[str, str] | None,
-        stdin: bytes | str,
-        output: Destinations | None,
-        timeout: float | None,
-    ) -> Result:
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
-        streams = PipedStreams(self._kept.plan.ground.limits.output_bytes, fed, output)
-        return self.finish(self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout))
+        streams = PipedStreams(self.output_bytes, fed, output, self._kept.null)
+        if not stateful:
+            return self.finish(self.prepare(_argv(command), streams, cwd=cwd, env=env, timeout=timeout))
+        with self._stateful:
+            argv = self._remembered(command)
+            return self.finish(self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout))
 
     def prepare(
         self,
@@ -258,7 +246,6 @@ class Session:
             thread.join()
         if self._lookout is not None:
             self._lookout.close()
-        self._files = None
 
     def _leave(self, ends: Ends) -> None:
         """A command has ended and left something running: it is watched over until that ends."""
@@ -323,7 +310,7 @@ def _checked(env: Mapping[str, str]) -> Mapping[str, str]:
             raise PolicyError(
                 "environment-name",
                 f"{name!r} cannot be passed to a program",
-                why="the name of a variable is not empty and has no =, and neither it nor its value has a NUL",
+                why="a name is not empty and has no =, and neither it nor its value has a NUL",
                 fix="give it another name",
             )
     return env

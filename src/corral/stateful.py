@@ -1,13 +1,13 @@
 """Commands that begin where the last one ended: working directory and exported variables.
 
-All of it happens inside the sandbox, in the shell that runs the command: corral never reads what a command says
-its state is. Nothing is printed for it, and the status is the command's own.
+All of it happens inside the sandbox, in the shell that runs the command: corral never reads what a command
+says its state is. Nothing is printed for it, and the status is the command's own.
 """
 
 from __future__ import annotations
 
-#: $1 is the file that holds the state, $2 a shell line; or $2 is empty and a program with its arguments follows.
-#: The shell itself quotes the values (`export -p`). A name that is read-only, or no name of a shell's, is left out.
+#: $1 is the file that holds the state, $2 a shell line; or $2 is empty, and a program with its arguments
+#: follows. The shell itself quotes the values (`export -p`).
 _SCRIPT = r"""
 CORRAL_STATE=$1; CORRAL_LINE=$2; shift 2
 corral_save() {

@@ -10,6 +10,7 @@ from sources import PACKAGE, parse
 import corral
 
 PUBLIC = [
+    "Background",
     "BugError",
     "Capability",
     "CapabilitySyntaxError",
@@ -41,6 +42,8 @@ PUBLIC = [
     "ResourceLimiter",
     "Result",
     "Sandbox",
+    "Session",
+    "SessionClosed",
     "SetupError",
     "UnenforceableError",
     "Usage",

@@ -16,7 +16,8 @@ ROWS = (
     {"limits"},
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
     {
-        *("sandbox", "attempt", "fidelity", "session", "pool", "aio", "watch"),
+        *("sandbox", "attempt", "fidelity", "session", "background", "stateful"),
+        *("pool", "aio", "executor", "watch"),
         *("host", "tool", "probes", "state", "directory"),
     },
     {"config"},

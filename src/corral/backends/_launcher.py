@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
-from corral.linux.spec import PathRule, Rlimit, Spec
+from corral.linux.spec import PathRule, Rlimit, ServeFlag, Spec
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
@@ -135,13 +135,24 @@ def command_spec(plan: Plan, env: tuple[tuple[str, str], ...] | None = None) -> 
         wall_ms=wall_ms(plan),
         grace_ms=GRACE_MS,
         terminal=plan.command.stdio is StdioMode.TERMINAL,
-        serves=plan.command.keeps,
+        serves=_serves(plan) if plan.command.keeps else None,
     )
+
+
+def _serves(plan: Plan) -> ServeFlag:
+    """A filter that denies what the server itself does must be each command's own.
+
+    Limits that the launcher watches over come with a filter that keeps commands from waking each other.
+    """
+    limits = plan.ground.limits
+    is_watched = limits.memory_bytes is not None or limits.cpus is not None or limits.pids is not None
+    is_own = not plan.ground.spawn or plan.ground.deny_syscalls or is_watched
+    return ServeFlag(0) if is_own else ServeFlag.FILTERED
 
 
 def own_pids(plan: Plan) -> int:
     """How many processes of the launcher live among those of the sandbox."""
-    return 2 if plan.command.keeps else 1  # PID 1; and the job that watches over a command of a kept sandbox
+    return 3 if plan.command.keeps else 1  # PID 1; in a kept sandbox the job of a command, and the next
 
 
 def network_is_private(plan: Plan) -> bool:

@@ -133,8 +133,8 @@ def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield RecordType.LINGER, b""
     if spec.fault:
         yield RecordType.FAULT, _string(spec.fault)
-    if spec.serves:
-        yield RecordType.SERVE, b""
+    if spec.serves is not None:
+        yield RecordType.SERVE, U32.pack(spec.serves)
         return
     yield RecordType.CWD, _string(spec.cwd)
     for argument in spec.argv:

@@ -60,7 +60,9 @@ class RecordType(IntEnum):
     INSIDE = 23  # empty: somebody else has made the sandbox; mounts are made in place; at most once
     EXPECT = 24  # u32 flags, u64 device, u64 inode, string path: what must be found there
     IMAGE_ENVIRONMENT = 25  # empty: the launcher's own variables are the image's, and are kept; at most once
-    SERVE = 26  # empty: keep the sandbox, and start the commands that come on stdin, a socket; at most once
+    SERVE = (
+        26  # u32 flags: keep the sandbox, and start the commands that come on stdin, a socket; at most once
+    )
     KEEP = 27  # empty: what the command leaves running goes on until the lifeline is cut; at most once
 
 
@@ -81,6 +83,10 @@ class MountFlag(IntFlag):
     NO_EXEC = 2
     DEVICES = 4  # device files work here; nowhere else
     UNVERIFIED = 8  # device and inode are not compared (a device file of /dev)
+
+
+class ServeFlag(IntFlag):
+    FILTERED = 1  # the server itself is bound by the filter, which permits all that it does
 
 
 class Mount(Record):
@@ -205,6 +211,6 @@ class Spec(Record):
     expects: tuple[Expect, ...] = ()
     image_environment: bool = False
     lingers: bool = False
-    serves: bool = False  # no command of its own
+    serves: ServeFlag | None = None  # there is no command: the sandbox is kept
     keeps: bool = False
     fault: str = ""

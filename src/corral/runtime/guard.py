@@ -22,7 +22,7 @@ from corral.runtime.removal import open_up, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from corral.model.plan import Watch
 
@@ -52,6 +52,8 @@ class Guard:
         self._quarantine = quarantine
         self._began = time.monotonic()
         self._aside: list[tuple[int, str]] = []
+        self._settled: dict[str, int] = {}  # when a directory was last changed that was right long after
+        self._trusted = False  # whether times of change can be relied upon
         self.violations: list[Violation] = []
         self.descriptor = -1  # inotify, once the run has lasted a while
         try:
@@ -144,7 +146,7 @@ class Guard:
         return wrong
 
     def resume(self) -> tuple[str, ...]:
-        """Begin again after a pause in which no command ran; returns the names that the host has made meanwhile."""
+        """Begin again after a pause without commands; returns the names that the host has made meanwhile."""
         self._began = time.monotonic()
         if self.descriptor >= 0:
             with contextlib.suppress(BlockingIOError):
@@ -153,12 +155,27 @@ class Guard:
         return self._find_wrong()
 
     def _find_wrong(self) -> tuple[str, ...]:
-        return tuple(
-            os.path.join(watch.directory, watch.name)
-            for handle, watches in self._directories.values()
-            for watch in watches.values()
-            if not _is_right(handle, watch)
-        )
+        wrong: list[str] = []
+        for directory, (handle, watches) in self._directories.items():
+            stamp = os.fstat(handle).st_ctime_ns if self._trusted else 0
+            if self._trusted and stamp == self._settled.get(directory):
+                continue  # nothing has been made, renamed or removed in it since
+            found = [
+                os.path.join(directory, name)
+                for name, watch in watches.items()
+                if not _is_right(handle, watch)
+            ]
+            if not found and time.time_ns() - stamp > _TICK_NS:
+                self._settled[directory] = stamp
+            wrong += found
+        return tuple(wrong)
+
+    def trust_times(self, is_local: Callable[[int], bool]) -> None:
+        """For a guard that looks often: skip directories that the kernel says have not changed.
+
+        `is_local` tells, for the number of a device, whether its file system keeps these times by itself.
+        """
+        self._trusted = all(is_local(os.fstat(handle).st_dev) for handle, _ in self._directories.values())
 
     @property
     def is_exhausted(self) -> bool:

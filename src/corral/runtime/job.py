@@ -152,11 +152,7 @@ class Job:
         while True:
             for descriptor, _ in poller.poll(self._patience_ms(began)):
                 if descriptor == status:
-                    if (
-                        not self._read(status)
-                        or self._status.usage is not None
-                        or self._status.failure is not None
-                    ):
+                    if not self._read(status) or self._status.is_told:
                         return
                 elif self._lookout is not None and descriptor == self._lookout.descriptor:
                     self._lookout.react()
@@ -205,14 +201,8 @@ class Job:
         if status.exit_code is None and status.signal is None:
             status.signal = signal.SIGKILL.value
             status.lost = not self._is_unwanted
-        facts = Facts(
-            status,
-            span,
-            self._blocked,
-            Feature.SYSCALLS in launch.enforced,
-            self._over_output,
-            self._over_time,
-        )
+        is_filtered = Feature.SYSCALLS in launch.enforced
+        facts = Facts(status, span, self._blocked, is_filtered, self._over_output, self._over_time)
         outcome = decide_outcome(facts)
         return Result(
             outcome,

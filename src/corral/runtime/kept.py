@@ -1,8 +1,9 @@
 """Kept: a sandbox that stands and waits, and the way to start commands in it.
 
-Its server, corral's own launcher, is the first process inside. Corral sends it what every launcher starts with
-(stdio, the spec of a command, a status pipe, a lifeline), and the server forks a job that does the rest. What a
-job says comes from a process that no command can reach; nothing else that comes from inside is listened to.
+Its server, corral's own launcher, is the first process inside, and has a job waiting at a socket. Corral
+sends that what every launcher starts with (stdio, the spec of a command, a status pipe, a lifeline), and it
+does the rest. What a job says comes from a process that no command can reach; nothing else that comes from
+inside is listened to.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from corral.runtime.spawn import Process
 
 _READY_SECONDS = 10.0
+#: A longer spec is sent as a file: see launcher/job.c.
+_MOST_INLINE = 60_000
 _CHUNK = 65_536
 _GRACE_MS = U64.pack(int(GRACE_SECONDS * 1000))
 _RIGHTS = struct.Struct("i")
@@ -88,6 +91,7 @@ class Kept:
         self.plan = plan
         self.launch = launch
         self.inside = launch.inside
+        self.null = -1  # an open null device, for commands that get no input
         self.root = -1  # the sandbox's own root directory, where it has one
         self.status = Status()
         self.group: Group | None = None
@@ -113,14 +117,13 @@ class Kept:
     def _start(self) -> None:
         self.group = self._make_group()
         self._starter = make_starter(self.launch, self.group)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ours
         try:
             self._process = self._starter.start((theirs.fileno(), null, null))
         finally:
             theirs.close()
-            os.close(null)
         os.set_blocking(self._process.status, False)
         self._await_root()
 
@@ -250,12 +253,18 @@ class Kept:
             raise self.gone()
         owned: list[int] = []
         try:
-            owned.append(make_spec_file(spec))
-            owned.extend(os.pipe())
-            owned.extend(os.pipe())
-            memory, status, status_theirs, lifeline_theirs, lifeline = owned
-            given = array.array("i", (*stdio, memory, status_theirs, lifeline_theirs))
-            self._requests.sendmsg([b"g"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, given)])
+            status, status_theirs = os.pipe()
+            owned += (status, status_theirs)
+            lifeline_theirs, lifeline = os.pipe()
+            owned += (lifeline_theirs, lifeline)
+            given = [*stdio, status_theirs, lifeline_theirs]
+            words = spec
+            if len(spec) > _MOST_INLINE:
+                owned.append(make_spec_file(spec))
+                given.append(owned[-1])
+                words = b"f"
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", given))
+            self._requests.sendmsg([words], [rights])
             owned.remove(status)
             owned.remove(lifeline)
         except (BrokenPipeError, ConnectionError) as problem:
@@ -278,9 +287,10 @@ class Kept:
         requests, self._requests = self._requests, None
         if requests is not None:
             requests.close()
-        root, self.root = self.root, -1
-        if root >= 0:
-            os.close(root)
+        for descriptor in (self.root, self.null):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.root = self.null = -1
         process, self._process = self._process, None
         try:
             if process is not None:

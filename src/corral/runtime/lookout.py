@@ -1,8 +1,8 @@
 """Lookout: the guard of a kept sandbox, on duty for as long as anything runs in it.
 
-What the host itself makes or replaces while nothing runs is the host's own business, but the mounts of a kept
-sandbox were made before it: a protected file that has been replaced since is not protected inside any more. So
-everything that is protected is looked at before a command starts, and a change is refused.
+What the host itself makes or replaces while nothing runs is the host's own business, but the mounts of a
+kept sandbox were made before it: a protected file that has been replaced since is not protected inside any
+more. So everything that is protected is looked at before a command starts, and a change is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from _thread import allocate_lock
+from functools import lru_cache
 
 from corral.model.errors import SetupError
 from corral.runtime.guard import PATIENCE, Guard
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
     from corral.model.violation import Violation
 
+#: File systems that change the time of a directory with every name in it, and let nobody else do so.
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 #: A directory to be watched is not what it was when the run was planned.
 _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
@@ -62,6 +65,7 @@ class Lookout:
         changed = [path for path, identity in self._held if _identity(path) != identity]
         if self._plan.watches and self._guard is None:
             self._guard = open_guard(self._plan, self._quarantine)
+            self._guard.trust_times(_is_local)
         if self._guard is not None:
             changed += self._guard.resume()
         if changed:
@@ -73,7 +77,7 @@ class Lookout:
             )
 
     def end(self, mark: int) -> tuple[Violation, ...]:
-        """A command has ended; what was found since `mark`. Raises SetupError for what could not be mended."""
+        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended."""
         guard = self._guard
         with self._lock:
             self._on_duty -= 1
@@ -122,6 +126,22 @@ class Lookout:
             if self._guard is not None:
                 self._guard.close()
                 self._guard = None
+
+
+def _is_local(device: int) -> bool:
+    """Whether a file system is one whose times of change nobody but this kernel sets."""
+    return _local_devices().get(device, False)
+
+
+@lru_cache(maxsize=1)
+def _local_devices() -> dict[int, bool]:
+    found = {}
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            fields, _, rest = line.partition(" - ")
+            major, _, minor = fields.split(" ")[2].partition(":")
+            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0] in _LOCAL
+    return found
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -75,6 +75,11 @@ class Status:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
             self.failure = (phase, int(number) if _is_number(number) else 0, detail)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether all is said about a command of a kept sandbox; what it left may go on."""
+        return self.usage is not None or self.failure is not None
+
     def error(self) -> SetupError | None:
         """The reason why the command did not run, if it did not."""
         if self.failure is not None:
