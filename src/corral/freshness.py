@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.launch import Inside
-    from corral.model.plan import Plan
+    from corral.model.plan import Ground, Plan
 
 
 class Freshness:
@@ -25,22 +25,28 @@ class Freshness:
         self._inside = dict(inside.env)
         self._then = dict(plan.env)
         targets = (*(grant.target for grant in plan.ground.grants), *plan.ground.denied)
-        self._held = tuple(
-            (target.path, (target.device, target.inode) if target.inode else None) for target in targets
-        )
+        self._held = tuple((target.path, target.device, target.inode) for target in targets)
 
     def changed(self) -> tuple[str, ...]:
         """Granted and denied paths that are others by now, have come into being, or are gone."""
-        return tuple(path for path, identity in self._held if _identity(path) != identity)
+        found = []
+        for path, device, inode in self._held:
+            try:
+                status = os.lstat(path)
+            except OSError:
+                if inode:
+                    found.append(path)
+            else:
+                if (status.st_ino, status.st_dev) != (inode, device):
+                    found.append(path)
+        return tuple(found)
 
-    def further_environment(self, host: Host) -> dict[str, str] | None:
+    def further_environment(self, surroundings: Surroundings) -> dict[str, str] | None:
         """What the host's variables make different for a command that starts now.
 
         None if that cannot be told to a command: a variable is gone, or the sandbox leads it elsewhere.
         """
-        plan = self._plan
-        command = Command((), plan.command.cwd, keeps=True)
-        now = dict(build_environment(plan.policy, command, plan.ground, host, plan.waived))
+        now = surroundings.environment(self._plan)
         if now == self._then:
             return {}
         different = {name: value for name, value in now.items() if self._then.get(name) != value}
@@ -50,9 +56,23 @@ class Freshness:
         return different
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino)
+class Surroundings:
+    """The variables of the host as they are now, as a policy lets them through."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._last: tuple[Ground, object, dict[str, str]] | None = None
+
+    def environment(self, plan: Plan) -> dict[str, str]:
+        """The complete environment of a command that starts now, in the workspace."""
+        # The table inside of `os.environ`, where there is one: to compare it is much quicker than to read it.
+        table = getattr(self._host.environment(), "_data", None)
+        last = self._last
+        if last is not None and last[0] is plan.ground and last[1] == table:
+            return last[2]
+        before = table.copy() if isinstance(table, dict) else None
+        command = Command((), plan.command.cwd, keeps=True)
+        now = dict(build_environment(plan.policy, command, plan.ground, self._host, plan.waived))
+        # ORDER: copied before it was read. What another thread changes meanwhile is seen by the next.
+        self._last = (plan.ground, before, now) if before is not None else None
+        return now

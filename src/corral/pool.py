@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 
+from corral.freshness import Surroundings
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
 from corral.policy.preset import DEFAULT_PRESET
@@ -71,6 +72,7 @@ class Pool:
         most = max(size, _LEAST_PARALLEL) if max_parallel is None else max_parallel
         _check_above_zero(size=size, max_parallel=most, idle_seconds=idle_seconds)
         self.sandbox = sandbox if isinstance(sandbox, Sandbox) else Sandbox(sandbox)
+        self._surroundings = Surroundings(self.sandbox._host)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -154,7 +156,7 @@ class Pool:
         """A fresh sandbox to keep. It is the caller's, who closes it, and does not count as a run."""
         self._check_open()
         ready = self._take()
-        if ready.freshness.further_environment(self.sandbox._host) != {} or not stands(ready.session):
+        if ready.freshness.further_environment(self._surroundings) != {} or not stands(ready.session):
             self._stock.end(ready.session)
             self._distrust()
             ready = self._stock.make()
@@ -308,7 +310,7 @@ class PooledRun:
         ready = pool._take()
         for is_last in (False, False, True):
             try:
-                further = ready.freshness.further_environment(pool.sandbox._host)
+                further = ready.freshness.further_environment(pool._surroundings)
                 if further is not None:
                     return self._run_in(ready, further)
             except SetupError as problem:
@@ -328,7 +330,7 @@ class PooledRun:
     def _run_in(self, ready: Ready, further: dict[str, str]) -> Result:
         session = ready.session
         env = {**further, **self._env} if further and self._env else further or self._env
-        streams = PipedStreams(session.output_bytes, self._stdin, self._output)
+        streams = PipedStreams(session.output_bytes, self._stdin, self._output, session._kept.null)
         job = session.prepare(self._argv, streams, cwd=self._cwd, env=env, timeout=self._timeout, keeps=False)
         self._job = job
         if self._is_unwanted:

@@ -39,6 +39,8 @@ PUBLIC = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Pool",
+    "PoolStats",
     "ResourceLimiter",
     "Result",
     "Sandbox",

@@ -17,7 +17,7 @@ ROWS = (
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
     {
         *("sandbox", "attempt", "fidelity", "session", "background", "stateful"),
-        *("pool", "aio", "executor", "watch"),
+        *("pool", "stock", "turns", "freshness", "aio", "executor", "watch"),
         *("host", "tool", "probes", "state", "directory"),
     },
     {"config"},

@@ -47,7 +47,7 @@ def make_sandbox(
         if backend in ENGINES:
             monkeypatch.setenv("PATH", f"{start_engine(backend)}{os.pathsep}{os.environ['PATH']}")
         wanted = load_preset(policy) if isinstance(policy, str) else policy
-        if backend == "landlock":  # it cannot do everything that is asked for
+        if backend in {"landlock", "firejail"}:  # they cannot do everything that is asked for
             options.setdefault("waive", frozenset(Feature) - probe.enforces)
         return Sandbox(wanted, backend=backend, workspace=work, container=container_of(backend), **options)
 

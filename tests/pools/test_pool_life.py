@@ -107,10 +107,12 @@ def test_a_command_whose_sandbox_is_killed_is_not_run_again(make_sandbox, work: 
         pool.fill(PATIENCE)
         outer = pids_of(pool)[0]
         os.mkfifo(work / "begun")
-        told: list[object] = []
+        told: list[SetupError] = []
 
         def run() -> None:
-            told.append(pool.run("echo x >> runs; exec 9>gate; echo up > begun; sleep 600"))
+            with pytest.raises(SetupError) as caught:
+                pool.run("echo x >> runs; exec 9>gate; echo up > begun; sleep 600")
+            told.append(caught.value)
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -119,7 +121,7 @@ def test_a_command_whose_sandbox_is_killed_is_not_run_again(make_sandbox, work: 
         thread.join()
 
     assert (work / "runs").read_text() == "x\n"
-    assert told[0].exit_code is None and told[0].signal == signal.SIGKILL
+    assert (told[0].code, told[0].ran) == ("session-lost", True)
     assert gate.is_left()
 
 

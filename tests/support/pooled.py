@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 LOCAL = ("native", "landlock", "bubblewrap")
-EVERY = (*LOCAL, *ENGINES)
+EVERY = (*LOCAL, "firejail", *ENGINES)
 
 
 @cache

@@ -98,7 +98,10 @@ class Job:
     def _check_started(self) -> None:
         error = self._status.error()
         if error is not None and not self._is_unwanted:
-            raise error if self._status.failure is not None else self._kept.gone()
+            if self._status.failure is None:
+                error = self._kept.gone()
+                error.ran = self.is_requested  # nobody is left who could say that it did not
+            raise error
 
     def _request(self, streams: InheritedStreams) -> None:
         ends = self._kept.request(self._spec, streams.child_ends())
