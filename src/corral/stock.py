@@ -67,7 +67,7 @@ class Stock:
         self._is_dozing = False  # a helper waits for quiet, and needs no call
         self._pause = 0.0
         self._retry_at = 0.0
-        self._error: Exception | None = None
+        self._failure: tuple[float, Exception | None] = (0.0, None)  # the last try to refill: when, and why
         self._end_error: Exception | None = None
         self._is_closed = False
         self._helpers: list[threading.Thread] = []
@@ -120,15 +120,20 @@ class Stock:
 
     def wait_until_full(self, timeout: float | None) -> bool:
         """Wait until there are `size`; False if that takes too long. Raises why one could not be made."""
-        deadline = None if timeout is None else monotonic() + timeout
+        asked = monotonic()
         with self._lock:
             self._retry_at = self._last_use = 0.0
-            self._error = None
             self._work.notify_all()
             while len(self._ready) < self._size and not self._is_closed:
-                if self._error is not None:
-                    raise self._error
-                if not self._news.wait(None if deadline is None else max(0.0, deadline - monotonic())):
+                began, error = self._failure
+                if error is not None and began >= asked:
+                    raise error
+                if error is not None:  # of an earlier try; things may have changed
+                    self._failure = (0.0, None)
+                    self._retry_at = 0.0
+                    self._work.notify()
+                left = None if timeout is None else max(0.0, asked + timeout - monotonic())
+                if not self._news.wait(left):
                     return False
         return not self._is_closed
 
@@ -230,14 +235,14 @@ class Stock:
         return min(max(0.0, min(times) - monotonic()), threading.TIMEOUT_MAX) if times else None
 
     def _refill(self) -> None:
-        ready, error = None, None
+        ready, error, began = None, None, monotonic()
         try:
             ready = self.make()
         except Exception as problem:  # it is told to whoever waits for the stock, and to nobody else
             error = problem
         with self._lock:
             self._being_made -= 1
-            self._error = error
+            self._failure = (began, error)
             if ready is None:
                 self.counts.failed += 1
                 self._pause = min(max(_FIRST_PAUSE, 2 * self._pause), _LONGEST_PAUSE)
