@@ -50,9 +50,8 @@ class _Tally:
         self._bytes = 0
         self._entries = 0
 
-    def add_bytes(self, count: int) -> None:
-        self._bytes += count
-        if self._bytes > self._bounds.total_bytes:
+    def check_room(self, count: int) -> None:
+        if self._bytes + count > self._bounds.total_bytes:
             raise OSError(errno.EFBIG, f"the copy has more than {self._bounds.total_bytes} bytes")
 
     def check_depth(self, depth: int) -> None:
@@ -71,9 +70,11 @@ class _Tally:
         return names
 
     def chunks(self, descriptor: int) -> Iterator[memoryview]:
-        """The contents of a file, piece by piece."""
+        """The contents of a file, piece by piece. Its size is asked first: holes are quick to make."""
+        self.check_room(os.fstat(descriptor).st_size)
         while chunk := os.read(descriptor, _CHUNK):
-            self.add_bytes(len(chunk))
+            self.check_room(len(chunk))
+            self._bytes += len(chunk)
             yield memoryview(chunk)
 
 
