@@ -14,7 +14,7 @@ from corral.model.entry import FileKind
 from corral.model.errors import PolicyError
 from corral.model.plan import Grant
 from corral.model.policy import FsAccess
-from corral.runtime.files import base
+from corral.runtime.files import base, put
 from corral.runtime.files.granted import GrantedFiles
 from support.file_worlds import KINDS, World, open_descriptors, resolved
 
@@ -376,3 +376,35 @@ def test_a_single_granted_file_is_written_in_place(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         files.write(f"{world.outside}/other", b"x")
     world.close()
+
+
+@pytest.fixture
+def no_giving(monkeypatch) -> None:
+    """The caller may not give files away: the old file has an owner that a new one cannot have."""
+    monkeypatch.setattr(put, "_give", lambda *_: False)
+
+
+def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(world: World, no_giving: None) -> None:
+    file = world.ws / "file"
+    file.write_bytes(b"something longer")
+    inode = file.stat().st_ino
+
+    world.files.write("file", b"new")
+
+    assert (file.read_bytes(), file.stat().st_ino) == (b"new", inode)
+    assert os.listdir(world.ws) == ["file"]
+
+
+def test_in_place_neither_other_names_nor_set_id_bits_get_new_contents(world: World, no_giving: None) -> None:
+    os.link(world.outside / "secret", world.ws / "linked")
+    (world.ws / "tool").write_bytes(b"tool")
+    (world.ws / "tool").chmod(0o4755)
+
+    for name in ("linked", "tool"):
+        with pytest.raises(PermissionError) as caught:
+            world.files.write(name, b"new")
+        assert caught.value.filename == name
+
+    assert (world.ws / "tool").read_bytes() == b"tool"
+    assert sorted(os.listdir(world.ws)) == ["linked", "tool"]
+    assert world.untouched()

@@ -184,6 +184,8 @@ class _Walk:
 
     def _go_up(self) -> None:
         # By what is held and not by the kernel's `..`, which leads out of a directory that was moved away.
+        if self.held and not self.held[-1].is_directory:
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if self.real != "/" and self.held:
             self.held.pop().close()
         self.real = posixpath.dirname(self.real)

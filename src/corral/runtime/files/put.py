@@ -49,8 +49,8 @@ def put_file(spot: Spot, fill: Fill, mode: int) -> None:
         return
     existing.check_file()
     if not existing.is_fixed and not existing.may_be_written():
-        # What could not be written to is not replaced either, as a mode of 0444 is meant.
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        # What could not be written to is not replaced either, as a mode of 0444 is meant. Opening says why.
+        os.close(existing.open_file(os.O_WRONLY))
     if existing.is_fixed or not _replace(spot, fill, existing.status.st_mode & 0o777):
         _overwrite(existing, fill)
 
