@@ -256,3 +256,20 @@ def test_what_is_denied_is_not_in_a_download(tmp_path: Path, desk: Path) -> None
     assert caught.value.code == "file-denied"
     assert os.listdir(desk) == []
     world.close()
+
+
+def test_a_workspace_is_not_copied_into_itself(world: World) -> None:
+    """It is the same directory on both sides; without a look at that, only the bounds would end it."""
+    (world.ws / "sub").mkdir()
+
+    for copy in (
+        lambda: world.files.download(".", world.ws / "sub" / "copy"),
+        lambda: world.files.upload(world.ws, "sub/copy"),
+        lambda: world.files.upload(world.ws, "."),
+    ):
+        with pytest.raises(OSError, match="into itself") as caught:
+            copy()
+        assert caught.value.errno == errno.EINVAL
+
+    assert not list(world.ws.rglob("copy/sub/copy/*"))
+    assert not [path for path in world.ws.rglob("*") if path.name.startswith(".corral")]

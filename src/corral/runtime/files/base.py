@@ -95,13 +95,20 @@ class Files(ABC):
                 os.close(descriptor)
         return tuple(sorted(entries, key=lambda entry: entry.name))
 
-    def upload(self, source: str, path: str, *, parents: bool = False, bounds: CopyBounds = _BOUNDS) -> None:
+    def upload(
+        self,
+        source: str | os.PathLike[str],
+        path: str,
+        *,
+        parents: bool = False,
+        bounds: CopyBounds = _BOUNDS,
+    ) -> None:
         """Copy a file or a tree of the host to this very path of the sandbox; see `transfer.py`."""
         from corral.runtime.files.transfer import Upload
 
         Upload(self, bounds).copy(os.fspath(source), path, parents=parents)
 
-    def download(self, path: str, target: str, *, bounds: CopyBounds = _BOUNDS) -> None:
+    def download(self, path: str, target: str | os.PathLike[str], *, bounds: CopyBounds = _BOUNDS) -> None:
         """Copy a file or a tree of the sandbox to this very path of the host; see `transfer.py`."""
         from corral.runtime.files.transfer import Download
 

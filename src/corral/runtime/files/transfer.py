@@ -49,12 +49,16 @@ class _Tally:
         self._bounds = bounds
         self._bytes = 0
         self._entries = 0
+        self.top = (0, 0)  # device and inode of the directory that the copy goes into
 
     def check_room(self, count: int) -> None:
         if self._bytes + count > self._bounds.total_bytes:
             raise OSError(errno.EFBIG, f"the copy has more than {self._bounds.total_bytes} bytes")
 
-    def check_depth(self, depth: int) -> None:
+    def check_directory(self, status: os.stat_result, depth: int) -> None:
+        # The workspace is on both sides: a copy of it into itself would only end at the bounds.
+        if (status.st_dev, status.st_ino) == self.top:
+            raise OSError(errno.EINVAL, "a directory cannot be copied into itself")
         if depth > self._bounds.depth:
             raise OSError(errno.EFBIG, f"the copy is more than {self._bounds.depth} directories deep")
 
@@ -97,6 +101,7 @@ class Upload:
                     self._put(origin, source, spot, path)
                 return
             with self._top(path, parents=parents, mode=_directory_mode(origin)) as place:
+                self._tally.top = (place.status.st_dev, place.status.st_ino)
                 self._tree(origin, source, place, path, depth=1)
 
     def _top(self, path: str, *, parents: bool, mode: int) -> Place:
@@ -118,7 +123,7 @@ class Upload:
 
     def _tree(self, origin: Place, source: str, parent: Place, path: str, *, depth: int) -> None:
         with naming(source):
-            self._tally.check_depth(depth)
+            self._tally.check_directory(origin.status, depth)
             handle = origin.open_directory()
             try:
                 names = self._tally.names(handle)
@@ -210,6 +215,8 @@ class Download:
             with naming(target):
                 top = os.open(temporary, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
             try:
+                status = os.fstat(top)
+                self._tally.top = (status.st_dev, status.st_ino)
                 self._tree(place, path, top, target, depth=1)
             finally:
                 os.close(top)
@@ -222,7 +229,7 @@ class Download:
 
     def _tree(self, place: Place, path: str, handle: int, target: str, *, depth: int) -> None:
         with naming(path):
-            self._tally.check_depth(depth)
+            self._tally.check_directory(place.status, depth)
             listing = place.open_directory()
             try:
                 names = self._tally.names(listing)
