@@ -95,7 +95,7 @@ class Job:
             return result
 
     def _take_loss(self) -> tuple[Violation, ...]:
-        """What there is to say if the job ended without a word: its sandbox is gone, and the command with it."""
+        """What there is to say if the job ended without a word: its sandbox is gone, the command too."""
         status = self._status
         if status.failure is not None:
             error = status.error()
