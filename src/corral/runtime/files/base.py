@@ -18,8 +18,7 @@ import stat
 from abc import ABC, abstractmethod
 
 from corral.model.entry import CopyBounds, FileEntry, FileKind
-from corral.model.errors import PolicyError
-from corral.runtime.files.place import Place, Spot, naming
+from corral.runtime.files.place import Place, Spot, naming, refusal
 from corral.runtime.files.put import check_writable, put_file, write_all
 
 TYPE_CHECKING = False
@@ -128,7 +127,7 @@ class Files(ABC):
     def check_name(self, parent: Place | None, name: str, path: str) -> None:
         """Raise PolicyError if nobody may make this name in the directory that is really held."""
         if parent is not None and self._is_protected(parent.status, name):
-            raise PolicyError(
+            raise refusal(
                 "file-protected",
                 f"{path} cannot be written",
                 why=f"{name} is protected there: the host may run or obey it later",

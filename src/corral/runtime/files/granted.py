@@ -13,15 +13,15 @@ import errno
 import os
 import posixpath
 
-from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess
 from corral.runtime.files.base import MOST_LINKS, Files
-from corral.runtime.files.place import Place, Spot
+from corral.runtime.files.place import Place, Spot, refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from corral.model.errors import PolicyError
     from corral.model.plan import Grant, Link, ResolvedPath
     from corral.runtime.files.base import IsProtected
 
@@ -233,7 +233,7 @@ def _parts(path: str) -> list[str]:
 
 def denied(path: str) -> PolicyError:
     """The error for what the policy denies."""
-    return PolicyError(
+    return refusal(
         "file-denied",
         f"{path} cannot be reached",
         why="the policy denies it, under every name that leads to it",

@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 
+from corral.model.errors import PolicyError
 from corral.runtime.files.openat2 import is_kernel_interface
 
 TYPE_CHECKING = False
@@ -129,6 +130,13 @@ class Spot:
         for place in (self.parent, self.existing):
             if place is not None:
                 place.close()
+
+
+def refusal(code: str, what: str, *, why: str, fix: str) -> PolicyError:
+    """The error for what the policy does not let a caller do."""
+    error = PolicyError(code, what, why=why, fix=fix)
+    error.is_about_command = False
+    return error
 
 
 def special(status: os.stat_result) -> OSError:

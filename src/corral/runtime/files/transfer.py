@@ -24,8 +24,7 @@ import errno
 import os
 import stat
 
-from corral.model.errors import PolicyError
-from corral.runtime.files.place import Place, Spot, naming
+from corral.runtime.files.place import Place, Spot, naming, refusal
 from corral.runtime.files.put import put_file, put_link, removed_on_failure, temporary_name, write_all
 from corral.runtime.removal import remove_tree
 
@@ -264,7 +263,7 @@ class Download:
         with naming(path):
             text = place.link_text()
         if not stays_inside(text, depth - 1):
-            raise PolicyError(
+            raise refusal(
                 "link-leads-out",
                 f"{path} cannot be downloaded",
                 why=f"it is a link to {text!r}, which on the host may lead out of the downloaded tree",
