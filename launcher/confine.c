@@ -134,7 +134,11 @@ static int make_ruleset(struct launch *launch) {
 
 /* Rules hold what was found when the sandbox was made, for all its commands. */
 int landlock_prepare(struct launch *launch) {
-    if (!launch->spec.count[RECORD_LANDLOCK]) return 0;
+    struct spec *spec = &launch->spec;
+    if (!spec->count[RECORD_LANDLOCK]) return 0;
+    /* Each command has a domain of its own, and a scope would keep them apart as it keeps them from the host. */
+    if (spec->serve_flags & SERVE_SIGNALS) spec->scoped &= ~(uint64_t)K_LANDLOCK_SCOPE_SIGNAL;
+    if (spec->serve_flags & SERVE_SOCKETS) spec->scoped &= ~(uint64_t)K_LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET;
     launch->ruleset_fd = make_ruleset(launch);
     return launch->ruleset_fd < 0 ? launch->ruleset_fd : 0;
 }

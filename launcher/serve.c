@@ -4,8 +4,9 @@
  * descriptors, those that every launcher starts with: stdio, the spec of a command, a status pipe and a lifeline.
  * The server reads nothing of it. It forks a job, and the job does the rest.
  *
- * TRUST: no command holds the socket, none can trace or end the server (no privileges, not dumpable, PID 1 or out of
- * reach of their Landlock domain). One that ends its job has left its supervision: then everything is ended. */
+ * TRUST: no command holds the socket, and none can trace, end or stop the server: it has no privileges and is not
+ * dumpable, and it is PID 1 or out of reach of their Landlock domains. One that ends or stops a job has left its
+ * supervision: then everything is ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -138,12 +139,13 @@ static void on_taken(struct server *s) {
     fork_spare(s);
 }
 
-/* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended, means
- * that something has left the supervision it was under. */
+/* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended or stopped,
+ * means that something has left the supervision it was under. The server itself cannot be signalled from inside. */
 static void reap(struct server *s) {
     int status = 0, count = 0;
-    for (; count < REAPED && waitpid(-1, &status, WNOHANG) > 0; count++)
-        if (WIFSIGNALED(status)) s->is_broken = true;
+    bool stops_all = s->launch->spec.watch.share_permille != 0; /* then it is us who stops them */
+    for (; count < REAPED && waitpid(-1, &status, WNOHANG | WUNTRACED) > 0; count++)
+        if (WIFSIGNALED(status) || (WIFSTOPPED(status) && !stops_all)) s->is_broken = true;
     s->has_more = count == REAPED;
 }
 

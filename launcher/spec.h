@@ -122,7 +122,9 @@ struct expect_record {
 
 enum serve_flag {
     SERVE_FILTERED = 1, /* the server itself is bound by the filter, so that its commands are from the beginning */
-    SERVE_FLAGS = 1,
+    SERVE_SIGNALS = 2,  /* commands may signal each other: a PID namespace holds them together */
+    SERVE_SOCKETS = 4,  /* and meet at abstract sockets: a network namespace holds those */
+    SERVE_FLAGS = 7,
 };
 
 struct rlimit_record {

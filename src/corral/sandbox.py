@@ -15,8 +15,9 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
 from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
-from corral.planning.build import build, nested_repositories
+from corral.planning.build import build, find_held, nested_repositories
 from corral.planning.ground import build_ground
+from corral.planning.recall import Recall
 from corral.planning.select import select_launch
 from corral.policy.check import check_policy
 from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
     from corral.model.result import Result
+    from corral.planning.build import Held
     from corral.runtime.destinations import Destinations, Stream, Target
     from corral.runtime.monitor import Monitor
     from corral.session import Session
@@ -96,6 +98,7 @@ class Sandbox:
         self._within = within
         self._lock = allocate_lock()
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
+        self._held = Recall()
         self._probes: dict[str, Probe] = {}
 
     @property
@@ -282,15 +285,22 @@ class Sandbox:
 
     def _plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         ground, nested = self._current_ground()
+        waived = self._given_up(ground, unconfined=unconfined)
+
+        def find(host: Host) -> Held:
+            return find_held(self._policy, ground, host, nested=nested, waived=waived)
+
+        with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
+            held = find(self._host) if unconfined else self._held.find(self._host, find)
         return build(
             self._policy,
             command,
             ground,
             self._host,
             run_id=os.urandom(8).hex(),
-            nested=nested,
-            waived=self._given_up(ground, unconfined=unconfined),
+            waived=waived,
             container=self._container,
+            held=held,
         )
 
     def _given_up(self, ground: Ground, *, unconfined: bool = False) -> frozenset[Feature]:
@@ -308,6 +318,7 @@ class Sandbox:
                 protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
                 nested = nested_repositories(ground, self._host) if protects else ()
                 self._ground = (ground, nested)
+                self._held = Recall()
             return self._ground
 
     def _beneath(self) -> Hierarchy | None:

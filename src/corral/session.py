@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from corral.background import Background
+    from corral.model.entry import FileEntry
     from corral.model.result import Result, UsageSample
     from corral.runtime.destinations import Stream, Target
+    from corral.runtime.files.base import Files
     from corral.runtime.kept import Ends
     from corral.runtime.streams import InheritedStreams
     from corral.sandbox import Sandbox
@@ -47,6 +49,7 @@ class Session:
         self._jobs: set[Job] = set()
         self._left: dict[Ends, threading.Thread] = {}
         self._background: list[Background] = []
+        self._files: Files | None = None
         self._is_closed = False
         self.id = os.urandom(8).hex()
         self.began = time.time()
@@ -207,6 +210,47 @@ class Session:
         streams = TerminalStreams(self._kept.plan.ground.limits.output_bytes)
         return self.finish(self.prepare(_argv(command), streams, env=env, terminal=True))
 
+    def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
+        """The content of a file, as commands of the session see it; at most `limit` bytes.
+
+        This and what follows is done by corral itself, outside, and by no link it is led out of what the
+        session shows. Paths are of the workspace, relative to it, or inside. Raises OSError as `open` does.
+        """
+        return self._file_access().read(self._inside(path), limit=limit)
+
+    def write_file(
+        self,
+        path: str | os.PathLike[str],
+        data: bytes | str,
+        *,
+        mode: int = 0o644,
+        parents: bool = False,
+    ) -> None:
+        """Put content into a file, all of it or nothing, where commands of the session may write."""
+        raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+        self._file_access().write(self._inside(path), raw, mode=mode, parents=parents)
+
+    def list_dir(self, path: str | os.PathLike[str] = ".") -> tuple[FileEntry, ...]:
+        """What lies in a directory, by name."""
+        return self._file_access().list(self._inside(path))
+
+    def upload(self, source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+        """Copy a file or a directory of the host into the session."""
+        self._file_access().upload(source, self._inside(path))
+
+    def download(self, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        """Copy a file or a directory out of the session, to where nothing is yet."""
+        self._file_access().download(self._inside(path), target)
+
+    def _file_access(self) -> Files:
+        with self._lock:
+            self._check_open()
+            if self._files is None:
+                from corral.runtime.files.of import files_of
+
+                self._files = files_of(self._kept, self._inside(None))
+            return self._files
+
     def usage(self) -> UsageSample:
         """What all that runs in it has cost until now."""
         from corral.limits.tree import look_at_tree
@@ -246,6 +290,7 @@ class Session:
             thread.join()
         if self._lookout is not None:
             self._lookout.close()
+        self._files = None
 
     def _leave(self, ends: Ends) -> None:
         """A command has ended and left something running: it is watched over until that ends."""

@@ -51,6 +51,24 @@ def test_a_session_can_be_awaited_and_closed(sandbox: aio.Sandbox) -> None:
         asyncio.run(main())
 
 
+def test_files_go_in_and_out(sandbox: aio.Sandbox, work: Path, tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("up\n")
+
+    async def main() -> None:
+        async with sandbox.session() as session:
+            await session.write_file("/tmp/deep/file", "text\n", parents=True)
+            await session.upload(tmp_path / "source", "/tmp/deep/sent")
+            assert [entry.name for entry in await session.list_dir("/tmp/deep")] == ["file", "sent"]
+            assert (await session.run("cat /tmp/deep/file /tmp/deep/sent")).stdout == "text\nup\n"
+            await session.run("echo made > made")
+            assert await session.read_file("made") == b"made\n"
+            await session.download("/tmp/deep/file", tmp_path / "target")
+
+    asyncio.run(main())
+
+    assert (tmp_path / "target").read_text() == "text\n"
+
+
 def test_more_run_at_once_than_an_ordinary_executor_has_threads(sandbox: aio.Sandbox, work: Path) -> None:
     """All of them are there at the same time: each waits until the last one has come."""
     count = 200

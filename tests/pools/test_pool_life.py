@@ -19,6 +19,7 @@ from corral import PolicyError, Pool, SetupError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral import Result
     from support.gates import Gate
 
 PATIENCE = 30.0
@@ -107,12 +108,10 @@ def test_a_command_whose_sandbox_is_killed_is_not_run_again(make_sandbox, work: 
         pool.fill(PATIENCE)
         outer = pids_of(pool)[0]
         os.mkfifo(work / "begun")
-        told: list[SetupError] = []
+        told: list[Result] = []
 
         def run() -> None:
-            with pytest.raises(SetupError) as caught:
-                pool.run("echo x >> runs; exec 9>gate; echo up > begun; sleep 600")
-            told.append(caught.value)
+            told.append(pool.run("echo x >> runs; exec 9>gate; echo up > begun; sleep 600"))
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -121,7 +120,7 @@ def test_a_command_whose_sandbox_is_killed_is_not_run_again(make_sandbox, work: 
         thread.join()
 
     assert (work / "runs").read_text() == "x\n"
-    assert (told[0].code, told[0].ran) == ("session-lost", True)
+    assert (told[0].exit_code, told[0].signal) == (None, signal.SIGKILL)
     assert gate.is_left()
 
 
@@ -311,3 +310,41 @@ def test_two_hundred_at_once_lose_nothing_and_leave_nothing(make_sandbox) -> Non
     assert used == 200
     assert set(os.listdir("/proc/self/fd")) <= before
     assert Path(f"/proc/self/task/{os.getpid()}/children").read_text() == ""
+
+
+WITHOUT_DESCRIPTORS = """
+import os, resource, sys
+from corral import CorralError, Pool, Sandbox
+
+def count():
+    return len(os.listdir("/proc/self/fd"))
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+answers = set()
+with Pool(Sandbox("moderate", backend="native", workspace=sys.argv[1]), size=1) as pool:
+    pool.run("true")
+    pool.close()
+before = count()
+for room in range(24):
+    with Pool(Sandbox("moderate", backend="native", workspace=sys.argv[1]), size=1) as pool:
+        if room % 2:
+            pool.fill(30)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count() + room, hard))
+        try:
+            answers.add(pool.run("echo fine").stdout.strip())
+        except CorralError as error:
+            answers.add(error.code)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        answers.add("after: " + pool.run("echo fine").stdout.strip())
+print(sorted(answers), count() - before)
+"""
+
+
+def test_without_descriptors_it_says_so_and_loses_none(work: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DESCRIPTORS, str(work)], capture_output=True, text=True, check=False
+    )
+
+    assert done.stderr == ""
+    assert "'after: fine'" in done.stdout and "'streams'" in done.stdout
+    assert done.stdout.endswith("] 0\n")

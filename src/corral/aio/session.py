@@ -11,6 +11,7 @@ from corral.aio.call import call, call_short, hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Generator, Sequence
     from types import TracebackType
     from typing import Any, Self, Unpack
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from corral import background
     from corral.aio.call import Held
     from corral.aio.options import KeptOptions, StartOptions
+    from corral.model.entry import FileEntry
     from corral.model.result import Result, UsageSample
     from corral.runtime.job import Job
 
@@ -105,6 +107,33 @@ class Session:
     async def start(self, command: str | Sequence[str], **options: Unpack[StartOptions]) -> Background:
         """See `corral.session.Session.start`. Cancelling whoever waits for it does not end it."""
         return Background(await call_short(lambda: self.blocking.start(command, **options)))
+
+    async def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
+        """See `corral.session.Session.read_file`."""
+        return await call_short(lambda: self.blocking.read_file(path, limit=limit))
+
+    async def write_file(
+        self,
+        path: str | os.PathLike[str],
+        data: bytes | str,
+        *,
+        mode: int = 0o644,
+        parents: bool = False,
+    ) -> None:
+        """See `corral.session.Session.write_file`."""
+        await call_short(lambda: self.blocking.write_file(path, data, mode=mode, parents=parents))
+
+    async def list_dir(self, path: str | os.PathLike[str] = ".") -> tuple[FileEntry, ...]:
+        """See `corral.session.Session.list_dir`."""
+        return await call_short(lambda: self.blocking.list_dir(path))
+
+    async def upload(self, source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+        """See `corral.session.Session.upload`."""
+        await call_short(lambda: self.blocking.upload(source, path))
+
+    async def download(self, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        """See `corral.session.Session.download`."""
+        await call_short(lambda: self.blocking.download(path, target))
 
     async def usage(self) -> UsageSample:
         """What all that runs in it has cost until now."""

@@ -118,7 +118,8 @@ class LandlockBackend:
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
-        command = common.command_spec(plan, _redirected(plan.env, scratch) if private else plan.env)
+        env = _redirected(plan.env, scratch) if private else plan.env
+        command = common.command_spec(plan, env, namespaces=False)
         holders = limiting.read_holders(probe)
         encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()

@@ -76,6 +76,7 @@ _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000
 _NEWPID = 0x20000000
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
 _GIVEN = frozenset(map(str, range(6, 32)))
+_SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
 
@@ -311,7 +312,7 @@ def _read_fault(draft: _Draft, reader: _Reader) -> None:
 
 def _read_serve(draft: _Draft, reader: _Reader) -> None:
     (flags,) = reader.fixed(U32)
-    if flags & ~int(ServeFlag.FILTERED):
+    if flags & ~_SERVE_FLAGS:
         raise MalformedSpec("unknown serve flag")
     draft.serves = ServeFlag(flags)
 

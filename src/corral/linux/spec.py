@@ -87,6 +87,8 @@ class MountFlag(IntFlag):
 
 class ServeFlag(IntFlag):
     FILTERED = 1  # the server itself is bound by the filter, which permits all that it does
+    SIGNALS = 2  # commands may signal each other: no scope of Landlock's, a PID namespace holds them
+    SOCKETS = 4  # commands may meet at abstract sockets: a network namespace holds them
 
 
 class Mount(Record):

@@ -26,6 +26,8 @@ class CorralError(Exception):
     """Corral could not do its job."""
 
     exit_status = 1
+    #: Whether there was a command to run or not to run.
+    is_about_command = True
 
     def __init__(self, code: str, what: str, *, why: str, fix: str, ran: bool = False) -> None:
         super().__init__(what)
@@ -48,7 +50,7 @@ class CorralError(Exception):
         return (self.why,)
 
     def __str__(self) -> str:
-        return self.render()
+        return self.render(about_command=self.is_about_command)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), dict(self.__dict__), self.what)

@@ -11,6 +11,7 @@ from _thread import RLock
 from corral.limits.group import Span
 from corral.model.feature import Feature
 from corral.model.result import Result
+from corral.model.violation import Evidence, Violation
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.starter import GRACE_SECONDS
 from corral.runtime.status import Status
@@ -20,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.model.violation import Violation
     from corral.runtime.kept import Ends, Kept
     from corral.runtime.lookout import Lookout
     from corral.runtime.streams import InheritedStreams
@@ -95,13 +95,22 @@ class Job:
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
             return result
 
-    def _check_started(self) -> None:
-        error = self._status.error()
-        if error is not None and not self._is_unwanted:
-            if self._status.failure is None:
-                error = self._kept.gone()
-                error.ran = self.is_requested  # nobody is left who could say that it did not
+    def _take_loss(self) -> tuple[Violation, ...]:
+        """What there is to say if the job ended without a word: its sandbox is gone, the command too."""
+        status = self._status
+        if status.failure is not None:
+            error = status.error()
+            assert error is not None
             raise error
+        if status.exit_code is not None or status.signal is not None:
+            return ()
+        status.signal = signal.SIGKILL.value
+        if self._is_unwanted:
+            return ()
+        self._kept.lose()
+        self._blocked = not self._kept.status.exceeded
+        status.exceeded = self._kept.status.exceeded
+        return (Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, self._kept.gone().why),)
 
     def _request(self, streams: InheritedStreams) -> None:
         ends = self._kept.request(self._spec, streams.child_ends())
@@ -199,11 +208,8 @@ class Job:
     def _result(
         self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float
     ) -> Result:
-        self._check_started()
         status, plan, launch = self._status, self._kept.plan, self._kept.launch
-        if status.exit_code is None and status.signal is None:
-            status.signal = signal.SIGKILL.value
-            status.lost = not self._is_unwanted
+        lost = self._take_loss()
         is_filtered = Feature.SYSCALLS in launch.enforced
         facts = Facts(status, span, self._blocked, is_filtered, self._over_output, self._over_time)
         outcome = decide_outcome(facts)
@@ -219,7 +225,7 @@ class Job:
             collect(
                 plan,
                 outcome,
-                planted,
+                (*planted, *lost),
                 streams.stderr,
                 signal=status.signal,
                 lost=status.lost,

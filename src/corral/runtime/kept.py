@@ -28,6 +28,7 @@ from corral.runtime.spawn import make_spec_file
 from corral.runtime.starter import GRACE_SECONDS, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
+from corral.runtime.streams import no_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from corral.runtime.spawn import Process
 
 _READY_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 2.0
 #: A longer spec is sent as a file: see launcher/job.c.
 _MOST_INLINE = 60_000
 _CHUNK = 65_536
@@ -110,8 +112,10 @@ class Kept:
         self._scratch.__enter__()
         try:
             self._start()
-        except BaseException:
+        except BaseException as problem:
             self.close()
+            if isinstance(problem, OSError):
+                raise no_descriptors(problem) from problem
             raise
 
     def _start(self) -> None:
@@ -191,6 +195,17 @@ class Kept:
             return False
         return self._read_status() and self.status.exit_code is None and not self.status.lost
 
+    def lose(self) -> None:
+        """A job has ended without a word: wait for what the server has to say, and take no more commands."""
+        if self._process is None or self._process.status < 0:
+            return
+        poller = select.poll()
+        poller.register(self._process.status, select.POLLIN)
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while self._read_status() and (left := deadline - time.monotonic()) > 0:
+            poller.poll(left * 1000)
+        self.status.lost = True
+
     def _read_status(self) -> bool:
         if self._process is None or self._process.status < 0:
             return False
@@ -208,7 +223,7 @@ class Kept:
             "processes": "it had more processes than permitted, and all were ended",
         }.get(
             self.status.exceeded,
-            "its first process ended, was killed, or saw that a command got out of its sight",
+            "its first process was killed, or saw that a command has ended or stopped what watched over it",
         )
         return SetupError(
             "session-lost",
