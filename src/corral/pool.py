@@ -193,9 +193,7 @@ class Pool:
         """End everything: commands are killed, callers that wait get an error. Returns when all is gone."""
         if os.getpid() != self._process:
             return  # INVARIANT: a forked process never touches what is its parent's
-        with self._lock:
-            if self._is_closed:
-                return
+        with self._lock:  # again, after an interrupt, it goes on where it was
             self._is_closed = True
             for run in self._active:
                 run.kill()
@@ -285,7 +283,7 @@ class PooledRun:
         """End the command and everything that it has started; if it has not begun, it never does."""
         self._is_unwanted = True
         self._pool._turns.withdraw(self._turn)
-        job = self._job  # ORDER: after the flag is set; `_begin` does it the other way round
+        job = self._job  # ORDER: after the flag is set; `_run_in` does it the other way round
         if job is not None:
             job.kill()
 

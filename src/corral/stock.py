@@ -72,7 +72,8 @@ class Stock:
         self._is_closed = False
         self._helpers: list[threading.Thread] = []
         self.counts = Counts()
-        self._add_helper()
+        with self._lock:
+            self._add_helper()
 
     def take(self) -> Ready | None:
         """The oldest one that is alive and young enough, without waiting; None if there is none."""
@@ -171,8 +172,8 @@ class Stock:
 
     def _add_helper(self) -> None:
         helper = threading.Thread(target=self._help, name="corral-pool", daemon=True)
-        self._helpers.append(helper)
         helper.start()
+        self._helpers.append(helper)
 
     def _help(self) -> None:
         """INVARIANT: ends only when the stock is closed and nothing is left to be ended."""

@@ -71,11 +71,19 @@ def test_a_cancelled_command_is_gone(around, work: Path, gate: Gate) -> None:
 
 
 def test_a_timeout_of_asyncio_is_one(around, work: Path, gate: Gate) -> None:
+    os.mkfifo(work / "begun")
+
     async def body(run) -> None:
+        async def end_it(limit: asyncio.Timeout) -> None:
+            await begun(work)
+            limit.reschedule(asyncio.get_running_loop().time())
+
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await run("exec 9>gate; while :; do sleep 600; done")
-        assert gate.is_left()
+            async with asyncio.timeout(None) as limit:
+                ending = asyncio.create_task(end_it(limit))
+                await run(LASTING)
+        await ending
+        assert gate.is_left(0)
 
     asyncio.run(around(body))
 

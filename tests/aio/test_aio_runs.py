@@ -21,7 +21,10 @@ def test_a_run_is_a_run(sandbox: aio.Sandbox) -> None:
     assert (done.outcome, done.exit_code, done.stdout, done.stderr) == (Outcome.EXITED, 7, "in\n", "err\n")
 
 
-def test_a_single_command_needs_no_sandbox_object(sandbox: aio.Sandbox) -> None:
+def test_a_single_command_needs_no_sandbox_object(sandbox: aio.Sandbox, work: Path) -> None:
+    done = asyncio.run(aio.run("pwd", policy="strict", backend="native", workspace=work))
+
+    assert done.stdout == f"{work}\n"
     assert asyncio.run(aio.run("echo x", policy=sandbox.blocking)).stdout == "x\n"
 
 

@@ -9,11 +9,13 @@ from corral.policy.preset import DEFAULT_PRESET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import os
+    from collections.abc import Iterable, Sequence
     from typing import Unpack
 
     from corral.aio.call import Held
     from corral.aio.options import CommandOptions, SandboxOptions
+    from corral.model.feature import Feature
     from corral.model.policy import Policy
     from corral.model.result import Result
     from corral.sandbox import Explanation
@@ -59,10 +61,16 @@ async def run(
     *,
     policy: blocking.Sandbox | Policy | str = DEFAULT_PRESET,
     backend: str = "auto",
+    workspace: str | os.PathLike[str] | None = None,
+    waive: Iterable[Feature | str] = (),
     **options: Unpack[CommandOptions],
 ) -> Result:
-    """Run one command in a sandbox of its own."""
-    made = await call_short(
-        lambda: policy if isinstance(policy, blocking.Sandbox) else blocking.Sandbox(policy, backend=backend)
-    )
-    return await Sandbox(made).run(command, **options)
+    """Run one command in a sandbox of its own. See `corral.run`; `policy` may be a sandbox."""
+
+    def make() -> Sandbox:
+        if isinstance(policy, blocking.Sandbox):
+            return Sandbox(policy)
+        return Sandbox(policy, backend=backend, workspace=workspace, waive=waive)
+
+    sandbox = await call_short(make)
+    return await sandbox.run(command, **options)
