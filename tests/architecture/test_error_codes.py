@@ -12,7 +12,7 @@ from corral.runtime.status import _FIXES
 
 DOCUMENT = ROOT / "docs/errors.md"
 #: Classes whose constructor takes a code first. The others have one of their own, in errors.py.
-CODED = {"CorralError", "PolicyError", "UnenforceableError", "SetupError"}
+CODED = {"CorralError", "PolicyError", "UnenforceableError", "SetupError", "CallError"}
 
 
 def _phases() -> set[str]:

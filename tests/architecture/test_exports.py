@@ -11,6 +11,7 @@ import corral
 
 PUBLIC = [
     "BugError",
+    "CallError",
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
@@ -38,9 +39,12 @@ PUBLIC = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Progress",
+    "RemoteError",
     "ResourceLimiter",
     "Result",
     "Sandbox",
+    "SandboxExecutor",
     "SetupError",
     "UnenforceableError",
     "Usage",
@@ -49,6 +53,7 @@ PUBLIC = [
     "Watch",
     "__version__",
     "build_policy",
+    "detect_best_sandbox",
     "format_duration",
     "format_share",
     "format_size",
