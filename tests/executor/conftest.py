@@ -63,6 +63,12 @@ def make(work: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., S
 
 
 @pytest.fixture
+def native(make: Callable[..., SandboxExecutor]) -> None:
+    """Skips, with the reason, where programs that leave the choice to corral would not get `native`."""
+    make()
+
+
+@pytest.fixture
 def executor(make: Callable[..., SandboxExecutor]) -> SandboxExecutor:
     return make(max_workers=4)
 

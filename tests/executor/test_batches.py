@@ -42,7 +42,7 @@ def _wait_for_marks(work: Path, count: int) -> None:
         time.sleep(0.01)
 
 
-def test_the_calls_of_the_guide(work: Path) -> None:
+def test_the_calls_of_the_guide(native: None, work: Path) -> None:
     """As the original guide shows them, in Python."""
     assert detect_best_sandbox(workspace=work) == "native"
     executor = SandboxExecutor("moderate", backend="native", workspace=work)
@@ -261,7 +261,7 @@ with corral.SandboxExecutor("moderate", backend="native", max_workers=2) as exec
 """
 
 
-def test_ctrl_c_ends_a_program_with_all_that_it_has_started(work: Path, gate: Gate) -> None:
+def test_ctrl_c_ends_a_program_with_all_that_it_has_started(native: None, work: Path, gate: Gate) -> None:
     script = _SCRIPT.format(steps=[_hold("a"), _hold("b"), "touch late"])
     program = subprocess.Popen([sys.executable, "-c", script], cwd=work, stderr=subprocess.PIPE)
     try:
