@@ -133,6 +133,8 @@ def test_more_than_the_bounds_is_not_looked_at() -> None:
         decode(b"N" * 11, Bounds(size=10))
     with pytest.raises(CodecError, match="too many values"):
         decode(encode([None] * 20), Bounds(values=20))
+    with pytest.raises(CodecError, match="more than 20 values"):
+        decode(encode([[None] * 17, None, None, None]), Bounds(values=20))
     with pytest.raises(CodecError, match="levels deep"):
         decode(encode([[[]]]), Bounds(depth=2))
 
