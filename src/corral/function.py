@@ -6,7 +6,7 @@ import os
 
 from corral.calls.answer import Answer
 from corral.calls.codec import CodecError, encode
-from corral.calls.interpreter import describe_place, find_interpreter, program_text
+from corral.calls.interpreter import build_program, describe_place, find_interpreter
 from corral.calls.reference import refer, take_apart
 from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Reason
@@ -47,7 +47,7 @@ class Functions:
         self._argv = interpreter.argv
         self._bounds = bounds
         self._output = output
-        self._program = program_text()
+        self._program = build_program()
         self._visible: set[str] = set()
 
     def prepare(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

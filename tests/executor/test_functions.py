@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
 import os
@@ -65,6 +66,14 @@ def test_results_come_in_order_and_futures_are_futures(executor: SandboxExecutor
     assert list(executor.map(hostile.add, range(5), [10] * 5)) == [10, 11, 12, 13, 14]
     assert sorted(future.result() for future in as_completed(futures)) == [1, 1, 2, 6, 24, 120]
     assert executor.submit(functools.partial(hostile.add, 1), b=2).result() == 3
+
+
+def test_asyncio_can_use_it_as_any_executor(executor: SandboxExecutor) -> None:
+    async def both() -> list[object]:
+        loop = asyncio.get_running_loop()
+        return await asyncio.gather(*(loop.run_in_executor(executor, hostile.add, 1, b) for b in (2, 3)))
+
+    assert asyncio.run(both()) == [3, 4]
 
 
 def test_a_worker_takes_over_the_path_and_nothing_else(executor: SandboxExecutor, monkeypatch) -> None:

@@ -7,7 +7,7 @@ by name, nothing is imported for a name, nothing is evaluated.
 Why not a library: msgpack and cbor2 know neither sets nor complex numbers nor where the bounds are that we
 need, and the worker would have to find them inside the sandbox. JSON has no bytes, tuples or keys that are
 no text, so it needs tags and a second walk, in which all of this file would come back. This module is its
-own twin: its text is what the worker runs. So it imports the standard library only, and nothing of corral.
+own twin: the worker runs it too, sent by the host. So it imports the standard library only.
 
     value   = tag (one byte), content
     length  = four bytes, big-endian: of what follows in bytes, or in values for containers

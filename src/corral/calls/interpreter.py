@@ -16,12 +16,12 @@ _PACKAGES = frozenset({"site-packages", "dist-packages"})
 #: -I: nothing of the environment or the working directory; -S: the search path is sent; -B: no litter.
 _FLAGS = ("-I", "-S", "-B")
 _BOOT = """\
-import sys
+import marshal, sys
 read = sys.stdin.buffer.read
 parts = []
 for name in ("codec", "worker"):
     part = type(sys)("corral_" + name)
-    exec(compile(read(int(read(8), 16)), "<corral " + name + ">", "exec"), part.__dict__)
+    exec(marshal.loads(read(int(read(8), 16))), part.__dict__)
     parts.append(part)
 parts[1].serve(parts[0], read())
 """
@@ -63,15 +63,21 @@ def describe_place() -> dict[str, Any]:
     }
 
 
-def program_text() -> bytes:
-    """What is sent before a call: the codec's and the worker's own text, each with its length in front."""
+def build_program() -> bytes:
+    """What is sent before a call: the codec and the worker, compiled, each with its length in front.
+
+    Compiling it in every worker would take as long as starting Python. The same Python reads it, so the
+    form fits; and it goes into the sandbox: what comes out is never read in this way.
+    """
+    from marshal import dumps
+
     here = os.path.dirname(os.path.realpath(__file__))
-    text = b""
-    for name in ("codec.py", "worker.py"):
-        with open(os.path.join(here, name), "rb") as file:
-            source = file.read()
-        text += b"%08x" % len(source) + source
-    return text
+    program = b""
+    for name in ("codec", "worker"):
+        with open(os.path.join(here, f"{name}.py"), "rb") as file:
+            code = dumps(compile(file.read(), f"<corral {name}>", "exec", dont_inherit=True, optimize=2))
+        program += b"%08x" % len(code) + code
+    return program
 
 
 def _is_installed(path: str, standard: str) -> bool:

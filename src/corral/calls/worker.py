@@ -1,7 +1,7 @@
 """The worker: what runs inside the sandbox. It takes one call, answers it, and is gone.
 
-Corral sends the text of this module and of the codec on stdin, before the call; so neither corral nor
-anything else has to be installed inside. It imports the standard library only.
+Corral sends this module and the codec on stdin, compiled, before the call; so neither corral nor anything
+else has to be installed inside. It imports the standard library only.
 
 ORDER: the answer's channel is taken from stdout before anything of the caller's is imported. From then on
 what the function prints goes to stderr, and can never be taken for an answer.
