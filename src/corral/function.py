@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.calls.answer import Answer
-from corral.calls.codec import CodecError, encode
+from corral.calls.codec import Bounds, CodecError, encode
 from corral.calls.interpreter import build_program, describe_place, find_interpreter
 from corral.calls.reference import refer, take_apart
 from corral.model.capability import Capability, PolicyDraft
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.calls.codec import Bounds
     from corral.calls.interpreter import Interpreter
     from corral.calls.reference import Reference
     from corral.sandbox import Sandbox
 
 #: Backends whose sandbox has programs of its own, and not the caller's Python.
 _OTHER_SYSTEMS = frozenset({"docker", "podman", "lima"})
+#: What a call takes besides its arguments: names and a search path, in bytes, and more than enough in values.
+_ENVELOPE = 1 << 20
 
 
 class Call(Record):
@@ -56,10 +57,11 @@ class Functions:
         reference = refer(function)
         self._check_visible(reference)
         token = os.urandom(16)
-        bounds = (self._bounds.size, self._bounds.values, self._bounds.depth, self._bounds.seconds)
-        call = (token, bounds, describe_place(), reference.to_plain(), args, kwargs)
+        bounds = self._bounds
+        for_result = (bounds.size, bounds.values, bounds.depth, bounds.seconds)
+        call = (token, for_result, describe_place(), reference.to_plain(), args, kwargs)
         try:
-            sent = encode(call, self._bounds)
+            sent = encode(call, Bounds(bounds.size + _ENVELOPE, bounds.values + _ENVELOPE, bounds.depth))
         except CodecError as problem:
             raise PolicyError(
                 "argument-refused",

@@ -157,7 +157,9 @@ def test_a_function_that_returns_in_two_processes_has_no_result(executor: Sandbo
         executor.submit(hostile.return_twice).result()
 
 
-def test_an_answer_without_end_is_cut_off(make) -> None:
+def test_an_answer_without_end_is_cut_off(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the search path is that goes with a call."""
+    monkeypatch.setattr(sys, "path", [*sys.path, *(f"/nowhere/{number}" for number in range(1000))])
     executor = make(max_result_bytes=1000)
 
     with pytest.raises(CallError) as caught:
