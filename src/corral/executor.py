@@ -224,9 +224,11 @@ class SandboxExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take nothing more. With `cancel_futures`, what waits is cancelled, and what runs is killed too."""
+        if cancel_futures:
+            self.kill()  # first, so that a batch under way is cancelled and does not find its threads gone
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         if cancel_futures:
-            self.kill()
+            self.kill()  # what has come in between
         self._threads.shutdown(wait=wait)
 
     def __exit__(

@@ -149,6 +149,29 @@ def test_no_more_run_at_a_time_than_the_bound_and_as_many_do(
     assert (all(result.ok for result in results), most, inside) == (True, bound, 0)
 
 
+def test_two_hundred_commands_at_once_all_have_their_own_result(make) -> None:
+    executor = make(max_workers=200)
+
+    results = executor.execute_parallel([["echo", str(number)] for number in range(200)])
+
+    assert [result.stdout for result in results] == [f"{number}\n" for number in range(200)]
+
+
+def test_a_batch_is_cancelled_when_its_executor_is_shut_down(make, work: Path, gate: Gate) -> None:
+    executor = make(max_workers=2)
+
+    def hear(progress: Progress) -> None:
+        if progress.running == 2:
+            _wait_for_marks(work, 2)
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    with pytest.raises(CallError) as caught:
+        executor.execute_parallel([_hold("a"), _hold("b"), "touch late"], progress=hear)
+    assert caught.value.code == "cancelled"
+    assert gate.is_left()
+    assert not (work / "late").exists()
+
+
 def test_a_failing_command_is_a_result_like_any_other(executor: SandboxExecutor) -> None:
     results = executor.execute_parallel(["exit 1", "echo fine", "kill -9 $$"])
 
