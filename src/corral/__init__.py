@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from corral.background import Background
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
+    from corral.executor import SandboxExecutor, detect_best_sandbox
     from corral.limits.ceiling import Ceiling
     from corral.limits.group import GroupUsage
     from corral.limits.limiter import Excess, ResourceLimiter
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from corral.model.container import Container
     from corral.model.errors import (
         BugError,
+        CallError,
         CapabilitySyntaxError,
         CommandFailed,
         ConfigurationError,
         CorralError,
         PolicyError,
+        RemoteError,
         SessionClosed,
         SetupError,
         UnenforceableError,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
     from corral.pool import Pool, PoolStats
+    from corral.progress import Progress
     from corral.sandbox import Explanation, Sandbox, run
     from corral.session import Session
     from corral.watch import Watch
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "Background": "corral.background",
     "BugError": "corral.model.errors",
+    "CallError": "corral.model.errors",
     "Capability": "corral.model.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "Ceiling": "corral.limits.ceiling",
@@ -87,11 +92,14 @@ _EXPORTS = {
     "PolicyError": "corral.model.errors",
     "Pool": "corral.pool",
     "PoolStats": "corral.pool",
+    "Progress": "corral.progress",
+    "RemoteError": "corral.model.errors",
     "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
     "Session": "corral.session",
     "SessionClosed": "corral.model.errors",
+    "SandboxExecutor": "corral.executor",
     "SetupError": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
@@ -99,6 +107,7 @@ _EXPORTS = {
     "Violation": "corral.model.violation",
     "Watch": "corral.watch",
     "build_policy": "corral.policy.compose",
+    "detect_best_sandbox": "corral.executor",
     "format_duration": "corral.model.quantities",
     "format_share": "corral.model.quantities",
     "format_size": "corral.model.quantities",
@@ -114,6 +123,7 @@ _EXPORTS = {
 __all__ = [
     "Background",
     "BugError",
+    "CallError",
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
@@ -143,9 +153,12 @@ __all__ = [
     "PolicyError",
     "Pool",
     "PoolStats",
+    "Progress",
+    "RemoteError",
     "ResourceLimiter",
     "Result",
     "Sandbox",
+    "SandboxExecutor",
     "Session",
     "SessionClosed",
     "SetupError",
@@ -156,6 +169,7 @@ __all__ = [
     "Watch",
     "__version__",
     "build_policy",
+    "detect_best_sandbox",
     "format_duration",
     "format_share",
     "format_size",

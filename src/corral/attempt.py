@@ -40,6 +40,7 @@ class Attempt:
             None  # why no sandbox holds it, where `fallback` lets it run
         )
         self._uses_outer = False
+        self._is_unwanted = False
         self._run = self._planned()
 
     def _planned(self) -> Run:
@@ -69,6 +70,8 @@ class Attempt:
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
+            if self._is_unwanted:  # ORDER: after it is there; `kill` sets this before it looks for a run
+                self._run.kill()
             return self._told(self._run.run())
 
     def _told(self, result: Result) -> Result:
@@ -83,6 +86,7 @@ class Attempt:
 
     def kill(self) -> None:
         """Take the whole tree down."""
+        self._is_unwanted = True
         self._run.kill()
 
 

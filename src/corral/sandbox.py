@@ -121,6 +121,20 @@ class Sandbox:
         """Whether commands run without any sandbox where no backend can enforce the policy."""
         return self._falls_back
 
+    def with_policy(self, policy: Policy) -> Sandbox:
+        """Another sandbox, the same in everything but what commands may do."""
+        return Sandbox(
+            policy,
+            backend=self._backend,
+            backends=self._order,
+            workspace=self._workspace,
+            waive=self._waived,
+            container=self._container,
+            fallback=RUN_UNCONFINED if self._falls_back else REFUSE,
+            within=self._within,
+            host=self._host,
+        )
+
     def run(
         self,
         command: str | Sequence[str],

@@ -14,10 +14,11 @@ ROWS = (
     {"policy", "programs"},
     {"linux"},
     {"limits"},
-    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
+    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},
     {
         *("sandbox", "attempt", "fidelity", "session", "background", "stateful"),
-        *("pool", "stock", "turns", "freshness", "aio", "executor", "watch"),
+        *("pool", "stock", "turns", "freshness", "aio", "watch"),
+        *("executor", "batch", "function", "progress"),
         *("host", "tool", "probes", "state", "directory"),
     },
     {"config"},

@@ -8,6 +8,8 @@
     ├── SetupError             the operator: the command did NOT run   125 (126, 127: no such program)
     ├── SessionClosed          the caller, who has closed it           125
     ├── CommandFailed          the caller, who asked with check()      the command's own
+    ├── RemoteError            the author of a function that raised    1
+    ├── CallError              the caller: a function has no result    1
     └── BugError               us; the command did NOT run             70
 
 Every error says what could not be done, why, how to mend it, and whether the command ran.
@@ -176,6 +178,47 @@ class CommandFailed(CorralError):
         )
         self.result = result
         self.exit_status = result.exit_status
+
+
+class RemoteError(CorralError):
+    """A function raised in its sandbox. What it raised is here as text: no class that a worker names is used.
+
+    `result` is the run of the worker, with what the function printed in `stderr`.
+    """
+
+    def __init__(self, type_name: str, message: str, traceback: str, result: Result | None = None) -> None:
+        super().__init__(
+            "remote-error",
+            f"the function raised {type_name}: {message}" if message else f"the function raised {type_name}",
+            why="it ran in a sandbox and ended so; `error.traceback` says where",
+            fix="mend the function, or grant what it lacks: `error.result.violations` may name it",
+            ran=True,
+        )
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+        self.result = result
+
+    def render(self, *, about_command: bool = False) -> str:
+        """Three lines. That something ran goes without saying, and it was no command."""
+        return super().render(about_command=False)
+
+
+class CallError(CorralError):
+    """A step or a function has no result, or none that can be believed. `result` is the run, if any."""
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        why: str,
+        fix: str,
+        result: Result | None = None,
+        ran: bool = False,
+    ) -> None:
+        super().__init__(code, what, why=why, fix=fix, ran=ran or result is not None)
+        self.result = result
 
 
 class BugError(CorralError):
