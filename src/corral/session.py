@@ -51,6 +51,7 @@ class Session:
         self._background: list[Background] = []
         self._files: Files | None = None
         self._is_closed = False
+        self._owner = os.getpid()
         self.id = os.urandom(8).hex()
         self.began = time.time()
         self._kept, self._lookout = self._make()
@@ -71,7 +72,7 @@ class Session:
         try:
             kept.start()
         except SetupError as problem:
-            if problem.code not in {"path-changed", "exec"}:
+            if problem.code not in {"path-changed", "exec", "streams", "scratch"}:
                 self._sandbox._forget_probe(explanation.launch.backend)
             raise
         has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
@@ -275,7 +276,13 @@ class Session:
             self._kept, self._lookout = self._make()
 
     def close(self) -> None:
-        """End it, and everything that runs in it. Returns when all is gone."""
+        """End it, and everything that runs in it. Returns when all is gone.
+
+        A process that was forked has copies of its descriptors, and it is not its to end.
+        """
+        if os.getpid() != self._owner:
+            self._is_closed = True
+            return
         with self._lock:
             if self._is_closed:
                 return
@@ -306,7 +313,7 @@ class Session:
         self._left[ends] = watch_over(ends, lookout, done)
 
     def _check_open(self, *, alive: bool = True) -> None:
-        if self._is_closed:
+        if self._is_closed or os.getpid() != self._owner:
             raise SessionClosed()
         if alive and not self._kept.is_alive:
             raise self._kept.gone()
