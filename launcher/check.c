@@ -9,6 +9,7 @@
 
 #include "kernel.h"
 #include "launch.h"
+#include "plan.h"
 
 #ifdef __SANITIZE_ADDRESS__
 /* The launcher runs with an empty environment and the leak checker needs ptrace. */
@@ -21,6 +22,9 @@ static int print_landlock_abi(void) {
     printf("%d\n", abi < 0 ? 0 : abi);
     return 0;
 }
+
+/* The build is what a compiled plan is bound to. */
+static int print_build(void) { return puts(CORRAL_BUILD) < 0; }
 
 static int verdict(int err, const char *why) {
     if (err == 0) printf("ok\n");
@@ -37,6 +41,23 @@ static int check_spec(void) {
 }
 
 #ifdef CORRAL_FAULTS
+/* For fuzzing: u32 length (host order) and a plan, again and again; one verdict per line. */
+static int check_plans(void) {
+    uint32_t size = 0;
+    while (fread(&size, sizeof size, 1, stdin) == 1 && size <= 2 * PLAN_MAX_BYTES) {
+        uint8_t *bytes = malloc(size ? size : 1);
+        if (!bytes || (size && fread(bytes, size, 1, stdin) != 1)) return 2;
+        struct plan plan;
+        struct problem problem;
+        const char *why = NULL;
+        int err = plan_decode(&plan, bytes, size, &why);
+        if (!err && plan_check(&plan, &problem)) err = -1, why = problem.why;
+        verdict(err, why);
+        plan_free(&plan);
+    }
+    return 0;
+}
+
 /* For fuzzing: u32 length (host order) and a spec, again and again; one verdict per line. */
 static int check_specs(void) {
     uint32_t size = 0;
@@ -56,10 +77,12 @@ static int check_specs(void) {
 int answer(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--version") == 0) return puts("corral-launch 1") < 0;
     if (argc == 2 && strcmp(argv[1], "--landlock-abi") == 0) return print_landlock_abi();
+    if (argc == 2 && strcmp(argv[1], "--build") == 0) return print_build();
     if (argc == 2 && strcmp(argv[1], "--check-spec") == 0) return check_spec();
 #ifdef CORRAL_FAULTS
     if (argc == 2 && strcmp(argv[1], "--check-specs") == 0) return check_specs();
+    if (argc == 2 && strcmp(argv[1], "--check-plans") == 0) return check_plans();
 #endif
-    fprintf(stderr, "corral-launch: unknown arguments; corral starts this program, see `corral run`\n");
+    fprintf(stderr, "corral-launch: unknown arguments; corral starts this program, see `corral run` and `corral compile`\n");
     return EXIT_SETUP_FAILED;
 }

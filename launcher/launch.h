@@ -36,6 +36,8 @@ struct launch {
     int areas_fd;             /* init: the file system of the private areas */
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
     bool must_move;           /* the child was not born in its cgroup */
+    bool must_be_here;        /* the working directory inside must be the one with this device and inode */
+    uint64_t here_device, here_inode;
 };
 
 /* A phase returns 0 or -errno, and says in launch->detail which object it was about. */
@@ -48,6 +50,7 @@ struct phase {
 extern const struct phase SUPERVISOR_PHASES[], CHILD_PHASES[], INIT_PHASES[], COMMAND_PHASES[];
 
 int run_phases(struct launch *launch, const struct phase *phases);
+int launch_run(struct launch *launch); /* all of it, with the descriptors in place; the exit code of the process */
 bool has_namespaces(const struct launch *launch);
 
 /* Formats launch->detail. */
