@@ -1,4 +1,4 @@
-"""Compile a sandbox: its plan, made by the same code as for a run, in the form that the launcher can use alone.
+"""Compile a sandbox: its plan, made by the same code as for a run, for the launcher to use alone.
 
 What only the runner does, a compiled plan cannot have: control groups, the guard of names that do not exist
 yet, directories that are made and removed for a run. A policy that asks for these is refused, unless they are

@@ -1,4 +1,4 @@
-"""A host that remembers what it was asked: everything that a plan was made from, to be looked at again later."""
+"""A host that remembers what it was asked: all that a plan was made from, to be looked at again later."""
 
 from __future__ import annotations
 

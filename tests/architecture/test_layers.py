@@ -17,7 +17,7 @@ ROWS = (
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
     {
         *("sandbox", "attempt", "fidelity", "session", "pool", "aio", "watch"),
-        *("host", "tool", "probes", "state", "directory"),
+        *("host", "tool", "probes", "state", "directory", "trace", "compilation"),
     },
     {"config"},
     {"selftest"},

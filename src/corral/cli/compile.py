@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from corral.trace import Trace
 
 _MOST_BYTES = 16 * 1024 * 1024
+_PLACES = {"write": "may write", "read": "may read", "private": "private", "denied": "denied"}
 
 
 def compile_request(options: Mapping[str, Any], output: str) -> int:
@@ -82,12 +83,7 @@ def _render(plan: CompiledPlan) -> Iterator[str]:
     yield f"workspace  {note['workspace']}"
     yield f"backend    {note['backend']}"
     yield f"for        user {host.uid}, group {host.gid}, Linux {host.kernel}, boot {host.boot}"
-    for title, key in (
-        ("may write", "write"),
-        ("may read", "read"),
-        ("private", "private"),
-        ("denied", "denied"),
-    ):
+    for key, title in _PLACES.items():
         yield from _section(title, note[key])
     yield from _section("network", [note["network"]])
     if plan.output_bytes is not None:

@@ -3,8 +3,8 @@
     header   8 bytes magic, u32 total length, u32 number of records, u64 sum
     record   u32 type, u32 payload length, payload
 
-Integers and strings are those of the spec. The launcher's twin is `launcher/plan.h`. The sum finds a file that
-was damaged; that nobody else has written it is a matter of who may write where it lies.
+Integers and strings are those of the spec. The launcher's twin is `launcher/plan.h`. The sum finds a file
+that was damaged; that nobody else has written it is a matter of who may write where it lies.
 """
 
 from __future__ import annotations
