@@ -15,12 +15,11 @@
 static const char STALE[] = "the plan is out of date";
 static const char COMPILE[] = "compile it again with `corral compile`";
 
-enum object_kind { KIND_OTHER, KIND_DIRECTORY, KIND_LINK, KIND_SOCKET };
 enum trait { TRAIT_EXECUTABLE = 1, TRAIT_CLOSED = 2 };
 enum { SILENT_MOST = 1024 * 1024 };
 
 static uint32_t kind_of(mode_t mode) {
-    return S_ISDIR(mode) ? KIND_DIRECTORY : S_ISLNK(mode) ? KIND_LINK : S_ISSOCK(mode) ? KIND_SOCKET : KIND_OTHER;
+    return S_ISDIR(mode) ? OBJECT_DIRECTORY : S_ISLNK(mode) ? OBJECT_LINK : S_ISSOCK(mode) ? OBJECT_SOCKET : OBJECT_OTHER;
 }
 
 /* As RealHost.lstat tells them to the planner. */

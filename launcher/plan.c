@@ -55,6 +55,8 @@ static const char *check_record(uint32_t type, struct cursor c) {
     if (type == 0 || type >= PLAN_TYPES) return "a record of an unknown type";
     if (type == PLAN_SPEC) return c.left < 4 ? "a record is shorter than its fields" : NULL;
     const char *last = "";
+    struct cursor first = c;
+    if (type == PLAN_OBJECT && cursor_u32(&first) >= OBJECT_KINDS) return "an object of an unknown kind";
     for (int i = 0; i < SHAPES[type].u32; i++) (void)cursor_u32(&c);
     for (int i = 0; i < SHAPES[type].u64; i++) (void)cursor_u64(&c);
     for (int i = 0; i < SHAPES[type].strings; i++) last = cursor_string(&c);

@@ -32,6 +32,8 @@ enum plan_record {
     PLAN_TYPES,
 };
 
+enum object_kind { OBJECT_OTHER, OBJECT_DIRECTORY, OBJECT_LINK, OBJECT_SOCKET, OBJECT_KINDS };
+
 struct plan {
     uint8_t *bytes;
     struct cursor records;

@@ -14,7 +14,7 @@ from corral.cli.run import report_error
 from corral.compilation import compile_sandbox
 from corral.config.find import working_directory
 from corral.config.traced import note_configuration
-from corral.linux.compiled import MalformedPlan, SeenSilence, SeenStamp, decode_plan
+from corral.linux.compiled import MalformedPlan, SeenNothing, SeenSilence, SeenStamp, decode_plan
 from corral.model.errors import CorralError, PolicyError
 
 TYPE_CHECKING = False
@@ -93,11 +93,18 @@ def _render(plan: CompiledPlan) -> Iterator[str]:
     yield "enforced"
     yield from (f"  {feature:<16} {how}" for feature, how in sorted(note["enforced"].items()))
     yield from _section("WAIVED", note["waived"])
+    yield from _render_dependence(plan)
+
+
+def _render_dependence(plan: CompiledPlan) -> Iterator[str]:
+    """Which files make the plan out of date. Other paths are only looked at, and are many."""
     read = [seen.path for seen in plan.seen if isinstance(seen, SeenStamp)]
-    yield from _section("out of date when one of these changes", read)
+    absent = [seen.path for seen in plan.seen if isinstance(seen, SeenNothing) and seen.follows]
     silent = [seen.path for seen in plan.seen if isinstance(seen, SeenSilence)]
+    yield from _section("out of date when one of these changes", read)
+    yield from _section("or comes into being", absent)
     yield from _section("or speaks of corral", silent)
-    yield f"or one of {len(plan.seen) - len(read) - len(silent)} paths is not what it was"
+    yield f"or one of {len(plan.seen) - len(read) - len(absent) - len(silent)} paths is not what it was"
 
 
 def _section(title: str, entries: Any) -> Iterator[str]:
