@@ -196,6 +196,7 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
     if (spec_decode(&launch->spec, spec.at, spec.size, &why))
         return problem_set(problem, "the plan cannot be used", "write it anew with `corral compile`", "%s: %s", path,
                            why ? why : "out of memory");
+    if (plan_check_place(plan, &launch->spec, problem)) return -1;
     launch->must_be_here = true;
     launch->here_device = (uint64_t)here.st_dev;
     launch->here_inode = (uint64_t)here.st_ino;

@@ -138,6 +138,37 @@ static int read_whole(int fd, uint8_t *bytes, size_t room, size_t *got) {
     return 0;
 }
 
+/* Where the descriptor leads to, by no link; empty if the kernel does not tell. */
+static void find_place(int fd, char place[PATH_MAX]) {
+    char link[32];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, place, PATH_MAX - 1);
+    place[length < 0 ? 0 : length] = 0;
+}
+
+static bool is_beneath(const char *path, const char *root) {
+    size_t length = strlen(root);
+    if (length == 1) return true;
+    return strncmp(path, root, length) == 0 && (path[length] == '/' || path[length] == 0);
+}
+
+/* A plan that was carried to where its own commands may write must not be used once: the next time it may be another. */
+int plan_check_place(const struct plan *plan, const struct spec *spec, struct problem *problem) {
+    const char *root = plan->place[0] ? NULL : "an unknown place";
+    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
+        const struct mount_record *m = &spec->mounts[i];
+        bool is_open = m->kind == MOUNT_BIND && !(m->flags & (MOUNT_READ_ONLY | MOUNT_DEVICES));
+        if (is_open && is_beneath(plan->place, m->source)) root = m->source;
+    }
+    for (size_t i = 0; !spec->namespaces && i < spec->count[RECORD_LANDLOCK_PATH]; i++) {
+        const struct path_rule *rule = &spec->paths[i];
+        if (rule->rights & K_LANDLOCK_FS_WRITE_FILE && is_beneath(plan->place, rule->path)) root = rule->path;
+    }
+    if (!root) return 0;
+    return problem_set(problem, UNUSABLE, "keep it in a directory that no command gets", "it lies in %s, where a command "
+                       "may write", root);
+}
+
 int plan_open(struct plan *plan, const char *path, struct problem *problem) {
     size_t size = 0, got = 0;
     const char *why = NULL;
@@ -147,7 +178,9 @@ int plan_open(struct plan *plan, const char *path, struct problem *problem) {
         return problem_set(problem, UNUSABLE, "name a file that `corral compile` has written", "%s: %s", path,
                            errno == ELOOP ? "it is a symbolic link" : strerror(errno));
     int err = check_file(fd, path, &size, problem);
+    char place[PATH_MAX];
     uint8_t *bytes = err ? NULL : malloc(size + 1);
+    find_place(fd, place);
     if (!err && (!bytes || read_whole(fd, bytes, size + 1, &got)))
         err = problem_set(problem, UNUSABLE, COMPILE, "%s cannot be read", path);
     close(fd);
@@ -156,5 +189,6 @@ int plan_open(struct plan *plan, const char *path, struct problem *problem) {
         return err;
     }
     if (plan_decode(plan, bytes, got, &why)) return problem_set(problem, UNUSABLE, COMPILE, "%s: %s", path, why);
+    memcpy(plan->place, place, sizeof place);
     return 0;
 }

@@ -3,11 +3,13 @@
 #ifndef CORRAL_PLAN_H
 #define CORRAL_PLAN_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "cursor.h"
+#include "spec.h"
 
 /* What this launcher was built from: a plan is for the launcher that it was compiled for. */
 #ifndef CORRAL_BUILD
@@ -39,6 +41,7 @@ struct plan {
     struct cursor records;
     uint32_t count;
     struct cursor host, spec; /* the payloads of these records */
+    char place[PATH_MAX]; /* where it really lies */
     bool has_output_limit;
     uint64_t output_limit;
 };
@@ -56,6 +59,7 @@ __attribute__((format(printf, 4, 5))) int problem_set(struct problem *problem, c
 int plan_open(struct plan *plan, const char *path, struct problem *problem);
 int plan_decode(struct plan *plan, uint8_t *bytes, size_t size, const char **why); /* owns bytes from now on */
 bool plan_next(struct cursor *records, uint32_t *type, struct cursor *payload);
+int plan_check_place(const struct plan *plan, const struct spec *spec, struct problem *problem);
 void plan_free(struct plan *plan);
 
 /* depend.c: whether the host, and every file that had a say, is as it was when the plan was compiled. */

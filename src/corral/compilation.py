@@ -67,7 +67,7 @@ class Compiled:
                     "plan-place",
                     f"the plan cannot be written to {path}",
                     why=f"it lies in {root}, where a command may write, under this policy or another",
-                    fix="write it to a directory that no command gets, such as ~/.local/share",
+                    fix="write it to a directory that no command gets, such as ~/.local/state/corral",
                 )
         temporary = f"{target}.{os.urandom(4).hex()}"
         try:

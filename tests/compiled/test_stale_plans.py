@@ -161,6 +161,23 @@ def test_what_is_not_a_file(stage: Stage) -> None:
     assert "is not a file" in _refusal(stage)
 
 
+@pytest.mark.parametrize("backend", ["native", "landlock"])
+def test_a_plan_that_was_carried_to_where_commands_write(stage: Stage, backend: str) -> None:
+    """It is the same plan still, and it is refused before a command could change it."""
+    waived = "fs.protect,fs.metadata,fs.private,fs.deny,proc.contained,proc.hidden"
+    options = ("-p", "moderate", "--backend", backend, "--waive", waived, "-o", str(stage.plan))
+    assert stage.corral("compile", *options).returncode == 0
+    assert _runs(stage)
+    moved = stage.project / "plan"
+    shutil.copy(stage.plan, moved)
+    stage.own(moved).chmod(0o600)
+
+    done = stage.run(*RAN, plan=moved)
+
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert f"it lies in {stage.project}, where a command may write".encode() in done.stderr
+
+
 def test_no_damaged_plan_is_used(stage: Stage) -> None:
     """Cut off anywhere, or with any byte changed: nothing runs, and nothing crashes."""
     whole = stage.compile("-p", "strict").read_bytes()
