@@ -13,7 +13,7 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from conftest import Stage
+    from support.plan_stage import Stage
 
 #: Written to by a command that may not; printed before, so that it is known to have been alive.
 ATTACK = "echo alive; echo x > planted; cat {home}/key; echo $SECRET; exit 7"

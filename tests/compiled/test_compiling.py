@@ -6,7 +6,7 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from conftest import Stage
+    from support.plan_stage import Stage
 
 OPEN = ("--waive", "fs.protect", "--write", "{project}")
 LANDLOCK = ("--backend", "landlock", "--waive", "fs.metadata,proc.contained,proc.hidden")

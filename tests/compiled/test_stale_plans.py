@@ -11,7 +11,7 @@ import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from conftest import Stage
+    from support.plan_stage import Stage
 
 RAN = ("sh", "-c", "echo ran")
 MUTANTS = 150
