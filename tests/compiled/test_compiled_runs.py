@@ -214,6 +214,41 @@ def test_the_output_limit_holds_for_both_streams_together(stage: Stage) -> None:
     assert _processes(mark) == []
 
 
+def test_a_terminal_is_no_way_around_the_output_limit(stage: Stage) -> None:
+    """It is open for reading and writing; the command may only read from it."""
+    stage.compile("-p", "strict")
+    ours, theirs = os.openpty()
+    os.chown(os.ttyname(theirs), stage.user, -1)
+    script = "read line; echo got $line; echo around >&0 || echo refused"
+    control = subprocess.run(["sh", "-c", "echo around >&0"], stdin=theirs, check=False)
+    assert control.returncode == 0
+    os.write(ours, b"word\n")
+
+    done = stage.run("sh", "-c", script, stdin=theirs)
+
+    os.close(ours)
+    os.close(theirs)
+    assert done.stdout == b"got word\nrefused\n"
+
+
+def test_output_reaches_a_terminal(stage: Stage) -> None:
+    stage.compile("-p", "strict")
+    ours, theirs = os.openpty()
+    os.chown(os.ttyname(theirs), stage.user, -1)
+
+    running = subprocess.Popen(
+        stage.line("seq", "20000"), cwd=stage.project, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    seen = b""
+    while b"20000\r\n" not in seen:
+        seen += os.read(ours, 65536)
+
+    assert running.wait(20) == 0
+    os.close(ours)
+    assert seen.split() == [str(number).encode() for number in range(1, 20001)]
+
+
 def test_a_reader_that_does_not_read_loses_nothing(stage: Stage) -> None:
     """More than all buffers hold; the reader comes late, and the command has ended or waits by then."""
     stage.compile("-p", "strict", "--output-limit", "10MB")

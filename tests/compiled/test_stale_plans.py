@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from corral.linux.compiled import decode_plan, encode_plan
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.plan_stage import Stage
@@ -124,6 +126,25 @@ def test_another_user(stage: Stage) -> None:
     stage.user = other
 
     assert "it is for user" in _refusal(stage)
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("boot", "the machine has been started again"),
+        ("kernel", "the kernel was other"),
+        ("build", "another build of corral-launch"),
+        ("gid", "it is for user"),
+    ],
+)
+def test_another_machine(stage: Stage, field: str, words: str) -> None:
+    plan = decode_plan(stage.compile("-p", "strict").read_bytes())
+    other = plan.host.replace(**{field: stage.user + 1 if field == "gid" else "other"})
+    assert encode_plan(plan) == stage.plan.read_bytes()
+
+    stage.plan.write_bytes(encode_plan(plan.replace(host=other)))
+
+    assert words in _refusal(stage)
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
