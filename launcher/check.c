@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "kernel.h"
 #include "launch.h"
 #include "plan.h"
@@ -25,6 +26,16 @@ static int print_landlock_abi(void) {
 
 /* The build is what a compiled plan is bound to. */
 static int print_build(void) { return puts(CORRAL_BUILD) < 0; }
+
+/* Whether commands would be run by a plan, as far as that can be told without one. */
+static int check_plan(const char *path) {
+    struct plan plan;
+    struct problem problem;
+    int err = plan_open(&plan, path, &problem);
+    if (!err) err = plan_check(&plan, &problem);
+    plan_free(&plan);
+    return err ? account_refuse(&problem, EXIT_SETUP_FAILED) : 0;
+}
 
 static int verdict(int err, const char *why) {
     if (err == 0) printf("ok\n");
@@ -93,6 +104,7 @@ int answer(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--version") == 0) return puts("corral-launch 1") < 0;
     if (argc == 2 && strcmp(argv[1], "--landlock-abi") == 0) return print_landlock_abi();
     if (argc == 2 && strcmp(argv[1], "--build") == 0) return print_build();
+    if (argc == 3 && strcmp(argv[1], "--check-plan") == 0) return check_plan(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--check-spec") == 0) return check_spec();
 #ifdef CORRAL_FAULTS
     if (argc == 2 && strcmp(argv[1], "--check-specs") == 0) return check_specs();

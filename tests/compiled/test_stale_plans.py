@@ -65,6 +65,18 @@ def test_a_policy_file_that_appears(stage: Stage) -> None:
     assert f"{stage.place}/corral.json is there now" in _refusal(stage)
 
 
+def test_whether_a_plan_is_out_of_date_can_be_asked(stage: Stage) -> None:
+    stage.compile("-p", "strict")
+    line = [*stage.become(), stage.launcher, "--check-plan", str(stage.plan)]
+
+    assert subprocess.run(line, cwd="/", check=True, capture_output=True).stderr == b""
+    (stage.project / "corral.toml").write_text("")
+
+    done = subprocess.run(line, cwd="/", check=False, capture_output=True)
+    assert done.returncode == 125
+    assert f"{stage.project}/corral.toml is there now".encode() in done.stderr
+
+
 def test_files_that_count_for_nothing_may_change(stage: Stage) -> None:
     stage.compile("-p", "strict", "--no-config")
     (stage.project / "corral.toml").write_text("")
