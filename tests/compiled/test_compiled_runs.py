@@ -107,6 +107,17 @@ def test_only_the_variables_of_the_policy_are_passed_on(stage: Stage) -> None:
     assert b"PATH=/usr/local/sbin:" in bare.stdout
 
 
+@pytest.mark.parametrize("options", [(), ("--env", "TOKEN", "--env", "PWD=/elsewhere", "--env", "LC_*")])
+def test_the_environment_is_that_of_a_run(stage: Stage, options: tuple[str, ...]) -> None:
+    stage.compile("-p", "strict", *options)
+
+    by_runner = stage.corral("run", "-p", "strict", *options, "--", "/usr/bin/env")
+    by_plan = stage.run("/usr/bin/env")
+
+    assert by_runner.returncode == 0, by_runner.stderr
+    assert sorted(by_plan.stdout.decode().splitlines()) == sorted(by_runner.stdout.splitlines())
+
+
 def test_no_process_of_the_run_holds_the_callers_secrets(stage: Stage) -> None:
     """Not PID 1 inside, which the command may look at, and not the supervisor."""
     stage.compile("-p", "strict")
