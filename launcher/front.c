@@ -126,8 +126,12 @@ static void cut_lifeline(struct front *front) {
     front->lifeline = -1;
 }
 
-/* Ctrl-Z: the command stops, then we; the shell's `fg` lets both go on. */
+/* Ctrl-Z: the command stops, then we; the shell's `fg` lets both go on. The supervisor does not stop: the time does not. */
 static void on_signal(struct front *front, int number) {
+    if (number == SIGCHLD && front->supervisor > 0 && waitpid(front->supervisor, NULL, WNOHANG) == front->supervisor) {
+        front->is_ended = true;
+        front->supervisor = -1; /* the number may be somebody else's now */
+    }
     if (number == SIGCHLD || front->was_ignored[number]) return;
     if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM) front->is_asked_to_end = true;
     if (front->supervisor > 0) kill(front->supervisor, number);
@@ -139,12 +143,11 @@ static void on_signals(struct front *front) {
     while ((number = signals_next(front->signals)) > 0) on_signal(front, number);
 }
 
-static void on_status(struct front *front) {
+/* A few lines: they wait in the pipe until all is over, so that none of them wakes us while others have work to do. */
+static void read_status(struct front *front) {
     char text[4096];
     ssize_t got = 0;
     while ((got = read(front->status, text, sizeof text)) > 0) account_feed(&front->account, text, (size_t)got);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    front->is_ended = true; /* nobody but the supervisor holds the other end */
 }
 
 /* INVARIANT: it returns when the supervisor, and so everyone inside, is gone. */
@@ -154,21 +157,18 @@ static void watch(struct front *front) {
         struct relay *streams = front->relays.streams;
         struct pollfd fds[] = {
             {.fd = front->signals, .events = POLLIN},
-            {.fd = front->status, .events = POLLIN},
             {.fd = front->lifeline >= 0 ? front->caller : -1, .events = POLLIN},
             relay_waits_for(front->relays.is_used ? &streams[0] : &none),
             relay_waits_for(front->relays.is_used ? &streams[1] : &none),
         };
-        if (poll(fds, 5, -1) < 0 && errno != EINTR) cut_lifeline(front);
+        if (poll(fds, 4, -1) < 0 && errno != EINTR) cut_lifeline(front);
         if (fds[0].revents) on_signals(front);
         for (int i = 0; i < 2; i++)
-            if (fds[3 + i].revents) relay_carry(&front->relays, &streams[i]);
-        if (front->relays.is_over || fds[2].revents) cut_lifeline(front);
-        if (fds[1].revents) on_status(front);
+            if (fds[2 + i].revents) relay_carry(&front->relays, &streams[i]);
+        if (front->relays.is_over || fds[1].revents) cut_lifeline(front);
     }
-    while (waitpid(front->supervisor, NULL, 0) < 0 && errno == EINTR) continue;
+    read_status(front);
     cut_lifeline(front);
-    front->supervisor = -1;         /* the number may be somebody else's now */
     front->is_asked_to_end = false; /* that was for the command */
 }
 
