@@ -321,6 +321,20 @@ def test_stopping_stops_the_command_as_well(stage: Stage) -> None:
     assert running.communicate(b"on\n", timeout=20)[0] == b"on\n"
 
 
+def test_the_time_goes_on_while_the_launcher_is_stopped(stage: Stage) -> None:
+    stage.compile("-p", "strict", "--timeout", "1s")
+    mark = f"65.{os.getpid()}{stage.user}"
+    running = _started(stage, f"setsid sleep {mark} & echo ready; sleep {mark}")
+
+    running.send_signal(signal.SIGSTOP)
+
+    assert _wait_until(lambda: _processes(mark) == [])
+    assert Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    running.send_signal(signal.SIGCONT)
+    running.communicate(timeout=20)
+    assert running.returncode == 124
+
+
 def _started(
     stage: Stage, script: str, *, before: tuple[str, ...] = (), **more: object
 ) -> subprocess.Popen[bytes]:
