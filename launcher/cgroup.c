@@ -108,8 +108,10 @@ int phase_join(struct launch *launch) {
         close(launch->group_fds[i]);
     }
     if (launch->kill_fd >= 0) close(launch->kill_fd);
+    launch->kill_fd = -1;
+    if (is_server(launch)) return 0; /* its jobs look at their processor time themselves */
     if (launch->cpu_fd >= 0) close(launch->cpu_fd);
-    launch->kill_fd = launch->cpu_fd = -1;
+    launch->cpu_fd = -1;
     return 0;
 }
 

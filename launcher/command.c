@@ -20,7 +20,7 @@ int command_run(struct launch *launch) {
 
 /* A key may be read by whoever inherits the session keyring. A kernel without keyrings has none to leak; EPERM
  * means that a filter around us already forbids keyctl, to the command as well. */
-static int leave_session_keyring(struct launch *launch) {
+int leave_session_keyring(struct launch *launch) {
     set_detail(launch, "session keyring");
     int err = k_join_session_keyring();
     return err < 0 && err != -ENOSYS && err != -EPERM ? err : 0;
@@ -39,11 +39,15 @@ int phase_session(struct launch *launch) {
 }
 
 /* Dispositions survive execve when they are SIG_IGN (Python ignores SIGPIPE), and so does the mask. */
-static int reset_signals(void) {
+int signals_reset(void) {
     for (int signal = 1; signal <= LAST_SIGNAL; signal++) {
         int err = k_default_signal(signal);
         if (err && err != -EINVAL) return err; /* SIGKILL and SIGSTOP are what they are */
     }
+    return 0;
+}
+
+static int unblock_signals(void) {
     sigset_t none;
     sigemptyset(&none);
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
@@ -70,5 +74,6 @@ int phase_surroundings(struct launch *launch) {
     int err = k_close_range(STDERR_FILENO + 1, K_CLOSE_RANGE_CLOEXEC);
     if (err) return err;
     set_detail(launch, "signal dispositions");
-    return reset_signals();
+    err = launch->has_default_signals ? 0 : signals_reset();
+    return err ? err : unblock_signals();
 }

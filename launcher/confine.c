@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,23 +119,52 @@ static int add_rules(struct launch *launch, int ruleset) {
     return 0;
 }
 
-/* landlock: after it, files, ports, signals and abstract sockets are reachable only by a rule. After chdir and
- * mounts, which it would forbid; before seccomp, which forbids it. An older kernel refuses the fields it does
- * not know unless they are zero, so nothing asked for is silently left out. */
-int phase_landlock(struct launch *launch) {
+static int make_ruleset(struct launch *launch) {
     const struct spec *spec = &launch->spec;
-    if (!spec->count[RECORD_LANDLOCK]) return 0;
     struct k_landlock_ruleset_attr attr = {
         .handled_access_fs = spec->handled_fs, .handled_access_net = spec->handled_net, .scoped = spec->scoped};
     set_detail(launch, "create ruleset");
     int ruleset = k_landlock_create(&attr, sizeof attr, 0);
     if (ruleset < 0) return ruleset;
     int err = add_rules(launch, ruleset);
-    add_stdio(ruleset, spec->handled_fs);
-    if (!err) {
-        set_detail(launch, "restrict");
-        err = k_landlock_restrict(ruleset);
+    if (!err) return ruleset;
+    close(ruleset);
+    return err;
+}
+
+/* Rules hold what was found when the sandbox was made, for all its commands. */
+int landlock_prepare(struct launch *launch) {
+    struct spec *spec = &launch->spec;
+    if (!spec->count[RECORD_LANDLOCK]) return 0;
+    /* Each command has a domain of its own, and a scope would keep them apart as it keeps them from the host. */
+    if (spec->serve_flags & SERVE_SIGNALS) spec->scoped &= ~(uint64_t)K_LANDLOCK_SCOPE_SIGNAL;
+    if (spec->serve_flags & SERVE_SOCKETS) spec->scoped &= ~(uint64_t)K_LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET;
+    launch->ruleset_fd = make_ruleset(launch);
+    return launch->ruleset_fd < 0 ? launch->ruleset_fd : 0;
+}
+
+/* Whether stdio asks for no rule of its own. Every policy has one for the null device. */
+static bool is_plain_stdio(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        struct stat status;
+        if (fstat(fd, &status) < 0) continue;
+        bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
+        if (!is_null && (S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))) return false;
     }
+    return true;
+}
+
+/* landlock: after it, files, ports, signals and abstract sockets are reachable only by a rule. After chdir and
+ * mounts, which it would forbid; before seccomp, which forbids it. An older kernel refuses the fields it does
+ * not know unless they are zero, so nothing asked for is silently left out. */
+int phase_landlock(struct launch *launch) {
+    if (!launch->spec.count[RECORD_LANDLOCK]) return 0;
+    bool is_prepared = launch->ruleset_fd >= 0 && is_plain_stdio();
+    int ruleset = is_prepared ? launch->ruleset_fd : make_ruleset(launch);
+    if (ruleset < 0) return ruleset;
+    if (!is_prepared) add_stdio(ruleset, launch->spec.handled_fs);
+    set_detail(launch, "restrict");
+    int err = k_landlock_restrict(ruleset);
     close(ruleset);
     return err;
 }

@@ -38,37 +38,46 @@ static int open_control(const char *where) {
     return fcntl((int)number, F_GETFD) < 0 ? -errno : (int)number;
 }
 
-/* How many descriptors came, in `given`; or -errno. */
-static int receive(int control, int given[MOST_GIVEN]) {
+static void close_all(const int *given, size_t count) {
+    for (size_t i = 0; i < count; i++) close(given[i]);
+}
+
+/* INVARIANT: what comes with a message that is refused is closed: a server must not run out of descriptors. */
+int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size) {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int) * MOST_GIVEN)];
     } ancillary;
-    char go = 0;
-    struct iovec data = {.iov_base = &go, .iov_len = 1};
+    struct iovec data = {.iov_base = words, .iov_len = *size};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
                              .msg_controllen = sizeof ancillary.room};
     ssize_t got = 0;
     do got = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0) return -errno;
-    if (got != 1 || message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) return -EPROTO;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (got == 0 && !header) return 0;
     if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return -EPROTO;
     size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    if (count < FIRST_FOREIGN_FD || count > MOST_GIVEN) return -EPROTO;
     memcpy(given, CMSG_DATA(header), count * sizeof(int));
-    return (int)count;
+    *size = (size_t)got;
+    if (got > 0 && count > 0 && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) return (int)count;
+    close_all(given, count);
+    return -EPROTO;
 }
 
-/* Each to its number. First out of the way of the numbers that others have to get. */
-static int arrange(int given[MOST_GIVEN], int count) {
+/* First out of the way of the numbers that others have to get. */
+int control_arrange(int given[MOST_GIVEN], int count) {
     for (int i = 0; i < count; i++) {
-        given[i] = k_result(fcntl(given[i], F_DUPFD_CLOEXEC, count));
-        if (given[i] < 0) return given[i];
+        int away = k_result(fcntl(given[i], F_DUPFD_CLOEXEC, count));
+        if (away < 0) return away;
+        close(given[i]);
+        given[i] = away;
     }
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         if (dup2(given[i], i) < 0) return -errno;
+        close(given[i]); /* a second holder of a pipe would keep its reader waiting */
+    }
     return 0;
 }
 
@@ -78,8 +87,10 @@ int control_take(const char *where) {
     if (control < 0) return control;
     /* TRUST: what corral reads is who sent it, as the kernel says; the words are for people with a debugger. */
     if (send(control, HELLO, sizeof HELLO - 1, MSG_NOSIGNAL) < 0) return -errno;
-    int count = receive(control, given);
-    if (count < 0) return count;
-    int err = arrange(given, count);
+    char go = 0;
+    size_t size = sizeof go;
+    int count = control_receive(control, given, &go, &size);
+    if (count < FIRST_FOREIGN_FD) return count < 0 ? count : -EPROTO;
+    int err = control_arrange(given, count);
     return err ? err : count;
 }

@@ -2,10 +2,19 @@
 #ifndef CORRAL_CONTROL_H
 #define CORRAL_CONTROL_H
 
+#include <stddef.h>
+
 enum { MOST_GIVEN = 32 };
 
 /* Says hello at `where`, the number of a descriptor or the path of a socket, and puts what corral sends to the
  * descriptors from 0 on: those of every launch, then files of control groups. Returns how many, or -errno. */
 int control_take(const char *where);
+
+/* Waits for one message with descriptors, and words of at most `*size` bytes. Returns how many descriptors came, in
+ * `given`; 0 at the end; or -errno. */
+int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size);
+
+/* Puts each to its number: the first to 0, the second to 1. */
+int control_arrange(int given[MOST_GIVEN], int count);
 
 #endif

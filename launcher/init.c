@@ -16,7 +16,7 @@
 #include "report.h"
 #include "watch.h"
 
-static bool areas_are_full(const struct launch *launch) {
+bool areas_are_full(const struct launch *launch) {
     struct statfs status;
     return launch->areas_fd >= 0 && fstatfs(launch->areas_fd, &status) == 0 &&
            (status.f_bfree == 0 || status.f_ffree == 0);
@@ -71,8 +71,10 @@ static int fail(struct launch *launch, const char *detail, int err) {
 /* INVARIANT: init holds nothing the command could want: no privilege, no memory that may be traced, and no
  * copy of stdin, stdout or stderr, so that their readers see the end when the last real holder is gone. */
 int init_run(struct launch *launch) {
-    int err = run_phases(launch, INIT_PHASES);
+    int err = is_server(launch) ? server_reserve() : 0;
+    if (!err) err = run_phases(launch, INIT_PHASES);
     if (err) return fail(launch, NULL, err);
+    if (is_server(launch)) return server_run_as_init(launch);
     int signals = signals_open();
     if (signals < 0) return fail(launch, "signalfd", signals);
     pid_t command = k_clone(SIGCHLD);

@@ -34,10 +34,14 @@ struct launch {
     int *group_fds;           /* one for each cgroup of the spec */
     int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
     int areas_fd;             /* init: the file system of the private areas */
+    int ruleset_fd;           /* a server: Landlock's rules, made once for all its commands; -1: not made */
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
     bool must_move;           /* the child was not born in its cgroup */
     bool must_be_here;        /* the working directory inside must be the one with this device and inode */
     uint64_t here_device, here_inode;
+    int64_t cpu_before_us;    /* a job: processor time of the group when it began */
+    bool is_executing;        /* a job: its command came as far as execve */
+    bool has_default_signals; /* the server has seen to that, once for all */
 };
 
 /* A phase returns 0 or -errno, and says in launch->detail which object it was about. */
@@ -78,6 +82,20 @@ int phase_exec(struct launch *launch);           /* exec.c */
 int supervisor_run(struct launch *launch);       /* supervise.c */
 int init_run(struct launch *launch);             /* init.c */
 int command_run(struct launch *launch);          /* command.c */
+
+/* Kept sandboxes. The server starts a job for each command, and a job is a supervisor without namespaces. */
+bool is_server(const struct launch *launch);     /* serve.c */
+int server_reserve(void);                        /* serve.c: first, in every process that serves */
+int server_run_as_init(struct launch *launch);   /* serve.c */
+int server_run_alone(struct launch *launch);     /* serve.c: where somebody else made the namespaces, or nobody */
+int job_wait_and_run(struct launch *launch, int requests, int taken); /* job.c: its exit code */
+int leave_session_keyring(struct launch *launch); /* command.c */
+int signals_reset(void);                         /* command.c */
+void supervisor_linger(const struct launch *launch); /* supervise.c */
+int landlock_prepare(struct launch *launch);     /* confine.c */
+bool areas_are_full(const struct launch *launch); /* init.c */
+int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */
+int child_obey(pid_t parent);                    /* start.c: end with the parent, be traced by nobody */
 
 /* Signals. signals.c */
 int signals_block_all(void);

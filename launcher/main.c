@@ -110,7 +110,7 @@ int launch_run(struct launch *launch) {
     int err = signals_block_all();
     if (err) return fail("spec", err, "block signals");
     if ((err = run_phases(launch, SUPERVISOR_PHASES))) return fail(launch->phase, err, launch->detail);
-    return supervisor_run(launch);
+    return is_server(launch) && !has_namespaces(launch) ? server_run_alone(launch) : supervisor_run(launch);
 }
 
 int main(int argc, char **argv) {
@@ -123,12 +123,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open, and stdio no directory\n");
         return EXIT_SETUP_FAILED;
     }
-    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1, .areas_fd = -1};
+    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
+                            .areas_fd = -1, .ruleset_fd = -1};
     launch.given = given;
     const char *why = NULL;
     if ((err = spec_read(SPEC_FD, &launch.spec, &why))) return fail("spec", err, why ? why : "out of memory");
     if (close(SPEC_FD) < 0) return fail("spec", -errno, "close");
     if (launch.spec.count[RECORD_IMAGE_ENVIRONMENT] && (err = environment_merge(&launch.spec)))
         return fail("spec", err, "environment");
+    if (is_server(&launch) && (err = server_reserve())) return fail("spec", err, "descriptors");
     return launch_run(&launch);
 }

@@ -197,6 +197,11 @@ static const char *parse_wall(struct spec *spec, struct cursor *c) {
     return spec->wall_ms ? NULL : "a wall time of nothing";
 }
 
+static const char *parse_serve(struct spec *spec, struct cursor *c) {
+    spec->serve_flags = cursor_u32(c);
+    return spec->serve_flags & ~(uint32_t)SERVE_FLAGS ? "unknown serve flag" : NULL;
+}
+
 static const char *parse_fault(struct spec *spec, struct cursor *c) {
     spec->fault = cursor_string(c);
     return NULL;
@@ -228,6 +233,8 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_INSIDE] = parse_empty,
     [RECORD_EXPECT] = parse_expect,
     [RECORD_IMAGE_ENVIRONMENT] = parse_empty,
+    [RECORD_SERVE] = parse_serve,
+    [RECORD_KEEP] = parse_empty,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -23,12 +23,16 @@ static void tell(int fd, const void *bytes, size_t size) {
     while (write(fd, bytes, size) < 0 && errno == EINTR) continue;
 }
 
-void report_executing(const struct launch *launch) {
+/* Without a pipe the supervisor shares the memory of the command's process, until that executes. */
+void report_executing(struct launch *launch) {
+    launch->is_executing = true;
+    if (launch->setup_fd < 0) return;
     struct report report = {.kind = REPORT_EXECUTING};
     tell(launch->setup_fd, &report, sizeof report);
 }
 
 void report_failed(const struct launch *launch, int error) {
+    if (launch->setup_fd < 0) return;
     struct report report = {.kind = REPORT_FAILED, .error = error};
     snprintf(report.phase, sizeof report.phase, "%s", launch->phase);
     memcpy(report.detail, launch->detail, sizeof report.detail);
@@ -40,7 +44,26 @@ void notice_send(const struct launch *launch, const struct notice *notice) {
     while (send(launch->channel_fd, notice, sizeof *notice, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
 }
 
-void status_line(const char *line) { tell(STATUS_FD, line, strlen(line)); }
+/* Every line wakes corral. Nobody waits for these two, and one of a command that lives a millisecond is too many. */
+static char held[128];
+static bool holds;
+
+void status_hold(void) { holds = true; }
+
+static bool can_wait(const char *line) {
+    return strncmp(line, "started", 7) == 0 || strncmp(line, "exited", 6) == 0 || strncmp(line, "signalled", 9) == 0;
+}
+
+void status_line(const char *line) {
+    char all[sizeof held + DETAIL_SIZE + 64];
+    if (holds && can_wait(line) && strlen(held) + strlen(line) < sizeof held) {
+        strcat(held, line);
+        return;
+    }
+    snprintf(all, sizeof all, "%s%s", held, line);
+    held[0] = 0;
+    tell(STATUS_FD, all, strlen(all));
+}
 
 /* TRUST: detail may hold a path that the command chose; it must not be able to add a line of its own. */
 static void make_printable(char *text) {

@@ -36,12 +36,13 @@ struct notice {
 void notice_send(const struct launch *launch, const struct notice *notice);
 
 /* To the supervisor, over launch->setup_fd. */
-void report_executing(const struct launch *launch);
+void report_executing(struct launch *launch);
 void report_failed(const struct launch *launch, int error);
 
 /* To corral, over STATUS_FD. That nobody listens any more is no error: the lifeline will say so too. */
 void status_failed(const char *phase, int error, const char *detail);
 void status_line(const char *line);
+void status_hold(void); /* from now on, how it began and ended is told at once, with the account */
 void status_usage(const struct notice *account); /* what all that was waited for has cost, and what init told */
 void status_ended(int wait_status);
 

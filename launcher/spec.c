@@ -62,10 +62,15 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_NAMESPACES, RECORD_HOSTNAME, RECORD_LOOPBACK, RECORD_LANDLOCK, RECORD_SECCOMP,
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
-        RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT,
+        RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT, RECORD_SERVE, RECORD_KEEP,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
+    if (spec->count[RECORD_SERVE]) {
+        bool has_command = spec->count[RECORD_CWD] || spec->count[RECORD_ARGUMENT] || spec->count[RECORD_ENVIRONMENT] ||
+                           spec->count[RECORD_WALL] || spec->count[RECORD_TERMINAL] || spec->count[RECORD_KEEP];
+        return has_command ? "a command for a server" : NULL;
+    }
     if (!spec->count[RECORD_CWD]) return "no working directory";
     if (!spec->count[RECORD_ARGUMENT]) return "no argument";
     return NULL;

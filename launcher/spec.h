@@ -41,6 +41,8 @@ enum record_type {
     RECORD_INSIDE,
     RECORD_EXPECT,
     RECORD_IMAGE_ENVIRONMENT,
+    RECORD_SERVE,
+    RECORD_KEEP,
     RECORD_TYPES,
 };
 
@@ -118,6 +120,13 @@ struct expect_record {
     const char *path;
 };
 
+enum serve_flag {
+    SERVE_FILTERED = 1, /* the server itself is bound by the filter, so that its commands are from the beginning */
+    SERVE_SIGNALS = 2,  /* commands may signal each other: a PID namespace holds them together */
+    SERVE_SOCKETS = 4,  /* and meet at abstract sockets: a network namespace holds those */
+    SERVE_FLAGS = 7,
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -155,6 +164,7 @@ struct spec {
     const char *cwd;
     char **argv, **envp; /* end in NULL */
     uint64_t wall_ms, grace_ms;
+    uint32_t serve_flags;
     const char *fault;
 };
 

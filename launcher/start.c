@@ -109,9 +109,20 @@ static int release(struct launch *launch) {
     return err;
 }
 
+int start_alone(struct launch *launch) {
+    set_detail(launch, "subreaper");
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : shed_privileges(launch);
+}
+
+int child_obey(pid_t parent) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) return -errno;
+    return getppid() == parent ? 0 : -ESRCH; /* it went before we asked to be told */
+}
+
 int phase_start(struct launch *launch) {
     int err = check_namespaces(launch);
     if (err) return err;
+    if (is_server(launch) && !has_namespaces(launch)) return start_alone(launch);
     /* Without PID 1 the supervisor is who orphans go to, so that none is lost from sight. */
     if (!has_namespaces(launch) && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) return -errno;
     set_detail(launch, has_namespaces(launch) ? "clone" : "fork");

@@ -26,6 +26,7 @@ struct watch {
     bool is_silent;                  /* init will say no more */
     bool has_more;                   /* of the dead, perhaps, that were not waited for yet */
     bool over_cpu;                   /* its processor time is over, and it was told so */
+    bool has_left;                   /* the command has ended, and what it left running may go on */
     int64_t term_at, kill_at;        /* monotonic milliseconds, or NEVER */
     int64_t look_at;                 /* when to look at its processor time */
     long processors;
@@ -46,8 +47,16 @@ static int64_t after_ms(uint64_t delay) {
     return delay > (uint64_t)(NEVER - now) ? NEVER : now + (int64_t)delay;
 }
 
+/* Where there is no init to give one. */
+static struct notice take_account(const struct launch *launch) {
+    bool is_inside = launch->spec.count[RECORD_INSIDE];
+    return (struct notice){.processes = is_inside && is_first_process() ? count_processes() : 0,
+                           .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch)};
+}
+
 static void forward(const struct watch *w, int signal) {
     if (has_namespaces(w->launch)) kill(w->launch->child, signal); /* init passes it on */
+    else if (w->has_left) (void)tree_signal(signal); /* the command's own number may be another's by now */
     else signals_forward(w->launch, w->launch->child, signal);
 }
 
@@ -89,17 +98,33 @@ static void on_ended(struct watch *w, int wait_status) {
     if (!w->failed) status_ended(wait_status);
 }
 
-/* Without namespaces: the command is our child, and so is every orphan it leaves. */
-static void reap_command(struct watch *w) {
-    int status = 0;
-    bool is_found = false;
-    w->has_more = tree_reap(w->launch->child, &status, &is_found) > 0;
-    if (!is_found) return;
-    on_ended(w, status);
+static void end_tree(struct watch *w) {
     w->gone = true;
     if (tree_end(w->launch) == 0) return;
     status_line("lost\n"); /* something that SIGKILL does not end is still there: say so */
     w->failed = true;
+}
+
+/* In a kept sandbox what a command leaves running goes on, for as long as corral holds the lifeline. */
+static void leave_the_rest(struct watch *w) {
+    if (w->has_left) return;
+    w->has_left = true;
+    w->account = take_account(w->launch);
+    status_line("left\n"); /* ORDER: before the account, which ends what is said of a command */
+    status_usage(&w->account);
+}
+
+/* Without namespaces: the command is our child, and so is every orphan it leaves. */
+static void reap_command(struct watch *w) {
+    int status = 0;
+    bool is_found = false;
+    int reaped = tree_reap(w->launch->child, &status, &is_found);
+    w->has_more = reaped > 0;
+    if (is_found) on_ended(w, status);
+    if (!w->ended) return;
+    bool is_kept = w->launch->spec.count[RECORD_KEEP] && w->started && !w->killed;
+    if (is_kept && reaped >= 0) leave_the_rest(w);
+    else end_tree(w);
 }
 
 static void on_exceeded(struct watch *w, uint32_t notice) {
@@ -153,8 +178,9 @@ static void on_lifeline(struct watch *w) {
     unsigned char byte = 0;
     ssize_t got = read(LIFELINE_FD, &byte, 1);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (got == 1 && signals_may_pass(byte)) forward(w, byte);
-    else kill_all(w);
+    if (got == 1 && signals_may_pass(byte)) return forward(w, byte);
+    kill_all(w);
+    if (w->has_left) end_tree(w);
 }
 
 static void on_time(struct watch *w) {
@@ -172,9 +198,10 @@ static void on_time(struct watch *w) {
  * is early enough. Whoever heeds SIGTERM has a little more time for it. */
 static void on_cpu_time(struct watch *w) {
     const struct cpu_time_record *limit = &w->launch->spec.cpu_time;
-    if (w->launch->cpu_fd < 0 || w->killed || now_ms() < w->look_at) return;
+    if (w->launch->cpu_fd < 0 || is_server(w->launch) || w->killed || now_ms() < w->look_at) return;
     int64_t used = cgroup_cpu_us(w->launch), most = (int64_t)limit->limit_us;
     if (used < 0) return kill_all(w); /* nothing is held that cannot be seen */
+    used -= w->launch->cpu_before_us;
     if (used >= most && !w->over_cpu) {
         status_line("limit cpu-time\n");
         w->over_cpu = true;
@@ -197,7 +224,7 @@ static int poll_timeout(const struct watch *w) {
     int64_t look = has_namespaces(w->launch) || w->killed ? -1 : watcher_wait(&w->watcher);
     if (look >= 0) look = now_ms() + look / 1000000 + 1;
     int64_t next = w->term_at < w->kill_at ? w->term_at : w->kill_at;
-    if (w->launch->cpu_fd >= 0 && !w->killed && w->look_at < next) next = w->look_at;
+    if (w->launch->cpu_fd >= 0 && !is_server(w->launch) && !w->killed && w->look_at < next) next = w->look_at;
     if (look >= 0 && look < next) next = look;
     if (next == NEVER) return -1;
     int64_t left = next - now_ms();
@@ -241,7 +268,7 @@ static long count_processors(void) {
 }
 
 /* The group may be one that is gone with its last member: corral reads its counters first. */
-static void linger(const struct launch *launch) {
+void supervisor_linger(const struct launch *launch) {
     char ignored;
     ssize_t got = 0;
     if (!launch->spec.count[RECORD_LINGER]) return;
@@ -254,19 +281,20 @@ int supervisor_run(struct launch *launch) {
     struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count_processors()};
     /* Its copies of the command's stdio would keep their readers waiting. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
+    w.executing = w.started = launch->is_executing; /* a job knows */
+    if (w.started) status_line("started\n");
     if (launch->spec.wall_ms) w.term_at = after_ms(launch->spec.wall_ms);
     if (!has_namespaces(launch)) watcher_start(&w.watcher, launch, false);
     w.signals = signals_open();
-    if (w.signals < 0 || fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0) {
+    bool has_setup = launch->setup_fd >= 0;
+    if (w.signals < 0 || (has_setup && fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0)) {
         status_failed("namespaces", w.signals < 0 ? -w.signals : errno, "watch the child");
         kill(launch->child, SIGKILL);
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);
-    if (launch->spec.count[RECORD_INSIDE])
-        w.account = (struct notice){.processes = is_first_process() ? count_processes() : 0,
-                                    .is_full = expect_areas_full(launch)};
-    if (!w.failed) status_usage(&w.account);
-    linger(launch);
+    if (!has_namespaces(launch)) w.account = take_account(launch);
+    if (!w.failed && !w.has_left) status_usage(&w.account);
+    supervisor_linger(launch);
     return w.failed ? EXIT_SETUP_FAILED : 0;
 }

@@ -14,8 +14,10 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.background import Background
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
+    from corral.executor import SandboxExecutor, detect_best_sandbox
     from corral.limits.ceiling import Ceiling
     from corral.limits.group import GroupUsage
     from corral.limits.limiter import Excess, ResourceLimiter
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
     from corral.model.container import Container
     from corral.model.errors import (
         BugError,
+        CallError,
         CapabilitySyntaxError,
         CommandFailed,
         ConfigurationError,
         CorralError,
         PolicyError,
+        RemoteError,
+        SessionClosed,
         SetupError,
         UnenforceableError,
     )
@@ -47,12 +52,16 @@ if TYPE_CHECKING:
     from corral.model.violation import Evidence, Violation
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
+    from corral.progress import Progress
     from corral.sandbox import Explanation, Sandbox, run
+    from corral.session import Session
     from corral.watch import Watch
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
+    "Background": "corral.background",
     "BugError": "corral.model.errors",
+    "CallError": "corral.model.errors",
     "Capability": "corral.model.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "Ceiling": "corral.limits.ceiling",
@@ -80,9 +89,14 @@ _EXPORTS = {
     "Outcome": "corral.model.result",
     "Policy": "corral.model.policy",
     "PolicyError": "corral.model.errors",
+    "Progress": "corral.progress",
+    "RemoteError": "corral.model.errors",
     "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
+    "Session": "corral.session",
+    "SessionClosed": "corral.model.errors",
+    "SandboxExecutor": "corral.executor",
     "SetupError": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
@@ -90,6 +104,7 @@ _EXPORTS = {
     "Violation": "corral.model.violation",
     "Watch": "corral.watch",
     "build_policy": "corral.policy.compose",
+    "detect_best_sandbox": "corral.executor",
     "format_duration": "corral.model.quantities",
     "format_share": "corral.model.quantities",
     "format_size": "corral.model.quantities",
@@ -103,7 +118,9 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "Background",
     "BugError",
+    "CallError",
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
@@ -131,9 +148,14 @@ __all__ = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Progress",
+    "RemoteError",
     "ResourceLimiter",
     "Result",
     "Sandbox",
+    "SandboxExecutor",
+    "Session",
+    "SessionClosed",
     "SetupError",
     "UnenforceableError",
     "Usage",
@@ -142,6 +164,7 @@ __all__ = [
     "Watch",
     "__version__",
     "build_policy",
+    "detect_best_sandbox",
     "format_duration",
     "format_share",
     "format_size",

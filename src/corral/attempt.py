@@ -40,6 +40,7 @@ class Attempt:
             None  # why no sandbox holds it, where `fallback` lets it run
         )
         self._uses_outer = False
+        self._is_unwanted = False
         self._run = self._planned()
 
     def _planned(self) -> Run:
@@ -49,7 +50,7 @@ class Attempt:
         return Run(
             explanation.plan,
             explanation.launch,
-            quarantine=_quarantine(explanation.plan.run_id),
+            quarantine=quarantine_for(explanation.plan.run_id),
             output=self._output,
             monitor=self._monitor,
             within=self._sandbox._beneath(),
@@ -69,6 +70,8 @@ class Attempt:
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
+            if self._is_unwanted:  # ORDER: after it is there; `kill` sets this before it looks for a run
+                self._run.kill()
             return self._told(self._run.run())
 
     def _told(self, result: Result) -> Result:
@@ -83,9 +86,10 @@ class Attempt:
 
     def kill(self) -> None:
         """Take the whole tree down."""
+        self._is_unwanted = True
         self._run.kill()
 
 
-def _quarantine(run_id: str) -> str:
+def quarantine_for(run_id: str) -> str:
     state = state_directory()
     return os.path.join(state, "quarantine", run_id) if state else ""

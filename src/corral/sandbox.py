@@ -15,8 +15,9 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, StdioMode
 from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
-from corral.planning.build import build, nested_repositories
+from corral.planning.build import build, find_held, nested_repositories
 from corral.planning.ground import build_ground
+from corral.planning.recall import Recall
 from corral.planning.select import select_launch
 from corral.policy.check import check_policy
 from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
     from corral.model.result import Result
+    from corral.planning.build import Held
     from corral.runtime.destinations import Destinations, Stream, Target
     from corral.runtime.monitor import Monitor
+    from corral.session import Session
     from corral.watch import Watch
 
 
@@ -95,6 +98,7 @@ class Sandbox:
         self._within = within
         self._lock = allocate_lock()
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
+        self._held = Recall()
         self._probes: dict[str, Probe] = {}
 
     @property
@@ -108,6 +112,11 @@ class Sandbox:
         return self._waived
 
     @property
+    def workspace(self) -> str:
+        """The directory that commands work in."""
+        return self._workspace
+
+    @property
     def is_unconfined(self) -> bool:
         """Whether commands run without any sandbox, because that was asked for by name."""
         return self._backend == UNCONFINED
@@ -116,6 +125,20 @@ class Sandbox:
     def falls_back(self) -> bool:
         """Whether commands run without any sandbox where no backend can enforce the policy."""
         return self._falls_back
+
+    def with_policy(self, policy: Policy) -> Sandbox:
+        """Another sandbox, the same in everything but what commands may do."""
+        return Sandbox(
+            policy,
+            backend=self._backend,
+            backends=self._order,
+            workspace=self._workspace,
+            waive=self._waived,
+            container=self._container,
+            fallback=RUN_UNCONFINED if self._falls_back else REFUSE,
+            within=self._within,
+            host=self._host,
+        )
 
     def run(
         self,
@@ -160,6 +183,12 @@ class Sandbox:
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
         output = _destinations(stream, stdout, stderr)
         return Watch(lambda monitor: self.start(prepared, output, monitor), every)
+
+    def session(self) -> Session:
+        """Make a sandbox and keep it, for many commands; it ends with the `with` block it is used in."""
+        from corral.session import Session
+
+        return Session(self)
 
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None
@@ -302,15 +331,22 @@ class Sandbox:
 
     def _plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         ground, nested = self._current_ground()
+        waived = self._given_up(ground, unconfined=unconfined)
+
+        def find(host: Host) -> Held:
+            return find_held(self._policy, ground, host, nested=nested, waived=waived)
+
+        with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
+            held = find(self._host) if unconfined else self._held.find(self._host, find)
         return build(
             self._policy,
             command,
             ground,
             self._host,
             run_id=os.urandom(8).hex(),
-            nested=nested,
-            waived=self._given_up(ground, unconfined=unconfined),
+            waived=waived,
             container=self._container,
+            held=held,
         )
 
     def _given_up(self, ground: Ground, *, unconfined: bool = False) -> frozenset[Feature]:
@@ -328,6 +364,7 @@ class Sandbox:
                 protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
                 nested = nested_repositories(ground, self._host) if protects else ()
                 self._ground = (ground, nested)
+                self._held = Recall()
             return self._ground
 
     def _beneath(self) -> Hierarchy | None:

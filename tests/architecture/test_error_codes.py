@@ -11,8 +11,8 @@ from corral.model import errors
 from corral.runtime.status import _FIXES
 
 DOCUMENT = ROOT / "docs/errors.md"
-#: Classes whose constructor takes a code first. The others have one of their own, in errors.py.
-CODED = {"CorralError", "PolicyError", "UnenforceableError", "SetupError"}
+#: Classes whose constructor, and functions that, take a code first. The others have one of their own.
+CODED = {"CorralError", "PolicyError", "UnenforceableError", "SetupError", "CallError", "refusal"}
 
 
 def _phases() -> set[str]:

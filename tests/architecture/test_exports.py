@@ -10,7 +10,9 @@ from sources import PACKAGE, parse
 import corral
 
 PUBLIC = [
+    "Background",
     "BugError",
+    "CallError",
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
@@ -38,9 +40,14 @@ PUBLIC = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Progress",
+    "RemoteError",
     "ResourceLimiter",
     "Result",
     "Sandbox",
+    "SandboxExecutor",
+    "Session",
+    "SessionClosed",
     "SetupError",
     "UnenforceableError",
     "Usage",
@@ -49,6 +56,7 @@ PUBLIC = [
     "Watch",
     "__version__",
     "build_policy",
+    "detect_best_sandbox",
     "format_duration",
     "format_share",
     "format_size",

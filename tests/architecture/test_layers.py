@@ -14,9 +14,10 @@ ROWS = (
     {"policy", "programs"},
     {"linux"},
     {"limits"},
-    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace"},
+    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},
     {
-        *("sandbox", "attempt", "fidelity", "session", "pool", "aio", "watch"),
+        *("sandbox", "attempt", "fidelity", "session", "background", "stateful", "pool", "aio", "watch"),
+        *("executor", "batch", "function", "progress"),
         *("host", "tool", "probes", "state", "directory", "trace", "compilation"),
     },
     {"config"},

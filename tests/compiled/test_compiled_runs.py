@@ -322,7 +322,7 @@ def test_stopping_stops_the_command_as_well(stage: Stage) -> None:
 
 
 def test_the_time_goes_on_while_the_launcher_is_stopped(stage: Stage) -> None:
-    stage.compile("-p", "strict", "--timeout", "1s")
+    stage.compile("-p", "strict", "--timeout", "5s")
     mark = f"65.{os.getpid()}{stage.user}"
     running = _started(stage, f"setsid sleep {mark} & echo ready; sleep {mark}")
 

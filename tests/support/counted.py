@@ -12,11 +12,8 @@ class CountedGroup(Group):
     def records(self, grace_ms: int) -> GroupRecords:
         return GroupRecords()
 
-    def has_run_out_of_memory(self) -> bool:
-        return self._memory
-
-    def has_refused_a_process(self) -> bool:
-        return self._pids
+    def troubles(self) -> tuple[int, int]:
+        return int(self._memory), int(self._pids)
 
     def usage(self) -> GroupUsage:
         return self._usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SHARE = "cpu:limit:5%"
 #: What a tree with that share never has, and what one without any has even when the machine is busy.
-MOST_SHARE, PLENTY_SHARE = 0.12, 0.15
+MOST_SHARE, PLENTY_SHARE = 0.15, 0.2
 
 #: So many processes for a while, and what they had of it, together. Who had little tries again, since others
 #: may have kept the processors busy meanwhile, and says the most he ever had.

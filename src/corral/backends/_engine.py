@@ -11,7 +11,8 @@ from functools import lru_cache
 from corral.backends import _engine_container as container
 from corral.backends import _engine_mounts as mounts
 from corral.backends import _inner as inner
-from corral.backends._engine_inside import Layout, build_spec, check_cwd
+from corral.backends import _launcher as common
+from corral.backends._engine_inside import Layout, build_environment, build_spec, check_cwd
 from corral.backends._engine_limits import NOT_COPIED, engine_limit_arguments
 from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, start_failures
 from corral.linux import landlock
@@ -21,7 +22,7 @@ from corral.linux.syscalls import Arch
 from corral.model.enforcer import ENGINE, TITLES
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import GroupRequest, Launch, Outer
+from corral.model.launch import GroupRequest, Inside, Launch, Outer
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 
@@ -99,6 +100,11 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         env=tuple((key[4:], value) for key, value in probe.details if key.startswith("env ")),
         enforced=_mechanisms(plan, probe, abi),
         spec=build_spec(plan, layout, abi, probe.detail("machine")),
+        inside=Inside(
+            build_environment(plan, layout),
+            about.entrypoint,
+            ((ground.workspace, views.own(ground.workspace)),),
+        ),
         outer=Outer(
             control="control",
             launcher=probe.detail("launcher"),
@@ -110,7 +116,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         ),
         scratch=scratch,
         scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
-        group=_group(ground, probe),
+        group=_group(plan, probe),
     )
 
 
@@ -159,7 +165,9 @@ def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> t
     left = {field: None for feature, field in _LIMITS.items() if feature not in probe.enforces}
     limits = plan.ground.limits.replace(file_size_bytes=None, open_files=None, **left)
     made = {area: _made_in(area, layout, plan.ground) for area in layout.areas}
-    return engine_limit_arguments(limits, engine=engine, areas=layout.areas, launcher_pids=1, made=made)
+    return engine_limit_arguments(
+        limits, engine=engine, areas=layout.areas, launcher_pids=common.own_pids(plan), made=made
+    )
 
 
 def _made_in(area: str, layout: Layout, ground: Ground) -> int:
@@ -253,14 +261,14 @@ def _check_sockets(ground: Ground, probe: Probe) -> None:
             )
 
 
-def _group(ground: Ground, probe: Probe) -> GroupRequest:
+def _group(plan: Plan, probe: Probe) -> GroupRequest:
     """The container's own group, with the limits that the engine holds by it."""
     held = {
-        field: getattr(ground.limits, field)
+        field: getattr(plan.ground.limits, field)
         for feature, field in _LIMITS.items()
         if feature in probe.enforces
     }
-    return GroupRequest(ENGINE, **held, launcher_pids=1)
+    return GroupRequest(ENGINE, **held, launcher_pids=common.own_pids(plan))
 
 
 def _mechanisms(plan: Plan, probe: Probe, abi: int) -> dict[Feature, str]:

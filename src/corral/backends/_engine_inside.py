@@ -58,15 +58,20 @@ def check_cwd(plan: Plan, layout: Layout) -> None:
         )
 
 
+def build_environment(plan: Plan, layout: Layout) -> tuple[tuple[str, str], ...]:
+    """The command's variables, with its working directory as it is called inside."""
+    env = dict(plan.env)
+    if env.get("PWD") == plan.command.cwd:
+        env["PWD"] = layout.cwd
+    return tuple(sorted(env.items()))
+
+
 def build_spec(plan: Plan, layout: Layout, abi: int, machine: str) -> bytes:
     """The spec of the launcher. The image's variables stay, and its PATH wins."""
     ground = plan.ground
     sockets = SocketPolicy.HOST if ground.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
-    env = dict(plan.env)
-    if env.get("PWD") == plan.command.cwd:
-        env["PWD"] = layout.cwd
     return encode(
-        common.command_spec(plan, tuple(sorted(env.items()))).replace(
+        common.command_spec(plan, build_environment(plan, layout)).replace(
             argv=(*plan.container.entrypoint, *plan.command.argv),
             cwd=layout.cwd,
             inside=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
-from corral.linux.spec import PathRule, Rlimit, Spec
+from corral.linux.spec import PathRule, Rlimit, ServeFlag, Spec
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
@@ -126,8 +126,13 @@ def wall_ms(plan: Plan) -> int:
     return 0 if seconds is None else max(1, int(seconds * 1000))
 
 
-def command_spec(plan: Plan, env: tuple[tuple[str, str], ...] | None = None) -> Spec:
-    """What belongs to the command alone; `env` where a backend leads variables elsewhere."""
+def command_spec(
+    plan: Plan, env: tuple[tuple[str, str], ...] | None = None, *, namespaces: bool = True
+) -> Spec:
+    """What belongs to the command alone; `env` where a backend leads variables elsewhere.
+
+    Without `namespaces` nothing but Landlock keeps commands from signalling processes of the host.
+    """
     return Spec(
         argv=plan.command.argv,
         cwd=plan.command.cwd,
@@ -135,7 +140,27 @@ def command_spec(plan: Plan, env: tuple[tuple[str, str], ...] | None = None) -> 
         wall_ms=wall_ms(plan),
         grace_ms=GRACE_MS,
         terminal=plan.command.stdio is StdioMode.TERMINAL,
+        serves=_serves(plan, namespaces=namespaces) if plan.command.keeps else None,
     )
+
+
+def _serves(plan: Plan, *, namespaces: bool) -> ServeFlag:
+    """A filter that denies what the server itself does must be each command's own.
+
+    Limits that the launcher watches over come with a filter that keeps commands from waking each other.
+    """
+    limits = plan.ground.limits
+    is_watched = limits.memory_bytes is not None or limits.cpus is not None or limits.pids is not None
+    is_own = not plan.ground.spawn or plan.ground.deny_syscalls or is_watched
+    flags = ServeFlag(0) if is_own else ServeFlag.FILTERED
+    if namespaces and limits.cpus is None:
+        flags |= ServeFlag.SIGNALS
+    return flags | ServeFlag.SOCKETS if namespaces and network_is_private(plan) else flags
+
+
+def own_pids(plan: Plan) -> int:
+    """How many processes of the launcher live among those of the sandbox."""
+    return 3 if plan.command.keeps else 1  # PID 1; in a kept sandbox the job of a command, and the next
 
 
 def network_is_private(plan: Plan) -> bool:

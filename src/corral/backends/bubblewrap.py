@@ -23,7 +23,7 @@ from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import Launch, Outer, StartFailure
+from corral.model.launch import Inside, Launch, Outer, StartFailure
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Dependence, Probe
 
@@ -125,6 +125,7 @@ class BubblewrapBackend:
             ),
             outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
+            inside=Inside(command.env),
         )
 
 

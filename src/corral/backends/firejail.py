@@ -26,7 +26,7 @@ from corral.linux.encode import encode_command, encode_expects, encode_ground, e
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
-from corral.model.launch import Launch, Outer, StartFailure
+from corral.model.launch import Inside, Launch, Outer, StartFailure
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 from corral.model.probe import Dependence, Probe
@@ -188,6 +188,7 @@ class FirejailBackend:
             scratch=scratch,
             scratch_files=tuple(_scratch_files(ground, scratch, home, files)),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
+            inside=Inside(command.env),
         )
 
 

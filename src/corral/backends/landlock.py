@@ -22,7 +22,7 @@ from corral.linux.encode import encode_command, encode_ground, encode_paths, joi
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
-from corral.model.launch import Launch
+from corral.model.launch import Inside, Launch
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 from corral.model.probe import Probe
@@ -118,7 +118,8 @@ class LandlockBackend:
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
-        command = common.command_spec(plan, _redirected(plan.env, scratch) if private else plan.env)
+        env = _redirected(plan.env, scratch) if private else plan.env
+        command = common.command_spec(plan, env, namespaces=False)
         holders = limiting.read_holders(probe)
         encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
@@ -135,6 +136,7 @@ class LandlockBackend:
                 if private
             ),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=True),
+            inside=Inside(command.env, has_own_root=False),
         )
 
 

@@ -21,7 +21,7 @@ from corral.linux.encode import encode_command, encode_ground, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Areas, Mount, MountFlag, MountKind, Spec
 from corral.model.feature import Feature
-from corral.model.launch import Launch
+from corral.model.launch import Inside, Launch
 from corral.model.policy import NetMode
 from corral.model.probe import Probe
 
@@ -98,7 +98,10 @@ class NativeBackend:
                 _encoded_mounts(plan),
                 encode_command(command),
             ),
-            group=limiting.group_request(ground.limits, holders, launcher_pids=1, ends_by_group=False),
+            group=limiting.group_request(
+                ground.limits, holders, launcher_pids=common.own_pids(plan), ends_by_group=False
+            ),
+            inside=Inside(command.env),
         )
 
 

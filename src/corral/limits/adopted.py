@@ -10,8 +10,8 @@ import errno
 import os
 
 from corral.limits import cgroup1
-from corral.limits.cgroup2 import usage_of
-from corral.limits.files import read, read_counter, read_number
+from corral.limits.cgroup2 import troubles_of, usage_of
+from corral.limits.files import read, read_number
 from corral.limits.group import Group, GroupRecords, GroupUsage
 from corral.limits.hierarchy import ROOT
 from corral.linux.spec import CpuTime
@@ -35,7 +35,7 @@ class Adopted(Group):
         self._root = root
         self._first: dict[str, str] = {}  # version 1: controller -> directory
         self._second = ""  # version 2: the one directory
-        self._last: tuple[bool, bool, GroupUsage] | None = None
+        self._last: tuple[tuple[int, int], GroupUsage] | None = None
 
     def place(self, pid: int) -> None:
         """Find the group of a process, and see that it holds what was asked for. Raises OSError."""
@@ -99,26 +99,18 @@ class Adopted(Group):
     def collect(self) -> None:
         """Read the counters while they are there."""
         if self._last is None:
-            self._last = (self._ran_out(), self._refused(), self._count())
+            self._last = (self._troubles(), self._count())
 
-    def has_run_out_of_memory(self) -> bool:
-        return self._last[0] if self._last is not None else self._ran_out()
-
-    def has_refused_a_process(self) -> bool:
-        return self._last[1] if self._last is not None else self._refused()
+    def troubles(self) -> tuple[int, int]:
+        return self._last[0] if self._last is not None else self._troubles()
 
     def usage(self) -> GroupUsage:
-        return self._last[2] if self._last is not None else self._count()
+        return self._last[1] if self._last is not None else self._count()
 
-    def _ran_out(self) -> bool:
+    def _troubles(self) -> tuple[int, int]:
         if self._first:
-            return cgroup1.ran_out_of_memory(self._first)
-        return bool(self._second and read_counter(f"{self._second}/memory.events", "oom_kill"))
-
-    def _refused(self) -> bool:
-        if self._first:
-            return cgroup1.refused_a_process(self._first)
-        return bool(self._second and read_counter(f"{self._second}/pids.events", "max"))
+            return cgroup1.troubles_in(self._first)
+        return troubles_of(self._second) if self._second else (0, 0)
 
     def _count(self) -> GroupUsage:
         own = self._request.launcher_pids

@@ -45,11 +45,8 @@ class Group1(OwnGroup):
             processor_time(cpuacct, seconds, grace_ms) if seconds is not None and cpuacct else None,
         )
 
-    def has_run_out_of_memory(self) -> bool:
-        return ran_out_of_memory(self.directories)
-
-    def has_refused_a_process(self) -> bool:
-        return refused_a_process(self.directories)
+    def troubles(self) -> tuple[int, int]:
+        return troubles_in(self.directories)
 
     def usage(self) -> GroupUsage:
         return usage_in(self.directories, self._request.launcher_pids)
@@ -90,14 +87,12 @@ class Group1(OwnGroup):
             write(f"{directory}/memory.swappiness", 0)
 
 
-def ran_out_of_memory(directories: Mapping[str, str]) -> bool:
-    """Whether the kernel ended a member for its memory. Directories are by controller."""
-    return bool(read_counter(file_in(directories, "memory", "memory.oom_control"), "oom_kill"))
-
-
-def refused_a_process(directories: Mapping[str, str]) -> bool:
-    """Whether a new process was refused because of the limit."""
-    return bool(read_counter(file_in(directories, "pids", "pids.events"), "max"))
+def troubles_in(directories: Mapping[str, str]) -> tuple[int, int]:
+    """How often a member was ended for its memory, and a new one refused. Directories are by controller."""
+    return (
+        read_counter(file_in(directories, "memory", "memory.oom_control"), "oom_kill") or 0,
+        read_counter(file_in(directories, "pids", "pids.events"), "max") or 0,
+    )
 
 
 def usage_in(directories: Mapping[str, str], launcher_pids: int) -> GroupUsage:

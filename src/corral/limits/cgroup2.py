@@ -41,11 +41,8 @@ class Group2(OwnGroup):
             else None,
         )
 
-    def has_run_out_of_memory(self) -> bool:
-        return bool(read_counter(f"{self.directory}/memory.events", "oom_kill"))
-
-    def has_refused_a_process(self) -> bool:
-        return bool(read_counter(f"{self.directory}/pids.events", "max"))
+    def troubles(self) -> tuple[int, int]:
+        return troubles_of(self.directory)
 
     def usage(self) -> GroupUsage:
         directory = self.directory
@@ -80,6 +77,14 @@ def kill_directory(directory: str) -> None:
                     os.kill(int(pid), signal.SIGKILL)
             if not members:
                 return
+
+
+def troubles_of(directory: str) -> tuple[int, int]:
+    """How often a member was ended for its memory, and a new one refused."""
+    return (
+        read_counter(f"{directory}/memory.events", "oom_kill") or 0,
+        read_counter(f"{directory}/pids.events", "max") or 0,
+    )
 
 
 def usage_of(directory: str, launcher_pids: int) -> GroupUsage:

@@ -68,12 +68,16 @@ class Group(ABC):
         """Only where it needs a process: read the counters, while it is there."""
 
     @abstractmethod
+    def troubles(self) -> tuple[int, int]:
+        """How often the kernel ended a process of the group for its memory, and refused a new one."""
+
     def has_run_out_of_memory(self) -> bool:
         """Whether the kernel ended a process of the group for its memory."""
+        return self.troubles()[0] > 0
 
-    @abstractmethod
     def has_refused_a_process(self) -> bool:
         """Whether a new process was refused because of the limit."""
+        return self.troubles()[1] > 0
 
     @abstractmethod
     def usage(self) -> GroupUsage:
@@ -93,6 +97,22 @@ class Group(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Remove the group, and whoever is still in it."""
+
+
+class Span:
+    """Of what a group counts, the part since now: one command of several in the same group."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._before = group.troubles()
+
+    def has_run_out_of_memory(self) -> bool:
+        """Whether the kernel ended a process of the group for its memory since then."""
+        return self._group.troubles()[0] > self._before[0]
+
+    def has_refused_a_process(self) -> bool:
+        """Whether a new process was refused since then."""
+        return self._group.troubles()[1] > self._before[1]
 
 
 class OwnGroup(Group):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from corral.limits.cgroup2 import usage_of
-from corral.limits.files import read_counter
+from corral.limits.cgroup2 import troubles_of, usage_of
 from corral.limits.group import Group, GroupRecords, GroupUsage
 from corral.linux.spec import CpuTime
 from corral.model.enforcer import SYSTEMD, Enforcer
@@ -40,7 +39,7 @@ class Scope(Group):
         self._request = request
         self._name = scope_name(run_id)
         self._directory = ""
-        self._last: tuple[bool, bool, GroupUsage] | None = None
+        self._last: tuple[tuple[int, int], GroupUsage] | None = None
 
     def place(self, pid: int) -> None:
         """Make the scope around a process. Raises OSError."""
@@ -60,21 +59,16 @@ class Scope(Group):
     def collect(self) -> None:
         """Read the counters while they are there."""
         if self._directory and self._last is None:
-            self._last = (
-                bool(read_counter(f"{self._directory}/memory.events", "oom_kill")),
-                bool(read_counter(f"{self._directory}/pids.events", "max")),
-                usage_of(self._directory, self._request.launcher_pids),
-            )
+            self._last = (self.troubles(), self.usage())
 
-    def has_run_out_of_memory(self) -> bool:
-        return self._last is not None and self._last[0]
-
-    def has_refused_a_process(self) -> bool:
-        return self._last is not None and self._last[1]
+    def troubles(self) -> tuple[int, int]:
+        if self._last is not None:
+            return self._last[0]
+        return troubles_of(self._directory) if self._directory else (0, 0)
 
     def usage(self) -> GroupUsage:
         if self._last is not None:
-            return self._last[2]
+            return self._last[1]
         return usage_of(self._directory, self._request.launcher_pids) if self._directory else GroupUsage()
 
     def kill(self) -> None:

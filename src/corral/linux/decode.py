@@ -33,6 +33,7 @@ from corral.linux.spec import (
     PathRule,
     RecordType,
     Rlimit,
+    ServeFlag,
     Spec,
     Watch,
 )
@@ -60,6 +61,14 @@ _SINGLE = frozenset(
         RecordType.LINGER,
         RecordType.INSIDE,
         RecordType.IMAGE_ENVIRONMENT,
+        RecordType.SERVE,
+        RecordType.KEEP,
+    }
+)
+_OF_COMMANDS = frozenset(
+    {
+        *(RecordType.CWD, RecordType.ARGUMENT, RecordType.ENVIRONMENT),
+        *(RecordType.WALL, RecordType.TERMINAL, RecordType.KEEP),
     }
 )
 _NAMESPACE_BITS = 0x7E020000
@@ -67,6 +76,7 @@ _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000
 _NEWPID = 0x20000000
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
 _GIVEN = frozenset(map(str, range(6, 32)))
+_SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
 
@@ -135,6 +145,7 @@ class _Draft:
         self.env: list[tuple[str, str]] = []
         self.wall = (0, 0)
         self.fault = ""
+        self.serves: ServeFlag | None = None
 
 
 def decode(raw: bytes, *, faults: bool = False) -> Spec:
@@ -299,6 +310,13 @@ def _read_fault(draft: _Draft, reader: _Reader) -> None:
     draft.fault = reader.string()
 
 
+def _read_serve(draft: _Draft, reader: _Reader) -> None:
+    (flags,) = reader.fixed(U32)
+    if flags & ~_SERVE_FLAGS:
+        raise MalformedSpec("unknown serve flag")
+    draft.serves = ServeFlag(flags)
+
+
 def _read_nothing(draft: _Draft, reader: _Reader) -> None:
     """The record's presence is its meaning."""
 
@@ -329,6 +347,8 @@ _READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
     RecordType.INSIDE: _read_nothing,
     RecordType.EXPECT: _read_expect,
     RecordType.IMAGE_ENVIRONMENT: _read_nothing,
+    RecordType.SERVE: _read_serve,
+    RecordType.KEEP: _read_nothing,
 }
 
 
@@ -357,8 +377,9 @@ def _check_whole(draft: _Draft) -> None:
     births = sum(group.kind is CgroupKind.BIRTH for group in draft.cgroups)
     shares = draft.watch is not None and draft.watch.share_permille > 0
     for broken, why in (
-        (not draft.cwd, "no working directory"),
-        (not draft.argv, "no command"),
+        (draft.serves is None and not draft.cwd, "no working directory"),
+        (draft.serves is None and not draft.argv, "no command"),
+        (draft.serves is not None and bool(_OF_COMMANDS & draft.seen), "a command for a server"),
         (inside and bool(spaces), "namespaces inside those of somebody else"),
         (inside and not in_place, "a mount that cannot be made in place"),
         (
@@ -384,7 +405,7 @@ def _finish(draft: _Draft) -> Spec:
         landlock = Landlock(*draft.landlock, paths=tuple(draft.paths), ports=tuple(draft.ports))
     return Spec(
         argv=tuple(draft.argv),
-        cwd=draft.cwd,
+        cwd=draft.cwd or "/",
         env=tuple(draft.env),
         namespaces=draft.namespaces,
         uid_map=draft.maps[0],
@@ -407,5 +428,7 @@ def _finish(draft: _Draft) -> Spec:
         expects=tuple(draft.expects),
         image_environment=RecordType.IMAGE_ENVIRONMENT in draft.seen,
         lingers=RecordType.LINGER in draft.seen,
+        serves=draft.serves,
+        keeps=RecordType.KEEP in draft.seen,
         fault=draft.fault,
     )

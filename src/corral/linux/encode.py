@@ -52,6 +52,11 @@ def encode_command(spec: Spec) -> tuple[int, bytes]:
     return _gather(_command_records(spec))
 
 
+def encode_environment(env: Iterable[tuple[str, str]]) -> tuple[int, bytes]:
+    """Encode variables alone, for a caller that starts many commands with them."""
+    return _gather((RecordType.ENVIRONMENT, _string(f"{name}={value}")) for name, value in env)
+
+
 def encode_mount(mount: Mount) -> bytes:
     """Encode one mount as a whole record: for a caller that keeps some and puts them in order himself."""
     return _gather([(RecordType.MOUNT, _mount(mount))])[1]
@@ -124,6 +129,13 @@ def _inside_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
 
 def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     yield from _group_records(spec.cgroups, spec.cgroup_kill, spec.cpu_time)
+    if spec.lingers:
+        yield RecordType.LINGER, b""
+    if spec.fault:
+        yield RecordType.FAULT, _string(spec.fault)
+    if spec.serves is not None:
+        yield RecordType.SERVE, U32.pack(spec.serves)
+        return
     yield RecordType.CWD, _string(spec.cwd)
     for argument in spec.argv:
         yield RecordType.ARGUMENT, _string(argument)
@@ -133,10 +145,8 @@ def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield RecordType.WALL, U64.pack(spec.wall_ms) + U64.pack(spec.grace_ms)
     if spec.terminal:
         yield RecordType.TERMINAL, b""
-    if spec.lingers:
-        yield RecordType.LINGER, b""
-    if spec.fault:
-        yield RecordType.FAULT, _string(spec.fault)
+    if spec.keeps:
+        yield RecordType.KEEP, b""
 
 
 def _string(text: str) -> bytes:

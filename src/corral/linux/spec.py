@@ -60,6 +60,10 @@ class RecordType(IntEnum):
     INSIDE = 23  # empty: somebody else has made the sandbox; mounts are made in place; at most once
     EXPECT = 24  # u32 flags, u64 device, u64 inode, string path: what must be found there
     IMAGE_ENVIRONMENT = 25  # empty: the launcher's own variables are the image's, and are kept; at most once
+    SERVE = (
+        26  # u32 flags: keep the sandbox, and start the commands that come on stdin, a socket; at most once
+    )
+    KEEP = 27  # empty: what the command leaves running goes on until the lifeline is cut; at most once
 
 
 class MountKind(IntEnum):
@@ -79,6 +83,12 @@ class MountFlag(IntFlag):
     NO_EXEC = 2
     DEVICES = 4  # device files work here; nowhere else
     UNVERIFIED = 8  # device and inode are not compared (a device file of /dev)
+
+
+class ServeFlag(IntFlag):
+    FILTERED = 1  # the server itself is bound by the filter, which permits all that it does
+    SIGNALS = 2  # commands may signal each other: no scope of Landlock's, a PID namespace holds them
+    SOCKETS = 4  # commands may meet at abstract sockets: a network namespace holds them
 
 
 class Mount(Record):
@@ -203,4 +213,6 @@ class Spec(Record):
     expects: tuple[Expect, ...] = ()
     image_environment: bool = False
     lingers: bool = False
+    serves: ServeFlag | None = None  # there is no command: the sandbox is kept
+    keeps: bool = False
     fault: str = ""

@@ -6,7 +6,10 @@
     │   └── ConfigurationError     (carries every mistake)             2
     ├── UnenforceableError     the operator: this host cannot do it    3
     ├── SetupError             the operator: the command did NOT run   125 (126, 127: no such program)
+    ├── SessionClosed          the caller, who has closed it           125
     ├── CommandFailed          the caller, who asked with check()      the command's own
+    ├── RemoteError            the author of a function that raised    1
+    ├── CallError              the caller: a function has no result    1
     └── BugError               us; the command did NOT run             70
 
 Every error says what could not be done, why, how to mend it, and whether the command ran.
@@ -25,6 +28,8 @@ class CorralError(Exception):
     """Corral could not do its job."""
 
     exit_status = 1
+    #: Whether there was a command to run or not to run.
+    is_about_command = True
 
     def __init__(self, code: str, what: str, *, why: str, fix: str, ran: bool = False) -> None:
         super().__init__(what)
@@ -47,7 +52,7 @@ class CorralError(Exception):
         return (self.why,)
 
     def __str__(self) -> str:
-        return self.render()
+        return self.render(about_command=self.is_about_command)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), dict(self.__dict__), self.what)
@@ -146,6 +151,20 @@ class SetupError(CorralError):
         self.exit_status = exit_status
 
 
+class SessionClosed(CorralError):
+    """A command was given to a session that its owner has closed."""
+
+    exit_status = 125
+
+    def __init__(self) -> None:
+        super().__init__(
+            "session-closed",
+            "the session takes no more commands",
+            why="it has been closed",
+            fix="begin a new one, or run commands inside of its `with` block",
+        )
+
+
 class CommandFailed(CorralError):
     """`Result.check()` found that the command did not succeed. The result is attached."""
 
@@ -159,6 +178,47 @@ class CommandFailed(CorralError):
         )
         self.result = result
         self.exit_status = result.exit_status
+
+
+class RemoteError(CorralError):
+    """A function raised in its sandbox. What it raised is here as text: no class that a worker names is used.
+
+    `result` is the run of the worker, with what the function printed in `stderr`.
+    """
+
+    def __init__(self, type_name: str, message: str, traceback: str, result: Result | None = None) -> None:
+        super().__init__(
+            "remote-error",
+            f"the function raised {type_name}: {message}" if message else f"the function raised {type_name}",
+            why="it ran in a sandbox and ended so; `error.traceback` says where",
+            fix="mend the function, or grant what it lacks: `error.result.violations` may name it",
+            ran=True,
+        )
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+        self.result = result
+
+    def render(self, *, about_command: bool = False) -> str:
+        """Three lines. That something ran goes without saying, and it was no command."""
+        return super().render(about_command=False)
+
+
+class CallError(CorralError):
+    """A step or a function has no result, or none that can be believed. `result` is the run, if any."""
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        why: str,
+        fix: str,
+        result: Result | None = None,
+        ran: bool = False,
+    ) -> None:
+        super().__init__(code, what, why=why, fix=fix, ran=ran or result is not None)
+        self.result = result
 
 
 class BugError(CorralError):

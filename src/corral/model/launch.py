@@ -48,6 +48,15 @@ class Outer(Record):
     failures: tuple[StartFailure, ...] = ()  # the first that fits counts
 
 
+class Inside(Record):
+    """What the commands of a kept sandbox are told, where that differs from what is so outside."""
+
+    env: tuple[tuple[str, str], ...]  # complete
+    prefix: tuple[str, ...] = ()  # comes before the arguments of every command: an image's entry point
+    places: tuple[tuple[str, str], ...] = ()  # (path of the host, path inside); others are as outside
+    has_own_root: bool = True  # what its first process sees as the root directory is the sandbox's own
+
+
 class Launch(Record):
     backend: str
     argv: tuple[str, ...]
@@ -59,4 +68,5 @@ class Launch(Record):
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     group: GroupRequest | None = None
     cwd: str = "/"
+    inside: Inside | None = None  # for commands that are started later; None: it cannot be kept
     started: str = ""  # a file that appears when a sandbox without a launcher stands; else nothing has run

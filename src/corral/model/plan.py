@@ -30,6 +30,7 @@ class Command(Record):
     cwd: str
     stdin: bytes | None = b""  # None: the caller's own
     stdio: StdioMode = StdioMode.CAPTURE
+    keeps: bool = False  # there is none: the sandbox is made and kept, for commands that come later
 
 
 class ResolvedPath(Record):

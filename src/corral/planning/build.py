@@ -9,6 +9,7 @@ from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
+from corral.model.record import Record
 from corral.planning.protect import (
     check_narrowed,
     find_repositories,
@@ -22,7 +23,7 @@ from corral.planning.resolve import Resolver, is_beneath, resolved
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Command, Ground, ResolvedPath
+    from corral.model.plan import Command, Ground, ResolvedPath, Shield
     from corral.model.policy import Policy
 
 _MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
@@ -41,9 +42,47 @@ def build(
     nested: tuple[str, ...] = (),
     waived: frozenset[Feature] = frozenset(),
     container: Container = _NO_CONTAINER,
+    held: Held | None = None,
 ) -> Plan:
-    """Return the plan of one run. Raises PolicyError for a command that cannot be meant."""
-    check_command(command)
+    """Return the plan of one run. Raises PolicyError for a command that cannot be meant.
+
+    `held` is what `find_held` returns, for a caller that has just asked.
+    """
+    if not command.keeps:
+        check_command(command)
+    if held is None:
+        held = find_held(policy, ground, host, nested=nested, waived=waived)
+    return Plan(
+        run_id,
+        command,
+        ground,
+        held.shields,
+        held.pins,
+        held.watches,
+        build_environment(policy, command, ground, host, waived),
+        waived,
+        policy,
+        container,
+    )
+
+
+class Held(Record):
+    """What has to be held in its place inside the writable paths, as things are now."""
+
+    shields: tuple[Shield, ...]
+    pins: tuple[ResolvedPath, ...]
+    watches: tuple[Watch, ...]
+
+
+def find_held(
+    policy: Policy,
+    ground: Ground,
+    host: Host,
+    *,
+    nested: tuple[str, ...] = (),
+    waived: frozenset[Feature] = frozenset(),
+) -> Held:
+    """Look for it. Raises PolicyError for what cannot be held."""
     resolver = Resolver(host)
     roots = writable_roots(ground)
     guarded = Feature.FS_PROTECT in ground.requires - waived
@@ -55,10 +94,7 @@ def build(
         check_narrowed(narrowed, protection)
     watches = protection.watches.values() if protection is not None else ()
     links = hold_links(ground, resolver, roots)
-    return Plan(
-        run_id=run_id,
-        command=command,
-        ground=ground,
+    return Held(
         shields=tuple(protection.shields.values()) if protection is not None else (),
         pins=tuple(
             {
@@ -68,10 +104,6 @@ def build(
             }.values()
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
-        env=build_environment(policy, command, ground, host, waived),
-        waived=waived,
-        policy=policy,
-        container=container,
     )
 
 

@@ -22,7 +22,7 @@ from corral.runtime.removal import open_up, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from corral.model.plan import Watch
 
@@ -52,6 +52,8 @@ class Guard:
         self._quarantine = quarantine
         self._began = time.monotonic()
         self._aside: list[tuple[int, str]] = []
+        self._settled: dict[str, int] = {}  # when a directory was last changed that was right long after
+        self._trusted = False  # whether times of change can be relied upon
         self.violations: list[Violation] = []
         self.descriptor = -1  # inotify, once the run has lasted a while
         try:
@@ -134,19 +136,46 @@ class Guard:
     def sweep(self) -> tuple[str, ...]:
         """Look at every watched name after all is over; returns those that could not be put right."""
         for _ in range(_ROUNDS):
-            wrong = [
-                os.path.join(watch.directory, watch.name)
-                for handle, watches in self._directories.values()
-                for watch in watches.values()
-                if not _is_right(handle, watch)
-            ]
+            wrong = self._find_wrong()
             if not wrong:
                 break
             self._inspect_all()
         for handle, name in self._aside:
             with contextlib.suppress(OSError):  # it has lost its name already
                 remove_tree(handle, name)
+        return wrong
+
+    def resume(self) -> tuple[str, ...]:
+        """Begin again after a pause without commands; returns the names that the host has made meanwhile."""
+        self._began = time.monotonic()
+        if self.descriptor >= 0:
+            with contextlib.suppress(BlockingIOError):
+                while os.read(self.descriptor, 65_536):
+                    pass
+        return self._find_wrong()
+
+    def _find_wrong(self) -> tuple[str, ...]:
+        wrong: list[str] = []
+        for directory, (handle, watches) in self._directories.items():
+            stamp = os.fstat(handle).st_ctime_ns if self._trusted else 0
+            if self._trusted and stamp == self._settled.get(directory):
+                continue  # nothing has been made, renamed or removed in it since
+            found = [
+                os.path.join(directory, name)
+                for name, watch in watches.items()
+                if not _is_right(handle, watch)
+            ]
+            if not found and time.time_ns() - stamp > _TICK_NS:
+                self._settled[directory] = stamp
+            wrong += found
         return tuple(wrong)
+
+    def trust_times(self, is_local: Callable[[int], bool]) -> None:
+        """For a guard that looks often: skip directories that the kernel says have not changed.
+
+        `is_local` tells, for the number of a device, whether its file system keeps these times by itself.
+        """
+        self._trusted = all(is_local(os.fstat(handle).st_dev) for handle, _ in self._directories.values())
 
     @property
     def is_exhausted(self) -> bool:

@@ -10,10 +10,11 @@ from corral.model.result import Outcome, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.limits.group import Group
+    from corral.limits.group import Group, Span
     from corral.runtime.status import Status
 
 _BLOCK_BYTES = 512  # what getrusage(2) counts in
+_UNCOUNTED = GroupUsage()
 #: What the launcher found broken, in its own words.
 _EXCEEDED = {
     "cpu-time": Outcome.CPU_LIMIT,
@@ -30,7 +31,7 @@ class Facts(Record):
     """Everything that is known when all processes are gone."""
 
     status: Status
-    group: Group | None
+    group: Group | Span | None
     is_blocked: bool = False  # ended by the guard
     is_filtered: bool = False  # by a system-call filter of ours
     over_output: bool = False
@@ -61,19 +62,19 @@ def decide_outcome(facts: Facts) -> Outcome:
 def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:
     """What the run cost: from its group where there is one, else from what was waited for."""
     user, system, memory, blocks_in, blocks_out, processes = status.usage or (0, 0, 0, 0, 0, 0)
-    counted = group.usage() if group is not None else GroupUsage()
+    counted = group.usage() if group is not None else _UNCOUNTED
     peak = counted.peak_memory_bytes
     return Usage(
-        wall_seconds=wall_seconds,
+        wall_seconds,
         # ORDER: the group's first. What is not waited for, as a tree that was killed, is in no rusage.
-        user_seconds=_first(counted.user_seconds, user / 1e6),
-        system_seconds=_first(counted.system_seconds, system / 1e6),
-        peak_memory_bytes=(memory * 1024 or None) if peak is None else peak,
-        is_whole_tree=peak is not None,
-        peak_pids=counted.peak_pids,
-        processes=processes or None,
-        read_bytes=blocks_in * _BLOCK_BYTES,
-        written_bytes=blocks_out * _BLOCK_BYTES,
+        _first(counted.user_seconds, user / 1e6),
+        _first(counted.system_seconds, system / 1e6),
+        (memory * 1024 or None) if peak is None else peak,
+        peak is not None,
+        counted.peak_pids,
+        processes or None,
+        blocks_in * _BLOCK_BYTES,
+        blocks_out * _BLOCK_BYTES,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -18,7 +17,7 @@ from corral.runtime.check import check
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.scratch import Scratch
 from corral.runtime.starter import GRACE_SECONDS, Abandoned, lost_outer, make_starter
-from corral.runtime.status import Status, path_changed
+from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
 from corral.runtime.violations import collect
@@ -41,8 +40,6 @@ _BACKSTOP_SECONDS = 10.0
 _CHUNK = 65_536
 #: Signals by which somebody says that corral itself is to end.
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
-#: A directory to be watched is not what it was when the run was planned.
-_CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class Run:
@@ -192,19 +189,9 @@ class Run:
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
             return None
-        from corral.runtime.guard import Guard
+        from corral.runtime.lookout import open_guard
 
-        try:
-            return Guard(self._plan.watches, self._quarantine)
-        except OSError as problem:
-            if problem.errno in _CHANGED:
-                raise path_changed(str(problem)) from problem
-            raise SetupError(
-                "guard",
-                "the protected paths cannot be watched",
-                why=str(problem),
-                fix="make the directory readable, or raise the limit on open files",
-            ) from problem
+        return open_guard(self._plan, self._quarantine)
 
     def _close_guard(self) -> None:
         """INVARIANT: whatever happened, nothing planted is left when the caller gets the answer."""
@@ -217,13 +204,9 @@ class Run:
         finally:
             self._guard.close()
         if left:
-            raise SetupError(
-                "guard",
-                f"something protected was planted and could not be taken away: {', '.join(left)}",
-                why="the command left it in a state that this user may not change",
-                fix="remove it by hand before anything on the host reads it",
-                ran=True,
-            )
+            from corral.runtime.lookout import left_behind
+
+            raise left_behind(left)
 
     def _start_and_serve(self, streams: InheritedStreams, began: float) -> None:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""

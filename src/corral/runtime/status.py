@@ -37,6 +37,7 @@ class Status:
         self.is_full = False  # the private areas, when the command ended
         self.exceeded = ""  # the limit that the launcher itself found broken
         self.is_done = False  # all is said, and the launcher waits to be released
+        self.has_left = False  # the command has ended, and something that it started goes on
         self.failure: tuple[str, int, str] | None = None
 
     def feed(self, piece: bytes) -> None:
@@ -66,11 +67,18 @@ class Status:
             self.is_full = True
         elif word == "done":
             self.is_done = True
+        elif word == "left":
+            self.has_left = True
         elif word == "limit":
             self.exceeded = self.exceeded or rest
         elif word == "failed" and self.failure is None:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
             self.failure = (phase, int(number) if _is_number(number) else 0, detail)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether all is said about a command of a kept sandbox; what it left may go on."""
+        return self.usage is not None or self.failure is not None
 
     def error(self) -> SetupError | None:
         """The reason why the command did not run, if it did not."""

@@ -88,8 +88,9 @@ def test_the_last_line_of_stderr_is_the_reason() -> None:
 
 
 def test_there_are_no_more_classes_than_someone_handles_differently() -> None:
+    """The last two: a function that raised is to be mended, a call without a result may be made again."""
     classes = [
         value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, CorralError)
     ]
 
-    assert len(classes) <= 8
+    assert len(classes) <= 12

@@ -46,6 +46,24 @@ def test_a_path_that_keeps_changing_is_an_error(sandbox, monkeypatch) -> None:
     assert (failed.value.code, len(plans)) == ("path-changed", 2)
 
 
+def test_who_was_killed_meanwhile_is_not_run_a_second_time(sandbox, monkeypatch) -> None:
+    """The second run knows of a kill that came to the first."""
+    seen: list = []
+    attempt = sandbox.start(sandbox.prepare("true"))
+
+    def run(self: Run):
+        seen.append(self._is_unwanted)
+        if len(seen) == 1:
+            attempt.kill()
+            raise SetupError("path-changed", "x", why="y", fix="z")
+        return "the result"
+
+    monkeypatch.setattr(Run, "run", run)
+    attempt.run()
+
+    assert seen == [False, True]
+
+
 def test_another_failure_is_not_tried_again(sandbox, monkeypatch) -> None:
     plans: list = []
     monkeypatch.setattr(Run, "run", _failing("mounts", 9, plans))

@@ -26,8 +26,8 @@ rm -rf root/.[!.]* etc/ssh/ssh_host_* etc/dpkg/dpkg.cfg.d/99mmdebstrap
 find . -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 # Where corral and the engines mount something.
-mkdir -p workspace .corral home proc sys dev run tmp var/tmp
-chmod 755 workspace .corral home
+mkdir -p workspace home proc sys dev run tmp var/tmp
+chmod 755 workspace home
 chmod 1777 tmp var/tmp
 
 # What is in it, for `corral image inspect`, also after packages were removed by hand.

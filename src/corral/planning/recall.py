@@ -1,0 +1,91 @@
+"""Recall: what was found for one run holds for the next, as long as the host gives the same answers.
+
+What must be protected is found anew for each run, because it must be true at that moment. It follows from the
+host's answers and from nothing else; so it is enough to ask the same questions again.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from corral.model.backend import Host
+    from corral.planning.build import Held
+
+
+class Witness:
+    """A host that remembers every question and its answer. It is a `Host` to whoever asks."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.answers: dict[tuple[Any, ...], Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        known = getattr(self._host, name)
+        if not callable(known):
+            return known  # platform, user and home: they belong to the host's identity
+
+        def ask(*arguments: Any) -> Any:
+            question = (name, *arguments)
+            if question not in self.answers:
+                self.answers[question] = known(*arguments)
+            return self.answers[question]
+
+        return ask
+
+    def environment(self) -> Mapping[str, str]:
+        """Only what is looked up counts: all the others may change."""
+        return _Variables(self._host.environment(), self.answers)
+
+
+class _Variables(dict[str, str]):
+    """An environment, lookups of which are remembered."""
+
+    def __init__(self, real: Mapping[str, str], answers: dict[tuple[Any, ...], Any]) -> None:
+        self._real = real
+        self._answers = answers
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self._real.get(name)
+        self._answers["variable", name] = value
+        return default if value is None else value
+
+    def __getitem__(self, name: str) -> str:
+        raise NotImplementedError("ask with get()")
+
+    def __iter__(self) -> Iterator[str]:
+        raise NotImplementedError("ask with get()")
+
+
+class Recall:
+    """What was found last, and the answers that it follows from. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[Any, ...], Any] | None = None
+        self._found: Held | None = None
+
+    def find(self, host: Host, find: Callable[[Host], Held]) -> Held:
+        """What `find` would return now; called only if the host answers otherwise than last time."""
+        if self._found is not None and self._answers is not None and _says_so(host, self._answers):
+            return self._found
+        witness = Witness(host)
+        self._answers = None
+        self._found = find(witness)
+        self._answers = witness.answers
+        return self._found
+
+
+def _says_so(host: Host, answers: dict[tuple[Any, ...], Any]) -> bool:
+    lstat, variables = host.lstat, host.environment()
+    for (name, *arguments), answer in answers.items():
+        if name == "lstat":
+            now: Any = lstat(arguments[0])
+        elif name == "variable":
+            now = variables.get(arguments[0])
+        else:
+            now = getattr(host, name)(*arguments)
+        if now != answer:
+            return False
+    return True

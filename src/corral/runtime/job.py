@@ -1,0 +1,237 @@
+"""Job: one command of a kept sandbox, from its request to its result."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from _thread import RLock
+
+from corral.limits.group import Span
+from corral.model.feature import Feature
+from corral.model.result import Result
+from corral.model.violation import Evidence, Violation
+from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
+from corral.runtime.starter import GRACE_SECONDS
+from corral.runtime.status import Status
+from corral.runtime.violations import collect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corral.runtime.kept import Ends, Kept
+    from corral.runtime.lookout import Lookout
+    from corral.runtime.streams import InheritedStreams
+
+_CHUNK = 65_536
+#: After the launcher's own limit, before corral stops waiting for the job.
+_BACKSTOP_SECONDS = 10.0
+_ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+
+
+class Job:
+    """One command. `kill` and `send` may be called from other threads and from signal handlers."""
+
+    def __init__(
+        self,
+        kept: Kept,
+        spec: bytes,
+        streams: InheritedStreams,
+        *,
+        wall_seconds: float | None = None,
+        lookout: Lookout | None = None,
+        leave: Callable[[Ends], None] | None = None,
+    ) -> None:
+        """`leave` takes the pipes of a command that has ended and left something running; else that ends."""
+        self._kept = kept
+        self._spec = spec
+        self._streams = streams
+        self._wall_seconds = wall_seconds
+        self._lookout = lookout
+        self._leave = leave
+        self._status = Status()
+        self._ends: Ends | None = None
+        self._early: list[int] = []
+        self._mark = 0
+        self._is_unwanted = self._over_output = self._over_time = self._blocked = False
+        self._lock = RLock()  # again by the same thread: a signal handler may come in between
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command itself ran."""
+        return self._status.started
+
+    def send(self, number: int) -> None:
+        """Pass a signal on to the command; one that comes before the start waits for it."""
+        with self._lock:
+            if self._ends is not None:
+                self._ends.signal(number)
+            else:
+                self._early.append(number)
+
+    def kill(self) -> None:
+        """End the command and everything that it has started."""
+        with self._lock:
+            self._is_unwanted = True
+            if self._ends is not None:
+                self._ends.cut()
+
+    def run(self) -> Result:
+        """Do it. Raises SetupError if the command could not be started."""
+        began = time.monotonic()
+        group = self._kept.group
+        span = Span(group) if group is not None else None
+        with self._streams as streams:
+            self._mark = mark = self._lookout.begin() if self._lookout is not None else 0
+            try:
+                self._request(streams)
+                self._loop(streams, began)
+            finally:
+                planted = self._settle(streams, mark)
+            result = self._result(streams, span, planted, time.monotonic() - began)
+            streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
+            return result
+
+    def _take_loss(self) -> tuple[Violation, ...]:
+        """What there is to say if the job ended without a word: its sandbox is gone, the command too."""
+        status = self._status
+        if status.failure is not None:
+            error = status.error()
+            assert error is not None
+            raise error
+        if status.exit_code is not None or status.signal is not None:
+            return ()
+        status.signal = signal.SIGKILL.value
+        if self._is_unwanted:
+            return ()
+        self._kept.lose()
+        self._blocked = not self._kept.status.exceeded
+        status.exceeded = self._kept.status.exceeded
+        return (Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, self._kept.gone().why),)
+
+    def _request(self, streams: InheritedStreams) -> None:
+        ends = self._kept.request(self._spec, streams.child_ends())
+        with self._lock:
+            self._ends = ends
+            for number in self._early:
+                ends.signal(number)
+            if self._is_unwanted:
+                ends.cut()
+        streams.close_child_ends()
+
+    def _settle(self, streams: InheritedStreams, mark: int) -> tuple[Violation, ...]:
+        """INVARIANT: whatever interrupted it, nothing of the command runs on that was not to be kept."""
+        with self._lock:
+            ends, self._ends = self._ends, None
+        if ends is not None:
+            if (
+                self._status.has_left
+                and self._leave is not None
+                and not self._is_unwanted
+                and not self._blocked
+            ):
+                self._leave(ends)
+            else:
+                self._finish(ends)
+            streams.drain()
+            self._over_output |= streams.is_over_limit
+        return self._lookout.end(mark) if self._lookout is not None else ()
+
+    def _finish(self, ends: Ends) -> None:
+        """Cut it off and wait until the job, and all that it watched over, is gone."""
+        is_over = self._status.usage is not None and not self._status.has_left
+        if not is_over:
+            ends.cut()
+            poller = select.poll()
+            poller.register(ends.status, select.POLLIN)
+            deadline = time.monotonic() + _BACKSTOP_SECONDS
+            while self._read(ends.status) and (left := deadline - time.monotonic()) > 0:
+                poller.poll(left * 1000)
+        ends.close()
+
+    def _loop(self, streams: InheritedStreams, began: float) -> None:
+        assert self._ends is not None
+        status = self._ends.status
+        poller = select.poll()
+        poller.register(status, select.POLLIN)
+        streams.register(poller)
+        if self._lookout is not None:
+            self._lookout.register(poller)
+        while True:
+            for descriptor, _ in poller.poll(self._patience_ms(began)):
+                if descriptor == status:
+                    if not self._read(status) or self._status.is_told:
+                        return
+                elif self._lookout is not None and descriptor == self._lookout.descriptor:
+                    self._lookout.react()
+                else:
+                    streams.carry(descriptor, poller)
+            self._enforce(streams, began, poller)
+
+    def _read(self, descriptor: int) -> bool:
+        """Take what the job has said; False when it will say no more."""
+        try:
+            while piece := os.read(descriptor, _CHUNK):
+                self._status.feed(piece)
+        except BlockingIOError:
+            return True
+        return False
+
+    def _patience_ms(self, began: float) -> float | None:
+        wait = self._lookout.patience_ms if self._lookout is not None else None
+        if self._wall_seconds is not None and not self._over_time:
+            left = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS - time.monotonic()
+            wait = min(max(0.0, left * 1000), wait if wait is not None else float("inf"))
+        return wait
+
+    def _enforce(self, streams: InheritedStreams, began: float, poller: select.poll) -> None:
+        if self._lookout is not None and self._lookout.glance(poller, self._mark) and not self._blocked:
+            self._blocked = True
+            self.kill()
+        if streams.is_over_limit and not self._over_output:
+            self._over_output = True
+            self.kill()
+        if self._wall_seconds is not None and not self._over_time:
+            latest = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS
+            if time.monotonic() >= latest:  # the job keeps the time; this is for one that does not answer
+                self._over_time = True
+                self.kill()
+
+    def _is_enough(self, idle_seconds: float) -> bool:
+        stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
+        return (stopped and idle_seconds >= GRACE_SECONDS) or not _ENDING.isdisjoint(self._early)
+
+    def _result(
+        self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float
+    ) -> Result:
+        status, plan, launch = self._status, self._kept.plan, self._kept.launch
+        lost = self._take_loss()
+        is_filtered = Feature.SYSCALLS in launch.enforced
+        facts = Facts(status, span, self._blocked, is_filtered, self._over_output, self._over_time)
+        outcome = decide_outcome(facts)
+        return Result(
+            outcome,
+            status.exit_code if outcome in ENDED_BY_ITSELF else None,
+            status.signal,
+            streams.stdout,
+            streams.stderr,
+            streams.is_truncated,
+            seconds,
+            measure(status, None, seconds),
+            collect(
+                plan,
+                outcome,
+                (*planted, *lost),
+                streams.stderr,
+                signal=status.signal,
+                lost=status.lost,
+                by_launcher=bool(status.exceeded),
+            ),
+            self._kept.enforcement,
+            plan.policy,
+            os.urandom(8).hex(),
+            streams.stdout_size,
+            streams.stderr_size,
+        )

@@ -1,0 +1,352 @@
+"""Kept: a sandbox that stands and waits, and the way to start commands in it.
+
+Its server, corral's own launcher, is the first process inside, and has a job waiting at a socket. Corral
+sends that what every launcher starts with (stdio, the spec of a command, a status pipe, a lifeline), and it
+does the rest. What a job says comes from a process that no command can reach; nothing else that comes from
+inside is listened to.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+
+from corral.linux.encode import encode_environment
+from corral.linux.spec import HEADER, MAGIC, RECORD, U64, RecordType
+from corral.model.enforcer import ENGINE
+from corral.model.errors import SetupError
+from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM
+from corral.model.result import Enforcement
+from corral.runtime.check import check
+from corral.runtime.scratch import Scratch
+from corral.runtime.spawn import make_spec_file
+from corral.runtime.starter import GRACE_SECONDS, make_starter
+from corral.runtime.status import Status
+from corral.runtime.stdio import ensure_stdio
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.limits.group import Group
+    from corral.limits.hierarchy import Hierarchy
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.runtime.spawn import Process
+
+_READY_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 2.0
+#: A longer spec is sent as a file: see launcher/job.c.
+_MOST_INLINE = 60_000
+_CHUNK = 65_536
+_GRACE_MS = U64.pack(int(GRACE_SECONDS * 1000))
+_RIGHTS = struct.Struct("i")
+
+
+class Ends:
+    """Corral's ends of the pipes of one command; each is closed once."""
+
+    __slots__ = ("lifeline", "status")
+
+    def __init__(self, status: int, lifeline: int) -> None:
+        self.status = status
+        self.lifeline = lifeline
+
+    def cut(self) -> None:
+        """End everything that the command has started."""
+        if self.lifeline >= 0:
+            # A byte, not only the end: a child that another thread forks holds a copy of the pipe.
+            with contextlib.suppress(OSError):
+                os.write(self.lifeline, b"x")
+            os.close(self.lifeline)
+            self.lifeline = -1
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on to the command."""
+        if self.lifeline >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self.lifeline, bytes((number,)))
+
+    def close(self) -> None:
+        self.cut()
+        if self.status >= 0:
+            os.close(self.status)
+            self.status = -1
+
+
+class Kept:
+    """One kept sandbox, from its start to its end. `request` may be called from several threads."""
+
+    def __init__(self, plan: Plan, launch: Launch, *, within: Hierarchy | None = None) -> None:
+        check(plan, launch)
+        if launch.inside is None or launch.spec is None:
+            raise SetupError(
+                "not-kept",
+                f"the backend {launch.backend} cannot keep a sandbox",
+                why="it starts each command by itself, without corral's launcher",
+                fix="use another backend for sessions: native, landlock, bubblewrap, docker or podman",
+            )
+        self.plan = plan
+        self.launch = launch
+        self.inside = launch.inside
+        self.null = -1  # an open null device, for commands that get no input
+        self.root = -1  # the sandbox's own root directory, where it has one
+        self.status = Status()
+        self.group: Group | None = None
+        self.enforcement = _promised(plan, launch)
+        self._within = within
+        self._scratch = Scratch(launch)
+        self._process: Process | None = None
+        self._requests: socket.socket | None = None
+        self._environment = encode_environment(
+            (name, value) for name, value in launch.inside.env if name != "PWD"
+        )
+
+    def start(self) -> None:
+        """Make the sandbox. Raises SetupError; then nothing is left."""
+        ensure_stdio()
+        self._scratch.__enter__()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        self.group = self._make_group()
+        self._starter = make_starter(self.launch, self.group)
+        self.null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._requests = ours
+        try:
+            self._process = self._starter.start((theirs.fileno(), null, null))
+        finally:
+            theirs.close()
+        os.set_blocking(self._process.status, False)
+        self._await_root()
+
+    def _make_group(self) -> Group | None:
+        """A group that only counts is not worth its price here: what is counted is a whole session."""
+        request = self.launch.group
+        if request is None or not (request.is_needed or request.enforcer == ENGINE or self._within):
+            return None
+        from corral.limits.discover import make_group
+
+        return make_group(request, self.plan.run_id, self._within)
+
+    def _await_root(self) -> None:
+        """Wait until the server says that it is there; its root directory comes along."""
+        assert self._requests is not None and self._process is not None
+        poller = select.poll()
+        poller.register(self._requests, select.POLLIN)
+        poller.register(self._process.status, select.POLLIN)
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self.status.failure:
+            left = deadline - time.monotonic()
+            ready = [descriptor for descriptor, _ in poller.poll(max(0.0, left) * 1000)]
+            if self._requests.fileno() in ready:
+                self._take_root()
+                return
+            if not ready or not self._read_status():
+                break
+        self._read_status()
+        raise self.status.error() or SetupError(
+            "launcher",
+            "the kept sandbox did not answer",
+            why=f"nothing was heard of it within {_READY_SECONDS:g} seconds",
+            fix="run `corral doctor`; if the machine is very busy, try again",
+        )
+
+    def _take_root(self) -> None:
+        assert self._requests is not None
+        try:
+            data, ancillary, _, _ = self._requests.recvmsg(
+                16, socket.CMSG_SPACE(_RIGHTS.size), socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionError:
+            data, ancillary = b"", []
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self.root = _RIGHTS.unpack(payload[: _RIGHTS.size])[0]
+        if not data:
+            self._read_status()
+            raise self.status.error() or self.gone()
+
+    @property
+    def inner(self) -> int:
+        """The launcher's own process; 0 when it is over."""
+        return (self._process.inner or self._process.pid) if self._process is not None else 0
+
+    @property
+    def pid(self) -> int:
+        """The process that was started for it; 0 when it is over."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still takes commands, as far as can be told without asking it."""
+        if self._process is None:
+            return False
+        return self._read_status() and self.status.exit_code is None and not self.status.lost
+
+    def lose(self) -> None:
+        """A job has ended without a word: wait for what the server has to say, and take no more commands."""
+        if self._process is None or self._process.status < 0:
+            return
+        poller = select.poll()
+        poller.register(self._process.status, select.POLLIN)
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while self._read_status() and (left := deadline - time.monotonic()) > 0:
+            poller.poll(left * 1000)
+        self.status.lost = True
+
+    def _read_status(self) -> bool:
+        if self._process is None or self._process.status < 0:
+            return False
+        try:
+            while piece := os.read(self._process.status, _CHUNK):
+                self.status.feed(piece)
+        except BlockingIOError:
+            return True
+        return False
+
+    def gone(self) -> SetupError:
+        """The error of a command that finds nobody to start it."""
+        why = {
+            "memory": "its processes had more memory than permitted, and all were ended",
+            "processes": "it had more processes than permitted, and all were ended",
+        }.get(
+            self.status.exceeded,
+            "its first process was killed, or saw that a command has ended or stopped what watched over it",
+        )
+        return SetupError(
+            "session-lost",
+            "the kept sandbox is gone",
+            why=why,
+            fix="begin a new session, or call `reset`; what it had in private areas is lost",
+        )
+
+    def encode(
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        *,
+        env: tuple[tuple[str, str], ...] = (),
+        wall_ms: int = 0,
+        terminal: bool = False,
+        keeps: bool = False,
+    ) -> bytes:
+        """The spec of one command; `cwd` is a path inside. Later variables win, as for execve's readers."""
+        records = [_record(RecordType.CWD, _text(cwd))]
+        records += [
+            _record(RecordType.ARGUMENT, _text(argument)) for argument in (*self.inside.prefix, *argv)
+        ]
+        count, environment = self._environment
+        own = {name for name, _ in env}
+        if own:
+            kept = [pair for pair in self.inside.env if pair[0] not in own and pair[0] != "PWD"]
+            count, environment = encode_environment(kept)
+        more, given = encode_environment((*env, *(() if "PWD" in own else (("PWD", cwd),))))
+        if wall_ms:
+            records.append(_record(RecordType.WALL, U64.pack(wall_ms) + _GRACE_MS))
+        if terminal:
+            records.append(_record(RecordType.TERMINAL, b""))
+        if keeps:
+            records.append(_record(RecordType.KEEP, b""))
+        body = b"".join((*records, environment, given))
+        return HEADER.pack(MAGIC, HEADER.size + len(body), len(records) + count + more) + body
+
+    def request(self, spec: bytes, stdio: tuple[int, int, int]) -> Ends:
+        """Ask for a command on three descriptors. Raises SetupError if nobody is there to ask."""
+        if self._requests is None:
+            raise self.gone()
+        owned: list[int] = []
+        try:
+            status, status_theirs = os.pipe()
+            owned += (status, status_theirs)
+            lifeline_theirs, lifeline = os.pipe()
+            owned += (lifeline_theirs, lifeline)
+            given = [*stdio, status_theirs, lifeline_theirs]
+            words = spec
+            if len(spec) > _MOST_INLINE:
+                owned.append(make_spec_file(spec))
+                given.append(owned[-1])
+                words = b"f"
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", given))
+            self._requests.sendmsg([words], [rights])
+            owned.remove(status)
+            owned.remove(lifeline)
+        except (BrokenPipeError, ConnectionError) as problem:
+            raise self.gone() from problem
+        except OSError as problem:
+            raise SetupError(
+                "streams",
+                "the command could not be sent to its sandbox",
+                why=problem.strerror or str(problem),
+                fix="close files that are no longer used, or raise the limit on open files",
+            ) from problem
+        finally:
+            for descriptor in owned:
+                os.close(descriptor)
+        os.set_blocking(status, False)
+        return Ends(status, lifeline)
+
+    def close(self) -> None:
+        """End it, and whatever runs in it. Returns when all is gone."""
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.close()
+        for descriptor in (self.root, self.null):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.root = self.null = -1
+        process, self._process = self._process, None
+        try:
+            if process is not None:
+                self._end(process)
+        finally:
+            if self.group is not None:
+                self.group.remove()
+                self.group = None
+            self._scratch.__exit__(None, None, None)
+
+    def _end(self, process: Process) -> None:
+        if self.group is not None:
+            self.group.collect()
+        with contextlib.suppress(OSError):
+            os.write(process.lifeline, b"x")
+        os.close(process.lifeline)
+        is_settled = self._starter.settle(process)
+        os.waitpid(process.pid, 0)
+
+        def read(descriptor: int) -> bool:
+            try:
+                while piece := os.read(descriptor, _CHUNK):
+                    self.status.feed(piece)
+            except BlockingIOError:
+                return True
+            return False
+
+        self._starter.end(process, read, lambda: is_settled and not self.status.lost)
+        os.close(process.status)
+
+
+def _promised(plan: Plan, launch: Launch) -> Enforcement:
+    """The mechanism of every feature that the policy asked for."""
+    named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **launch.enforced}
+    asked = {feature: named[feature] for feature in plan.requires - plan.waived}
+    return Enforcement(launch.backend, asked, plan.waived)
+
+
+def _record(kind: RecordType, payload: bytes) -> bytes:
+    return RECORD.pack(kind, len(payload)) + payload
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise ValueError(f"{text!r} holds a NUL byte")
+    return raw + b"\0"

@@ -1,0 +1,178 @@
+"""Lookout: the guard of a kept sandbox, on duty for as long as anything runs in it.
+
+What the host itself makes or replaces while nothing runs is the host's own business, but the mounts of a
+kept sandbox were made before it: a protected file that has been replaced since is not protected inside any
+more. So everything that is protected is looked at before a command starts, and a change is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from _thread import allocate_lock
+from functools import lru_cache
+
+from corral.model.errors import SetupError
+from corral.runtime.guard import PATIENCE, Guard
+from corral.runtime.status import path_changed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import select
+
+    from corral.model.plan import Plan
+    from corral.model.violation import Violation
+
+#: File systems that change the time of a directory with every name in it, and let nobody else do so.
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
+#: A directory to be watched is not what it was when the run was planned.
+_CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+
+class Lookout:
+    """Shared by the commands of one sandbox, which may run at the same time, in several threads."""
+
+    def __init__(self, plan: Plan, quarantine: str) -> None:
+        self._plan = plan
+        self._quarantine = quarantine
+        self._guard: Guard | None = None
+        self._on_duty = 0
+        self._lock = allocate_lock()
+        self._held = tuple(
+            (target.path, (target.device, target.inode))
+            for target in (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
+            if target.inode
+        )
+
+    def begin(self) -> int:
+        """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
+        with self._lock:
+            if self._on_duty == 0:
+                self._resume()
+            self._on_duty += 1
+            return self.mark()
+
+    def stay(self) -> None:
+        """Something goes on that a command has left; `end` is called for it as well."""
+        with self._lock:
+            self._on_duty += 1
+
+    def mark(self) -> int:
+        """How much was found until now."""
+        return len(self._guard.violations) if self._guard is not None else 0
+
+    def _resume(self) -> None:
+        changed = [path for path, identity in self._held if _identity(path) != identity]
+        if self._plan.watches and self._guard is None:
+            self._guard = open_guard(self._plan, self._quarantine)
+            self._guard.trust_times(_is_local)
+        if self._guard is not None:
+            changed += self._guard.resume()
+        if changed:
+            raise SetupError(
+                "session-stale",
+                "the kept sandbox does not protect what is there now",
+                why=f"made or replaced since it began: {', '.join(changed[:5])}",
+                fix="begin a new session, or call `reset`; what it has in private areas is lost",
+            )
+
+    def end(self, mark: int) -> tuple[Violation, ...]:
+        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended."""
+        guard = self._guard
+        with self._lock:
+            self._on_duty -= 1
+            if guard is None:
+                return ()
+            left = guard.sweep()
+            found = tuple(guard.violations[mark:])
+        if left:
+            raise left_behind(left)
+        return found
+
+    def register(self, poller: select.poll) -> None:
+        """Say what is to be waited for."""
+        if self.descriptor >= 0:
+            poller.register(self.descriptor, 1)  # POLLIN
+
+    @property
+    def descriptor(self) -> int:
+        """Where the kernel tells of changes; -1 as long as there is none."""
+        return self._guard.descriptor if self._guard is not None else -1
+
+    @property
+    def patience_ms(self) -> float | None:
+        """How long to wait before the next look."""
+        return self._guard.patience_ms if self._guard is not None else None
+
+    def react(self) -> None:
+        """The descriptor is ready."""
+        with self._lock:
+            if self._guard is not None:
+                self._guard.react()
+
+    def glance(self, poller: select.poll, mark: int) -> bool:
+        """Look, if it is time to; True if a command that began at `mark` has tried too often."""
+        guard = self._guard
+        if guard is None:
+            return False
+        with self._lock:
+            if guard.patience_ms is not None and guard.glance():
+                poller.register(guard.descriptor, 1)
+            return len(guard.violations) - mark >= PATIENCE
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        with self._lock:
+            if self._guard is not None:
+                self._guard.close()
+                self._guard = None
+
+
+def _is_local(device: int) -> bool:
+    """Whether a file system is one whose times of change nobody but this kernel sets."""
+    return _local_devices().get(device, False)
+
+
+@lru_cache(maxsize=1)
+def _local_devices() -> dict[int, bool]:
+    found = {}
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            fields, _, rest = line.partition(" - ")
+            major, _, minor = fields.split(" ")[2].partition(":")
+            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0] in _LOCAL
+    return found
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino)
+
+
+def open_guard(plan: Plan, quarantine: str) -> Guard:
+    """The guard of a plan. Raises SetupError if the directories cannot be watched, or are others by now."""
+    try:
+        return Guard(plan.watches, quarantine)
+    except OSError as problem:
+        if problem.errno in _CHANGED:
+            raise path_changed(str(problem)) from problem
+        raise SetupError(
+            "guard",
+            "the protected paths cannot be watched",
+            why=str(problem),
+            fix="make the directory readable, or raise the limit on open files",
+        ) from problem
+
+
+def left_behind(paths: tuple[str, ...]) -> SetupError:
+    """Something planted is there although everything has ended."""
+    return SetupError(
+        "guard",
+        f"something protected was planted and could not be taken away: {', '.join(paths)}",
+        why="the command left it in a state that this user may not change",
+        fix="remove it by hand before anything on the host reads it",
+        ran=True,
+    )

@@ -1,0 +1,356 @@
+"""Session: a sandbox that is kept, for many commands. The method to read first is `Session.run`."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import threading
+import time
+
+from corral.attempt import quarantine_for
+from corral.model.errors import PolicyError, SessionClosed, SetupError
+from corral.model.plan import Command
+from corral.planning.build import check_command
+from corral.runtime.job import Job
+from corral.runtime.kept import Kept
+from corral.runtime.lookout import Lookout
+from corral.runtime.streams import PipedStreams
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from corral.background import Background
+    from corral.model.entry import FileEntry
+    from corral.model.result import Result, UsageSample
+    from corral.runtime.destinations import Stream, Target
+    from corral.runtime.files.base import Files
+    from corral.runtime.kept import Ends
+    from corral.runtime.streams import InheritedStreams
+    from corral.sandbox import Sandbox
+
+_STATE = ".corral-state"
+
+
+class Session:
+    """One sandbox, made once, in which commands run one after the other or at the same time.
+
+    What they leave stays for the next: files, what lies in the private areas, servers that run on. Limits of
+    memory, processors, processes and disk hold for all of them together; of time and output for each one.
+    Safe to use from several threads. It ends with `close`, or with the `with` block, and everything in it.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._lock = threading.RLock()
+        self._stateful = threading.Lock()
+        self._jobs: set[Job] = set()
+        self._left: dict[Ends, threading.Thread] = {}
+        self._background: list[Background] = []
+        self._files: Files | None = None
+        self._is_closed = False
+        self.id = os.urandom(8).hex()
+        self.began = time.time()
+        self._kept, self._lookout = self._make()
+
+    def _make(self) -> tuple[Kept, Lookout | None]:
+        try:
+            return self._made()
+        except SetupError as problem:
+            if problem.code != "path-changed":
+                raise
+            self._sandbox._forget_ground()
+            return self._made()
+
+    def _made(self) -> tuple[Kept, Lookout | None]:
+        explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
+        plan = explanation.plan
+        kept = Kept(plan, explanation.launch, within=self._sandbox._beneath())
+        try:
+            kept.start()
+        except SetupError as problem:
+            if problem.code not in {"path-changed", "exec"}:
+                self._sandbox._forget_probe(explanation.launch.backend)
+            raise
+        has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
+        return kept, Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def backend(self) -> str:
+        """The backend that holds it."""
+        return self._kept.launch.backend
+
+    @property
+    def output_bytes(self) -> int | None:
+        """How much one command may print."""
+        return self._kept.plan.ground.limits.output_bytes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still takes commands."""
+        return not self._is_closed and self._kept.is_alive
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str = b"",
+        stream: Stream | None = None,
+        stdout: Target | None = None,
+        stderr: Target | None = None,
+        timeout: float | None = None,
+        stateful: bool = False,
+    ) -> Result:
+        """Run a command and return what happened; see `Sandbox.run`.
+
+        `cwd` is a path of the host in the workspace, or a path inside; `env` has further variables, and
+        `timeout` can only shorten the policy's own. With `stateful` the command begins in the working
+        directory and with the exported variables that the last such command ended with, one at a time.
+        """
+        output = None
+        if stream is not None or stdout is not None or stderr is not None:
+            from corral.runtime.destinations import Destinations
+
+            output = Destinations(stream, stdout, stderr)
+        fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
+        streams = PipedStreams(self.output_bytes, fed, output, self._kept.null)
+        if not stateful:
+            return self.finish(self.prepare(_argv(command), streams, cwd=cwd, env=env, timeout=timeout))
+        with self._stateful:
+            argv = self._remembered(command)
+            return self.finish(self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout))
+
+    def prepare(
+        self,
+        argv: tuple[str, ...],
+        streams: InheritedStreams,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        terminal: bool = False,
+        is_background: bool = False,
+    ) -> Job:
+        """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
+        with self._lock:
+            self._check_open()
+            kept, lookout = self._kept, self._lookout
+        directory = self._inside(cwd)
+        check_command(Command(argv, directory))
+        limit = None if is_background else kept.plan.ground.limits.wall_seconds
+        wall = _shorter(limit, timeout)
+        spec = kept.encode(
+            argv,
+            directory,
+            env=tuple(_checked(env).items()) if env else (),
+            wall_ms=0 if wall is None else max(1, int(wall * 1000)),
+            terminal=terminal,
+            keeps=True,
+        )
+        return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=self._leave)
+
+    def finish(self, job: Job) -> Result:
+        """Run what was prepared."""
+        with self._lock:
+            self._check_open()
+            self._jobs.add(job)
+        try:
+            return job.run()
+        finally:
+            with self._lock:
+                self._jobs.discard(job)
+
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | str = b"",
+        timeout: float | None = None,
+    ) -> Background:
+        """Start a command and come back at once; it runs until it ends, is ended, or the session is.
+
+        The policy's limit of time does not count for it, unless `timeout` is given.
+        """
+        from corral.background import Background
+
+        process = Background(self, _argv(command), cwd=cwd, env=env, stdin=stdin, timeout=timeout)
+        with self._lock:
+            self._background = [other for other in self._background if other.is_running] + [process]
+        return process
+
+    def processes(self) -> tuple[Background, ...]:
+        """What was started with `start` and still runs."""
+        with self._lock:
+            return tuple(process for process in self._background if process.is_running)
+
+    def shell(self, command: str | Sequence[str] = ("/bin/sh", "-i")) -> Result:
+        """Run a command on a terminal of its own, relayed to the caller's: a shell, or what is given."""
+        from corral.runtime.terminal import TerminalStreams
+
+        env = {"TERM": os.environ.get("TERM", "dumb")}
+        streams = TerminalStreams(self._kept.plan.ground.limits.output_bytes)
+        return self.finish(self.prepare(_argv(command), streams, env=env, terminal=True))
+
+    def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
+        """The content of a file, as commands of the session see it; at most `limit` bytes.
+
+        This and what follows is done by corral itself, outside, and by no link it is led out of what the
+        session shows. Paths are of the workspace, relative to it, or inside. Raises OSError as `open` does.
+        """
+        return self._file_access().read(self._inside(path), limit=limit)
+
+    def write_file(
+        self,
+        path: str | os.PathLike[str],
+        data: bytes | str,
+        *,
+        mode: int = 0o644,
+        parents: bool = False,
+    ) -> None:
+        """Put content into a file, all of it or nothing, where commands of the session may write."""
+        raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+        self._file_access().write(self._inside(path), raw, mode=mode, parents=parents)
+
+    def list_dir(self, path: str | os.PathLike[str] = ".") -> tuple[FileEntry, ...]:
+        """What lies in a directory, by name."""
+        return self._file_access().list(self._inside(path))
+
+    def upload(self, source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+        """Copy a file or a directory of the host into the session."""
+        self._file_access().upload(source, self._inside(path))
+
+    def download(self, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        """Copy a file or a directory out of the session, to where nothing is yet."""
+        self._file_access().download(self._inside(path), target)
+
+    def _file_access(self) -> Files:
+        with self._lock:
+            self._check_open()
+            if self._files is None:
+                from corral.runtime.files.of import files_of
+
+                self._files = files_of(self._kept, self._inside(None))
+            return self._files
+
+    def usage(self) -> UsageSample:
+        """What all that runs in it has cost until now."""
+        from corral.limits.tree import look_at_tree
+        from corral.model.result import UsageSample
+
+        with self._lock:
+            self._check_open()
+            kept = self._kept
+        seconds = time.time() - self.began
+        if kept.group is not None:
+            counted = kept.group.usage()
+            return UsageSample(seconds, kept.group.cpu_seconds(), counted.memory_bytes, counted.pids)
+        counted = look_at_tree(kept.inner)
+        spent = (counted.user_seconds or 0.0) + (counted.system_seconds or 0.0)
+        return UsageSample(seconds, spent, counted.memory_bytes, counted.pids)
+
+    def reset(self) -> None:
+        """End everything that runs in it, forget what lies in its private areas, and begin anew."""
+        with self._lock:
+            self._check_open(alive=False)
+            self._end()
+            self._kept, self._lookout = self._make()
+
+    def close(self) -> None:
+        """End it, and everything that runs in it. Returns when all is gone."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._end()
+
+    def _end(self) -> None:
+        for job in tuple(self._jobs):
+            job.kill()
+        self._kept.close()
+        for thread in tuple(self._left.values()):
+            thread.join()
+        if self._lookout is not None:
+            self._lookout.close()
+        self._files = None
+
+    def _leave(self, ends: Ends) -> None:
+        """A command has ended and left something running: it is watched over until that ends."""
+        from corral.runtime.leftover import watch_over
+
+        lookout = self._lookout
+        if lookout is not None:
+            lookout.stay()
+
+        def done() -> None:
+            self._left.pop(ends, None)
+
+        self._left[ends] = watch_over(ends, lookout, done)
+
+    def _check_open(self, *, alive: bool = True) -> None:
+        if self._is_closed:
+            raise SessionClosed()
+        if alive and not self._kept.is_alive:
+            raise self._kept.gone()
+
+    def _inside(self, cwd: str | os.PathLike[str] | None) -> str:
+        """A working directory as it is called inside."""
+        workspace = self._sandbox.workspace
+        path = workspace if cwd is None else posixpath.normpath(posixpath.join(workspace, os.fspath(cwd)))
+        for outside, inside in self._kept.inside.places:
+            if path == outside or path.startswith(f"{outside}/"):
+                return inside + path[len(outside) :]
+        return path
+
+    def _remembered(self, command: str | Sequence[str]) -> tuple[str, ...]:
+        from corral.stateful import remember
+
+        argv, line = ((), command) if isinstance(command, str) else (_argv(command), "")
+        if not argv and not line.strip():
+            argv = _argv(command)
+        areas = dict(self._kept.inside.env)
+        return remember(argv, line, f"{areas.get('TMPDIR', '/tmp')}/{_STATE}")
+
+
+def _argv(command: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(command, str):
+        return ("/bin/sh", "-c", command) if command.strip() else ()
+    return tuple(map(os.fspath, command))
+
+
+def _shorter(limit: float | None, timeout: float | None) -> float | None:
+    if timeout is None:
+        return limit
+    if not timeout > 0:
+        raise PolicyError(
+            "timeout",
+            f"a command cannot have {timeout:g} seconds",
+            why="it would be over before it began",
+            fix="give a number of seconds above zero, or leave it out",
+        )
+    return timeout if limit is None else min(limit, timeout)
+
+
+def _checked(env: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise PolicyError(
+                "environment-name",
+                f"{name!r} cannot be passed to a program",
+                why="a name is not empty and has no =, and neither it nor its value has a NUL",
+                fix="give it another name",
+            )
+    return env
