@@ -19,7 +19,7 @@ ROWS = (
         *("sandbox", "attempt", "fidelity", "session", "background", "stateful"),
         *("pool", "stock", "turns", "freshness", "aio", "watch"),
         *("executor", "batch", "function", "progress"),
-        *("host", "tool", "probes", "state", "directory"),
+        *("host", "tool", "probes", "state", "directory", "trace", "compilation"),
     },
     {"config"},
     {"selftest"},
