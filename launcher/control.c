@@ -43,7 +43,7 @@ static void close_all(const int *given, size_t count) {
 }
 
 /* INVARIANT: what comes with a message that is refused is closed: a server must not run out of descriptors. */
-int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size) {
+int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size, int flags) {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int) * MOST_GIVEN)];
@@ -52,7 +52,7 @@ int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *siz
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
                              .msg_controllen = sizeof ancillary.room};
     ssize_t got = 0;
-    do got = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
+    do got = recvmsg(control, &message, MSG_CMSG_CLOEXEC | flags);
     while (got < 0 && errno == EINTR);
     if (got < 0) return -errno;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
@@ -89,7 +89,7 @@ int control_take(const char *where) {
     if (send(control, HELLO, sizeof HELLO - 1, MSG_NOSIGNAL) < 0) return -errno;
     char go = 0;
     size_t size = sizeof go;
-    int count = control_receive(control, given, &go, &size);
+    int count = control_receive(control, given, &go, &size, 0);
     if (count < FIRST_FOREIGN_FD) return count < 0 ? count : -EPROTO;
     int err = control_arrange(given, count);
     return err ? err : count;

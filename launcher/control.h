@@ -11,8 +11,8 @@ enum { MOST_GIVEN = 32 };
 int control_take(const char *where);
 
 /* Waits for one message with descriptors, and words of at most `*size` bytes. Returns how many descriptors came, in
- * `given`; 0 at the end; or -errno. */
-int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size);
+ * `given`; 0 at the end; or -errno. `flags` are for recvmsg. */
+int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size, int flags);
 
 /* Puts each to its number: the first to 0, the second to 1. */
 int control_arrange(int given[MOST_GIVEN], int count);

@@ -1,8 +1,8 @@
-/* A job: one command of a kept sandbox. The server has forked it beforehand. It waits for a request, starts the command,
- * becomes its supervisor, and reports on a status pipe of the command's own.
+/* A job: it waits for a command of a kept sandbox, starts it, becomes its supervisor, and reports on a status pipe of the
+ * command's own. When all of the command is gone, it waits for the next one.
  *
- * INVARIANT: whatever is decoded, opened and counted for one command lives in its job, and is gone with it. And all
- * that a command starts descends from its job, which is a subreaper: so one command can be ended without another. */
+ * INVARIANT: all that a command starts descends from its job, which is a subreaper: so one command can be ended without
+ * another. Whatever is decoded, opened and counted for a command is gone before the job takes another one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -21,6 +21,7 @@ enum {
     REQUEST_BYTES = 65536, /* a longer spec comes as a file */
     STACK_BYTES = 65536,
     PAGE = 4096,
+    MOST_IDLE = 2, /* jobs that wait: one for the next command, one that the last one gave back */
     COMMAND_FDS = 5, /* stdio, status, lifeline; then the file, if there is one */
 };
 
@@ -57,7 +58,7 @@ static void become_job(struct launch *launch) {
     spec->watch.memory = spec->watch.processes = 0;
     spec->watch.share_permille = 0;
     launch->kill_fd = launch->setup_fd = launch->channel_fd = launch->child = -1;
-    launch->must_move = true;
+    launch->must_move = launch->is_job = true;
 }
 
 /* Each to its number; those of the server itself are elsewhere (server_reserve). */
@@ -114,13 +115,14 @@ static int fail(const char *phase, int err, const char *detail) {
     return EXIT_SETUP_FAILED;
 }
 
-static int run(struct launch *launch, int taken, const struct spec *command) {
+/* The server forks another one only where nobody waits any more; and not before the command is on its way, so that it
+ * need not share the processors with a fork. */
+static int run(struct launch *launch, const struct post *post, const struct spec *command) {
+    bool is_last = atomic_fetch_sub(post->idle, 1) == 1;
     int err = adopt(launch, command);
     if (!err) err = start_command(launch);
     else launch->phase = "spec";
-    /* The server forks the next one; not before, so that this command need not share the processors with it. */
-    if (write(taken, "t", 1) < 0) err = err ? err : -errno;
-    close(taken);
+    if (is_last && write(post->taken, "t", 1) < 0) err = err ? err : -errno;
     return err ? fail(launch->phase, err, launch->detail) : supervisor_run(launch);
 }
 
@@ -131,24 +133,65 @@ static void touch(char *words) {
     free(malloc(PAGE));
 }
 
-int job_wait_and_run(struct launch *launch, int requests, int taken) {
+static void forget(struct launch *own, struct spec *command) {
+    if (own->spec.envp != command->envp) { /* merged with an image's, and the command's own were given back then */
+        free(own->spec.envp);
+        command->envp = NULL;
+    }
+    spec_free(command);
+    tree_spent = (struct rusage){0};
+}
+
+/* No pipe of a command is held while we wait for another one. */
+static int give_back(const struct post *post) {
+    for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++)
+        if (dup2(post->null, fd) < 0) return -errno;
+    return 0;
+}
+
+/* Waits for a request that has what a command needs. Returns the number of descriptors, 0 at the end, or -errno. */
+static int receive(const struct post *post, int given[MOST_GIVEN], char *words, size_t *size) {
+    for (;;) {
+        *size = REQUEST_BYTES;
+        int count = control_receive(post->requests, given, words, size, 0);
+        if (count == -ECONNRESET) return 0;
+        if (count == COMMAND_FDS || count == COMMAND_FDS + 1) return count;
+        if (count <= 0 && count != -EPROTO) return count;
+        for (int i = 0; i < count; i++) close(given[i]); /* whoever asked sees the end of his pipes */
+    }
+}
+
+enum fate { GOES_ON, IS_OVER, IS_BROKEN };
+
+/* One command, from its request to its end. */
+static enum fate take_one(const struct launch *launch, const struct post *post) {
     static char words[REQUEST_BYTES];
     int given[MOST_GIVEN];
-    size_t size = sizeof words;
+    size_t size = 0;
     const char *why = NULL;
     struct spec command;
-    become_job(launch);
     touch(words);
-    int count = control_receive(requests, given, words, &size);
-    close(requests);
-    if (count == 0 || count == -ECONNRESET) return 0; /* corral wants no more; the server sees it too */
-    if (count != COMMAND_FDS && count != COMMAND_FDS + 1) return count < 0 ? EXIT_SETUP_FAILED : 0;
+    int count = receive(post, given, words, &size);
+    if (count <= 0) return count == 0 ? IS_OVER : IS_BROKEN; /* corral wants no more; the server sees it too */
+    struct launch own = *launch;
     int err = decode(&command, given, count, words, size, &why);
-    if (place(given)) return EXIT_SETUP_FAILED;
+    if (place(given)) return IS_BROKEN;
     status_hold();
-    if (err) {
-        if (write(taken, "t", 1) < 0) return EXIT_SETUP_FAILED;
-        return fail("spec", err, why ? why : "out of memory");
+    if (err) atomic_fetch_sub(post->idle, 1);
+    if (err) (void)fail("spec", err, why ? why : "out of memory");
+    else (void)run(&own, post, &command); /* what it returns has been told */
+    if (tree_end(&own)) return IS_BROKEN; /* something that SIGKILL does not end */
+    forget(&own, &command);
+    return give_back(post) ? IS_BROKEN : GOES_ON;
+}
+
+int job_main(struct launch *launch, const struct post *post) {
+    enum fate fate = GOES_ON;
+    become_job(launch);
+    while ((fate = take_one(launch, post)) == GOES_ON) {
+        if (atomic_fetch_add(post->idle, 1) < MOST_IDLE) continue;
+        atomic_fetch_sub(post->idle, 1);
+        return 0; /* enough others wait */
     }
-    return run(launch, taken, &command);
+    return fate == IS_OVER ? 0 : EXIT_SETUP_FAILED;
 }

@@ -9,8 +9,10 @@
 #ifndef CORRAL_LAUNCH_H
 #define CORRAL_LAUNCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "spec.h"
@@ -40,6 +42,7 @@ struct launch {
     bool must_be_here;        /* the working directory inside must be the one with this device and inode */
     uint64_t here_device, here_inode;
     int64_t cpu_before_us;    /* a job: processor time of the group when it began */
+    bool is_job;              /* one command of a kept sandbox */
     bool is_executing;        /* a job: its command came as far as execve */
     bool has_default_signals; /* the server has seen to that, once for all */
 };
@@ -88,7 +91,15 @@ bool is_server(const struct launch *launch);     /* serve.c */
 int server_reserve(void);                        /* serve.c: first, in every process that serves */
 int server_run_as_init(struct launch *launch);   /* serve.c */
 int server_run_alone(struct launch *launch);     /* serve.c: where somebody else made the namespaces, or nobody */
-int job_wait_and_run(struct launch *launch, int requests, int taken); /* job.c: its exit code */
+/* Where jobs and their server meet. */
+struct post {
+    int requests;      /* the socket */
+    int taken;         /* pipe: a job has taken the last one that waited off: another is needed */
+    int null;          /* the null device, for the numbers that a job needs while it waits */
+    atomic_int *idle;  /* shared: how many wait */
+};
+
+int job_main(struct launch *launch, const struct post *post); /* job.c: its exit code */
 int leave_session_keyring(struct launch *launch); /* command.c */
 int signals_reset(void);                         /* command.c */
 void supervisor_linger(const struct launch *launch); /* supervise.c */
@@ -120,6 +131,7 @@ int tree_signal(int signal);                     /* every one that is found; ret
 void tree_visit(void (*visit)(int pid, void *), void *context);
 int tree_reap(pid_t awaited, int *wait_status, bool *is_found); /* some of the dead; how many, -1: no child */
 int tree_end(const struct launch *launch);       /* kills and reaps all */
+extern struct rusage tree_spent;                 /* by all that tree_reap() has waited for */
 bool is_first_process(void);                     /* PID 1: the kernel ends all others with it */
 uint32_t count_processes(void);                  /* that were ever started in this PID namespace, ours left out */
 

@@ -48,7 +48,10 @@ void notice_send(const struct launch *launch, const struct notice *notice) {
 static char held[128];
 static bool holds;
 
-void status_hold(void) { holds = true; }
+void status_hold(void) {
+    holds = true;
+    held[0] = 0;
+}
 
 static bool can_wait(const char *line) {
     return strncmp(line, "started", 7) == 0 || strncmp(line, "exited", 6) == 0 || strncmp(line, "signalled", 9) == 0;
@@ -79,14 +82,15 @@ void status_failed(const char *phase, int error, const char *detail) {
     status_line(line);
 }
 
-void status_usage(const struct notice *account) {
-    struct rusage spent;
+void status_usage(const struct notice *account, const struct rusage *spent) {
+    struct rusage all;
     char line[160];
-    if (getrusage(RUSAGE_CHILDREN, &spent) < 0) return;
-    long long user = spent.ru_utime.tv_sec * 1000000ll + spent.ru_utime.tv_usec;
-    long long system = spent.ru_stime.tv_sec * 1000000ll + spent.ru_stime.tv_usec;
-    snprintf(line, sizeof line, "usage %lld %lld %ld %ld %ld %u\n", user, system, spent.ru_maxrss, spent.ru_inblock,
-             spent.ru_oublock, (unsigned)account->processes);
+    if (!spent && getrusage(RUSAGE_CHILDREN, &all) < 0) return;
+    const struct rusage *r = spent ? spent : &all;
+    long long user = r->ru_utime.tv_sec * 1000000ll + r->ru_utime.tv_usec;
+    long long system = r->ru_stime.tv_sec * 1000000ll + r->ru_stime.tv_usec;
+    snprintf(line, sizeof line, "usage %lld %lld %ld %ld %ld %u\n", user, system, r->ru_maxrss, r->ru_inblock,
+             r->ru_oublock, (unsigned)account->processes);
     if (account->is_full) status_line("full areas\n");
     status_line(line);
 }

@@ -43,7 +43,8 @@ void report_failed(const struct launch *launch, int error);
 void status_failed(const char *phase, int error, const char *detail);
 void status_line(const char *line);
 void status_hold(void); /* from now on, how it began and ended is told at once, with the account */
-void status_usage(const struct notice *account); /* what all that was waited for has cost, and what init told */
+/* What it has cost: `spent`, or else all that was ever waited for; and what init told. */
+void status_usage(const struct notice *account, const struct rusage *spent);
 void status_ended(int wait_status);
 
 #endif

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,16 +27,17 @@
 
 enum {
     REAPED = 256,     /* in one turn */
-    OWN_PROCESSES = 2, /* among those of the sandbox: the job of a command, and the one that waits */
+    OWN_PROCESSES = 3, /* among those of the sandbox: the job of a command, and those that wait */
     STATUS_PLACE = 3, /* of the status pipe among the descriptors of a request */
 };
 
 struct server {
     struct launch *launch;
     int requests, signals;
-    int taken[2];            /* pipe: a job says that it has a command */
-    bool has_spare;          /* a job waits for the next one */
-    int fork_error;          /* why not */
+    int taken[2];            /* pipe: a job says that no other waits */
+    int null;
+    atomic_int *idle;        /* jobs that wait for a command */
+    int fork_error;          /* why none could be made */
     struct watcher watcher;
     bool has_more;           /* of the dead, perhaps */
     bool is_over, is_broken; /* corral wants no more; somebody has ended a job */
@@ -57,7 +59,11 @@ static int open_server(struct server *s) {
     s->requests = k_result(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, MOST_GIVEN));
     if (s->requests < 0) return s->requests;
     if (dup2(STDOUT_FILENO, STDIN_FILENO) < 0) return -errno;
+    s->null = k_result(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MOST_GIVEN));
+    if (s->null < 0) return s->null;
     if (pipe2(s->taken, O_CLOEXEC) < 0) return -errno;
+    s->idle = mmap(NULL, sizeof *s->idle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s->idle == MAP_FAILED) return -errno;
     s->launch->has_default_signals = true;
     int err = signals_reset();
     s->signals = err ? err : signals_open();
@@ -106,17 +112,19 @@ static int prepare(struct server *s) {
     return err ? err : bind_early(launch);
 }
 
-/* A job that waits for the next request, so that nobody waits for a process to be made. */
+/* A job that waits for the next request, so that nobody waits for a process to be made. It counts from now on. */
 static void fork_spare(struct server *s) {
     pid_t self = getpid();
+    atomic_fetch_add(s->idle, 1);
     pid_t job = k_clone(SIGCHLD);
-    s->has_spare = job > 0;
     s->fork_error = job < 0 ? -job : 0;
+    if (job < 0) atomic_fetch_sub(s->idle, 1);
     if (job != 0) return;
     close(s->signals);
     close(s->taken[0]);
     if (s->launch->channel_fd >= 0) close(s->launch->channel_fd);
-    _exit(child_obey(self) ? EXIT_SETUP_FAILED : job_wait_and_run(s->launch, s->requests, s->taken[1]));
+    const struct post post = {.requests = s->requests, .taken = s->taken[1], .null = s->null, .idle = s->idle};
+    _exit(child_obey(self) ? EXIT_SETUP_FAILED : job_main(s->launch, &post));
 }
 
 /* Whoever asks when no process can be made is told so. */
@@ -125,7 +133,7 @@ static void refuse_request(struct server *s) {
     int given[MOST_GIVEN];
     char line[64];
     size_t size = sizeof words;
-    int count = control_receive(s->requests, given, words, &size);
+    int count = control_receive(s->requests, given, words, &size, MSG_DONTWAIT);
     if (count == 0 || count == -ECONNRESET) s->is_over = true;
     if (count <= STATUS_PLACE) return; /* a truncated one, as a rule: he sees the end of his status pipe */
     int length = snprintf(line, sizeof line, "failed namespaces %d fork\n", s->fork_error);
@@ -159,8 +167,8 @@ static int64_t wait_for_work(struct server *s, struct pollfd *fds) {
 
 static void turn(struct server *s) {
     struct pollfd fds[] = {
-        /* While a job waits, what comes is for that one; the end is for everyone. */
-        {.fd = s->requests, .events = s->has_spare ? POLLRDHUP : POLLRDHUP | POLLIN},
+        /* What comes is for a job; the end is for everyone. */
+        {.fd = s->requests, .events = s->fork_error ? POLLRDHUP | POLLIN : POLLRDHUP},
         {.fd = s->signals, .events = POLLIN},
         {.fd = has_namespaces(s->launch) ? -1 : LIFELINE_FD, .events = POLLIN},
         {.fd = s->taken[0], .events = POLLIN},
@@ -173,9 +181,9 @@ static void turn(struct server *s) {
     }
     if (fds[3].revents) on_taken(s);
     if (fds[2].revents || fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) s->is_over = true;
-    else if (fds[0].revents & POLLIN && !s->has_spare) {
+    else if (fds[0].revents & POLLIN && s->fork_error) {
         fork_spare(s);
-        if (!s->has_spare) refuse_request(s);
+        if (s->fork_error) refuse_request(s);
     }
 }
 
@@ -220,7 +228,7 @@ int server_run_alone(struct launch *launch) {
     if (s.exceeded) status_line(s.exceeded == NOTICE_MEMORY ? "limit memory\n" : "limit processes\n");
     if (is_lost) status_line("lost\n");
     else status_ended(s.exceeded ? SIGKILL : 0);
-    status_usage(&(struct notice){0});
+    status_usage(&(struct notice){0}, NULL);
     supervisor_linger(launch);
     return is_lost ? EXIT_SETUP_FAILED : 0;
 }

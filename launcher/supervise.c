@@ -54,6 +54,8 @@ static struct notice take_account(const struct launch *launch) {
                            .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch)};
 }
 
+static const struct rusage *spent_by(const struct launch *launch) { return launch->is_job ? &tree_spent : NULL; }
+
 static void forward(const struct watch *w, int signal) {
     if (has_namespaces(w->launch)) kill(w->launch->child, signal); /* init passes it on */
     else if (w->has_left) (void)tree_signal(signal); /* the command's own number may be another's by now */
@@ -111,7 +113,7 @@ static void leave_the_rest(struct watch *w) {
     w->has_left = true;
     w->account = take_account(w->launch);
     status_line("left\n"); /* ORDER: before the account, which ends what is said of a command */
-    status_usage(&w->account);
+    status_usage(&w->account, spent_by(w->launch));
 }
 
 /* Without namespaces: the command is our child, and so is every orphan it leaves. */
@@ -294,7 +296,8 @@ int supervisor_run(struct launch *launch) {
     }
     watch_loop(&w);
     if (!has_namespaces(launch)) w.account = take_account(launch);
-    if (!w.failed && !w.has_left) status_usage(&w.account);
+    if (!w.failed && !w.has_left) status_usage(&w.account, spent_by(launch));
+    close(w.signals);
     supervisor_linger(launch);
     return w.failed ? EXIT_SETUP_FAILED : 0;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,11 +115,29 @@ int tree_signal(int signal) {
 }
 
 /* Some of the dead; the number of those that were waited for, or -1 when no child is left. */
+struct rusage tree_spent;
+
+static void add_time(struct timeval *sum, struct timeval more) {
+    sum->tv_sec += more.tv_sec + (sum->tv_usec + more.tv_usec) / 1000000;
+    sum->tv_usec = (sum->tv_usec + more.tv_usec) % 1000000;
+}
+
+/* The kernel's own sum is of all children that a process ever had; a job has had those of other commands. */
+static void add_spent(const struct rusage *more) {
+    add_time(&tree_spent.ru_utime, more->ru_utime);
+    add_time(&tree_spent.ru_stime, more->ru_stime);
+    if (more->ru_maxrss > tree_spent.ru_maxrss) tree_spent.ru_maxrss = more->ru_maxrss;
+    tree_spent.ru_inblock += more->ru_inblock;
+    tree_spent.ru_oublock += more->ru_oublock;
+}
+
 int tree_reap(pid_t awaited, int *wait_status, bool *is_found) {
     int count = 0, status = 0;
-    for (pid_t pid = 0; count < REAPED && (pid = waitpid(-1, &status, WNOHANG)) != 0; count++) {
+    struct rusage spent;
+    for (pid_t pid = 0; count < REAPED && (pid = wait4(-1, &status, WNOHANG, &spent)) != 0; count++) {
         if (pid < 0 && errno == EINTR) continue;
         if (pid < 0) return -1;
+        add_spent(&spent);
         if (pid != awaited) continue;
         *wait_status = status;
         *is_found = true;

@@ -160,7 +160,7 @@ def _serves(plan: Plan, *, namespaces: bool) -> ServeFlag:
 
 def own_pids(plan: Plan) -> int:
     """How many processes of the launcher live among those of the sandbox."""
-    return 3 if plan.command.keeps else 1  # PID 1; in a kept sandbox the job of a command, and the next
+    return 4 if plan.command.keeps else 1  # PID 1; in a kept sandbox the job of a command, and two that wait
 
 
 def network_is_private(plan: Plan) -> bool:
