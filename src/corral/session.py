@@ -170,7 +170,8 @@ class Session:
     def finish(self, job: Job) -> Result:
         """Run what was prepared."""
         with self._lock:
-            self._check_open()
+            if self._is_closed:
+                raise SessionClosed()
             self._jobs.add(job)
         try:
             return job.run()

@@ -143,14 +143,15 @@ class Job:
 
     def _finish(self, ends: Ends) -> None:
         """Cut it off and wait until the job, and all that it watched over, is gone."""
-        is_over = self._status.usage is not None and not self._status.has_left
-        if not is_over:
-            ends.cut()
-            poller = select.poll()
-            poller.register(ends.status, select.POLLIN)
-            deadline = time.monotonic() + _BACKSTOP_SECONDS
-            while self._read(ends.status) and (left := deadline - time.monotonic()) > 0:
-                poller.poll(left * 1000)
+        if self._status.usage is not None and not self._status.has_left:
+            ends.release()
+            return
+        ends.cut()
+        poller = select.poll()
+        poller.register(ends.status, select.POLLIN)
+        deadline = time.monotonic() + _BACKSTOP_SECONDS
+        while self._read(ends.status) and (left := deadline - time.monotonic()) > 0:
+            poller.poll(left * 1000)
         ends.close()
 
     def _loop(self, streams: InheritedStreams, began: float) -> None:

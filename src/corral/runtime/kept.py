@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 import time
+from functools import partial
 
 from corral.linux.encode import encode_environment
 from corral.linux.spec import HEADER, MAGIC, RECORD, U64, RecordType
@@ -45,6 +46,12 @@ _MOST_INLINE = 60_000
 _CHUNK = 65_536
 _GRACE_MS = U64.pack(int(GRACE_SECONDS * 1000))
 _RIGHTS = struct.Struct("i")
+#: Heads of records, by the length of what follows.
+_CWD = partial(RECORD.pack, RecordType.CWD)
+_ARGUMENT = partial(RECORD.pack, RecordType.ARGUMENT)
+_ENVIRONMENT = partial(RECORD.pack, RecordType.ENVIRONMENT)
+_WALL = RECORD.pack(RecordType.WALL, 16)
+_TERMINAL, _KEEP = RECORD.pack(RecordType.TERMINAL, 0), RECORD.pack(RecordType.KEEP, 0)
 
 
 class Ends:
@@ -70,6 +77,13 @@ class Ends:
         if self.lifeline >= 0:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self.lifeline, bytes((number,)))
+
+    def release(self) -> None:
+        """All is told and over: nothing is left to be ended."""
+        if self.lifeline >= 0:
+            os.close(self.lifeline)
+            self.lifeline = -1
+        self.close()
 
     def close(self) -> None:
         self.cut()
@@ -242,25 +256,36 @@ class Kept:
         terminal: bool = False,
         keeps: bool = False,
     ) -> bytes:
-        """The spec of one command; `cwd` is a path inside. Later variables win, as for execve's readers."""
-        records = [_record(RecordType.CWD, _text(cwd))]
-        records += [
-            _record(RecordType.ARGUMENT, _text(argument)) for argument in (*self.inside.prefix, *argv)
-        ]
-        count, environment = self._environment
-        own = {name for name, _ in env}
-        if own:
-            kept = [pair for pair in self.inside.env if pair[0] not in own and pair[0] != "PWD"]
-            count, environment = encode_environment(kept)
-        more, given = encode_environment((*env, *(() if "PWD" in own else (("PWD", cwd),))))
+        """The spec of one command; `cwd` is a path inside, and later variables win."""
+        texts = [_text(argument) for argument in (*self.inside.prefix, *argv)]
+        place = _text(cwd)
+        pieces = [_CWD(len(place)), place]
+        for text in texts:
+            pieces += (_ARGUMENT(len(text)), text)
+        count, environment = self._variables(env, place)
         if wall_ms:
-            records.append(_record(RecordType.WALL, U64.pack(wall_ms) + _GRACE_MS))
+            pieces.append(_WALL + U64.pack(wall_ms) + _GRACE_MS)
         if terminal:
-            records.append(_record(RecordType.TERMINAL, b""))
+            pieces.append(_TERMINAL)
         if keeps:
-            records.append(_record(RecordType.KEEP, b""))
-        body = b"".join((*records, environment, given))
-        return HEADER.pack(MAGIC, HEADER.size + len(body), len(records) + count + more) + body
+            pieces.append(_KEEP)
+        body = b"".join((*pieces, environment))
+        count += 1 + len(texts) + (wall_ms > 0) + terminal + keeps
+        return HEADER.pack(MAGIC, HEADER.size + len(body), count) + body
+
+    def _variables(self, env: tuple[tuple[str, str], ...], place: bytes) -> tuple[int, bytes]:
+        """The environment of a command whose working directory is given as it is encoded."""
+        own = {name for name, _ in env}
+        count, encoded = self._environment
+        if own:
+            count, encoded = encode_environment(
+                pair
+                for pair in (*self.inside.env, *env)
+                if pair in env or (pair[0] not in own and pair[0] != "PWD")
+            )
+        if "PWD" in own:
+            return count, encoded
+        return count + 1, encoded + _ENVIRONMENT(4 + len(place)) + b"PWD=" + place
 
     def request(self, spec: bytes, stdio: tuple[int, int, int]) -> Ends:
         """Ask for a command on three descriptors. Raises SetupError if nobody is there to ask."""
@@ -342,10 +367,6 @@ def _promised(plan: Plan, launch: Launch) -> Enforcement:
     named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **launch.enforced}
     asked = {feature: named[feature] for feature in plan.requires - plan.waived}
     return Enforcement(launch.backend, asked, plan.waived)
-
-
-def _record(kind: RecordType, payload: bytes) -> bytes:
-    return RECORD.pack(kind, len(payload)) + payload
 
 
 def _text(text: str) -> bytes:

@@ -9,6 +9,7 @@ from corral.model.errors import SetupError
 
 _MAX_BYTES = 65_536
 _MAX_DIGITS = 20  # of 64 bits
+_MAX_USAGE = 6 * (_MAX_DIGITS + 1)
 
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
@@ -61,8 +62,11 @@ class Status:
             self.exit_code = int(rest)
         elif word == "signalled" and _is_number(rest):
             self.signal = int(rest)
-        elif word == "usage" and len(numbers := rest.split(" ")) == 6 and all(map(_is_number, numbers)):
-            self.usage = tuple(map(int, numbers))
+        elif (
+            word == "usage" and len(rest) < _MAX_USAGE and rest.isascii() and rest.replace(" ", "0").isdigit()
+        ):
+            numbers = tuple(map(int, rest.split()))
+            self.usage = numbers if len(numbers) == 6 else None
         elif word == "full":
             self.is_full = True
         elif word == "done":
