@@ -23,7 +23,7 @@ EVERY = 25
 _PAUSE_SECONDS = 0.05
 
 
-def containers(name: str, place: Place) -> Iterator[Row]:
+def make_rows(name: str, place: Place) -> Iterator[Row]:
     """A private engine is started for them, and ended with everything in it."""
     if reason := why_not(name):
         raise Missing(reason)
@@ -60,8 +60,3 @@ def _session(name: str, programs: Path, place: Place) -> corral.session.Session:
 def _pause() -> None:
     """The engines go on for a moment after they have answered."""
     time.sleep(_PAUSE_SECONDS)
-
-
-MAKERS = {
-    f"sessions and commands of {name}": functools.partial(containers, name) for name in ("docker", "podman")
-}

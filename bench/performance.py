@@ -7,6 +7,7 @@ does; `--quick` only looks whether everything can be measured at all, and its nu
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from workload import make_project
 
 ROUNDS, MOST_SECONDS = 500, 120.0
 QUICK_ROUNDS, QUICK_SIZES, QUICK_PARALLEL = 2, (1, 3), 4
-PARTS = ("processes", "containers", "crowd")
+PARTS = ("processes", "docker", "podman", "crowd")
 DOCUMENT, PART = document.DOCS / "performance.md", "commands"
 
 
@@ -40,8 +41,10 @@ def make_rows(place: Place, parts: Sequence[str], missing: list[str]) -> list[Ro
     makers: dict[str, Callable[[Place], Iterator[Row]]] = {}
     if "processes" in parts:
         makers |= processes.MAKERS
-    if "containers" in parts:
-        makers |= {BARE: processes.bare, **containers.MAKERS}
+    for name in ("docker", "podman"):
+        if name in parts:
+            makers.setdefault(BARE, processes.bare)
+            makers[name] = functools.partial(containers.make_rows, name)
     rows = []
     for name, make in makers.items():
         try:
@@ -93,6 +96,8 @@ def run(parts: Sequence[str] = PARTS, *, quick: bool = False, recording: bool = 
     """Measure, print, record if asked to; the status says whether every goal was met."""
     report = measure(parts, quick=quick)
     lines = list(render(report))
+    if quick:
+        lines.insert(0, "- a look whether it works: these numbers mean nothing")
     print(*lines, "", goals.summary(report.goals), sep="\n")
     if recording:
         document.record(DOCUMENT, PART, ["", *lines, ""])
