@@ -23,6 +23,7 @@ PARALLEL = 200
 _PARALLEL_COMMAND = ["/bin/sleep", "1"]  # so long that they overlap
 _DESCRIPTORS_EACH = 16
 _CROWD = "next session"
+_KERNEL = ("Slab", "KernelStack", "PageTables", "Percpu")
 
 
 class Cost(NamedTuple):
@@ -37,9 +38,9 @@ class Memory(NamedTuple):
     """Bytes that the processes of all sandboxes take, and other measures of the same."""
 
     processes: int
-    pss: int  # shared pages count once for all: the sum is what they take
     rss: int  # shared pages, such as the program itself, count in every process
-    system: int  # by how much the machine's available memory fell, the kernel's own part included
+    pss: int | None  # shared pages count once for all: the sum is what they take; only root is told
+    kernel: int  # by how much the kernel's own memory grew, whoever it was for
     caller: int  # by how much the Python process that keeps them grew
 
 
@@ -67,7 +68,7 @@ def keep_many(project: Path, sizes: Sequence[int] = SIZES, commands: int = COMMA
     """Make more and more sandboxes, and measure a command in them at every size."""
     sandbox = corral.Sandbox("moderate", backend="native", workspace=project)
     sandbox.run(TRUE).check()
-    before, own = _available_bytes(), _resident_bytes()
+    before, own = _kernel_bytes(), _resident_bytes()
     costs, problem, seconds = [], "", 0.0
     with _many_descriptors(_DESCRIPTORS_EACH * sizes[-1]), ExitStack() as stack:
         sessions: list[corral.session.Session] = []
@@ -129,12 +130,15 @@ def _count_answers(sessions: list[corral.session.Session]) -> int:
 
 def _memory(sessions: list[corral.session.Session], before: int, own: int) -> Memory:
     pids = list(_with_descendants([session._kept.pid for session in sessions]))
-    pss = rss = 0
+    rss, pss = 0, 0
     for pid in pids:
-        fields = _fields(Path(f"/proc/{pid}/smaps_rollup"))
-        pss += fields["Pss"]
+        try:
+            fields = _fields(Path(f"/proc/{pid}/smaps_rollup"))
+        except PermissionError:  # nobody but root may look into a launcher
+            fields = {"Rss": _fields(Path(f"/proc/{pid}/status"))["VmRSS"]}
         rss += fields["Rss"]
-    return Memory(len(pids), pss, rss, before - _available_bytes(), _resident_bytes() - own)
+        pss = pss + fields["Pss"] if pss is not None and "Pss" in fields else None
+    return Memory(len(pids), rss, pss, _kernel_bytes() - before, _resident_bytes() - own)
 
 
 def _with_descendants(pids: list[int]) -> Iterator[int]:
@@ -151,8 +155,9 @@ def _fields(path: Path) -> dict[str, int]:
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
 
 
-def _available_bytes() -> int:
-    return _fields(Path("/proc/meminfo"))["MemAvailable"]
+def _kernel_bytes() -> int:
+    fields = _fields(Path("/proc/meminfo"))
+    return sum(fields[name] for name in _KERNEL)
 
 
 def _resident_bytes() -> int:

@@ -122,7 +122,8 @@ def _of_crowd(crowd: Crowd | None) -> Iterator[Goal]:
         answering = answering._replace(value=crowd.answering, note=crowd.problem)
     if crowd is not None and crowd.kept == count:
         started = started._replace(value=crowd.start_seconds)
-        shared = f"{crowd.memory.pss / count / 1e6:.2f} with shared pages counted once"
+        pss = crowd.memory.pss
+        shared = f"{pss / count / 1e6:.2f} with shared pages counted once" if pss is not None else ""
         each = each._replace(value=crowd.memory.rss / count / 1e6, note=shared)
     if crowd is not None and crowd.costs and crowd.costs[-1].sessions == count:
         first, last = crowd.costs[0], crowd.costs[-1]

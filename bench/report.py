@@ -84,12 +84,13 @@ def _crowd(crowd: Crowd) -> Iterator[str]:
     problem = f" {crowd.problem}." if crowd.problem else ""
     yield f"{made}; {crowd.answering:,} still answer at the end.{problem}"
     if kept:
-        rss, pss, system, caller = (
-            f"{size / kept / 1000:,.0f} kB" for size in (memory.rss, memory.pss, memory.system, memory.caller)
+        sizes = (memory.rss, memory.pss, memory.kernel, memory.caller)
+        rss, pss, kernel, caller = (
+            f"{size / kept / 1000:,.0f} kB" if size is not None else "unknown" for size in sizes
         )
         yield f"Each has {memory.processes / kept:g} processes of the launcher: Rss {rss}, Pss {pss}."
-        yield f"The machine's available memory fell by {system} for each, the kernel's part included;"
-        yield f"the Python process that keeps them grew by {caller} for each."
+        yield f"The kernel's own memory grew by {kernel} for each,"
+        yield f"the Python process that keeps them by {caller}."
 
 
 def _parallel(parallel: Parallel) -> Iterator[str]:

@@ -22,7 +22,7 @@ def _verdicts(found: dict[str, Timed] | None = None, crowd: Crowd | None = None)
 
 
 def _crowd(**changes: object) -> Crowd:
-    memory = Memory(3000, 100_000_000, 600_000_000, 900_000_000, 20_000_000)
+    memory = Memory(3000, 600_000_000, 100_000_000, 900_000_000, 20_000_000)
     costs = (Cost(1, 1.0, 1.0), Cost(1000, 1.4, 1.1))
     return Crowd(1000, 1000, 1000, 6.0, memory, costs, "")._replace(**changes)
 
@@ -72,7 +72,7 @@ def test_slow_commands_are_judged_where_there_are_enough() -> None:
         ({"answering": 999}, ["1,000 idle sessions: all still answering"]),
         ({"kept": 999, "answering": 999, "problem": "no"}, ["1,000 idle sessions: all still answering"]),
         (
-            {"memory": Memory(3000, 1, 1_100_000_000, 1, 1)},
+            {"memory": Memory(3000, 1_100_000_000, None, 1, 1)},
             ["1,000 idle sessions: <= 1 MB of resident memory each"],
         ),
         (
