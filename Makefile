@@ -83,8 +83,8 @@ fuzz: $(VENV)/.fuzz ## Fuzz what reads texts; SECONDS=60 is for each, RECORD=--r
 selftest: install ## Attack the sandbox on this host.
 	@$(BIN)/corral selftest
 
-bench: packages $(VENV)/.dev ## Measure against bare processes, bubblewrap and firejail.
-	@$(BIN)/python bench/run.py
+bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the tables go to docs/performance.md.
+	@$(BIN)/python bench/run.py --record
 
 clean: ## Remove what the other targets made.
 	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .images

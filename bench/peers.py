@@ -8,27 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from corral.linux.decode import decode
-from corral.linux.spec import MountFlag, MountKind
+from corral.linux.spec import MountFlag, MountKind, Spec
 from corral.sandbox import Explanation
 
 
 def bubblewrap(explanation: Explanation) -> Callable[[], object]:
     """Every mount of corral's own launch, the same namespaces and the same system-call filter."""
-    assert explanation.launch.spec is not None
-    spec = decode(explanation.launch.spec)
-    arguments = ["bwrap", "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--hostname", spec.hostname]
-    for mount in spec.mounts:
-        if mount.target.startswith("/dev") and mount.target != "/dev/shm":
-            continue  # --dev makes these
-        if mount.kind is MountKind.BIND:
-            flag = "--ro-bind" if MountFlag.READ_ONLY in mount.flags else "--bind"
-            arguments += [flag, mount.source, mount.target]
-        elif mount.kind in {MountKind.TMPFS, MountKind.AREA}:
-            arguments += ["--tmpfs", mount.target]
-        elif mount.kind is MountKind.SYMLINK:
-            arguments += ["--symlink", mount.source, mount.target]
-    arguments += ["--chdir", spec.cwd]
+    spec = spec_of(explanation)
+    arguments = bubblewrap_line(spec)
 
     def run() -> object:
         filter_file = os.memfd_create("filter")
@@ -41,6 +28,29 @@ def bubblewrap(explanation: Explanation) -> Callable[[], object]:
             os.close(filter_file)
 
     return run
+
+
+def spec_of(explanation: Explanation) -> Spec:
+    """What corral's launcher would be told."""
+    assert explanation.launch.spec is not None
+    return decode(explanation.launch.spec)
+
+
+def bubblewrap_line(spec: Spec) -> list[str]:
+    """The arguments of bwrap up to the filter and the command."""
+    arguments = ["bwrap", "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--hostname", spec.hostname]
+    for mount in spec.mounts:
+        if mount.target.startswith("/dev") and mount.target != "/dev/shm":
+            continue  # --dev makes these
+        if mount.kind is MountKind.BIND:
+            flag = "--ro-bind" if MountFlag.READ_ONLY in mount.flags else "--bind"
+            arguments += [flag, mount.source, mount.target]
+        elif mount.kind in {MountKind.TMPFS, MountKind.AREA}:
+            arguments += ["--tmpfs", mount.target]
+        elif mount.kind is MountKind.SYMLINK:
+            arguments += ["--symlink", mount.source, mount.target]
+    return [*arguments, "--chdir", spec.cwd]
 
 
 def firejail(project: Path) -> Callable[[], object]:

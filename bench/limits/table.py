@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
+from document import DOCS, record  # noqa: E402
 from limits.engines import measure_engines  # noqa: E402
 from limits.native import hosts, measure_cost, measure_host  # noqa: E402
 from limits.program import build_measure  # noqa: E402
@@ -23,8 +24,6 @@ from limits.rows import Row  # noqa: E402
 TOLERANCE = 0.05
 COST_GOAL_MS = 1.0
 SUPERVISOR = "supervisor"
-DOCUMENT = ROOT / "docs" / "limits.md"
-BEGIN, END = "<!-- measured: limits -->", "<!-- end of measured -->"
 _VM_SECONDS = 600
 
 
@@ -80,14 +79,6 @@ def table(rows: list[Row]) -> list[str]:
     return lines
 
 
-def record(lines: list[str]) -> None:
-    """Put the lines between the marks of the document."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text("\n".join([before + BEGIN, *lines, END]) + after, encoding="utf-8")
-
-
 def run(*, recording: bool = False) -> bool:
     """Measure, print, and say whether every goal was reached."""
     rows, costs, missing = measure_all()
@@ -110,7 +101,7 @@ def run(*, recording: bool = False) -> bool:
         )
     print(*(f"  not measured: {reason}" for reason in missing), sep="\n")
     if recording:
-        record(table(rows))
+        record(DOCS / "limits.md", "limits", table(rows))
     return reached and not missing
 
 

@@ -72,6 +72,7 @@ def test_every_document_that_is_promised_is_there() -> None:
         "docs/cli.md",
         "docs/errors.md",
         "docs/limits.md",
+        "docs/performance.md",
         "docs/policy.md",
     }
 
@@ -88,6 +89,16 @@ def test_a_change_of_a_generated_part_is_noticed(generator: ModuleType, tmp_path
     monkeypatch.setattr(generator, "DOCS", tmp_path)
 
     assert generator.outdated() == list(generator.PARTS)
+
+
+@pytest.mark.parametrize(("name", "part"), [("performance", "commands"), ("limits", "limits")])
+def test_a_measured_part_has_its_marks(name: str, part: str) -> None:
+    """`make bench` writes between them; here nothing is measured again."""
+    _, begin, rest = _read(f"docs/{name}.md").partition(f"<!-- measured: {part} -->\n")
+    measured, end, _ = rest.partition("<!-- end of measured -->")
+
+    assert begin and end and measured.strip()
+    assert "<!--" not in measured
 
 
 def test_every_feature_is_in_the_table_with_its_promise() -> None:

@@ -278,11 +278,8 @@ class Kept:
         own = {name for name, _ in env}
         count, encoded = self._environment
         if own:
-            count, encoded = encode_environment(
-                pair
-                for pair in (*self.inside.env, *env)
-                if pair in env or (pair[0] not in own and pair[0] != "PWD")
-            )
+            others = (pair for pair in self.inside.env if pair[0] not in own and pair[0] != "PWD")
+            count, encoded = encode_environment((*others, *env))
         if "PWD" in own:
             return count, encoded
         return count + 1, encoded + _ENVIRONMENT(4 + len(place)) + b"PWD=" + place

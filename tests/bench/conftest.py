@@ -1,0 +1,8 @@
+"""The programs that measure are importable, as they are for each other."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
