@@ -102,7 +102,7 @@ struct post {
 int job_main(struct launch *launch, const struct post *post); /* job.c: its exit code */
 int leave_session_keyring(struct launch *launch); /* command.c */
 int signals_reset(void);                         /* command.c */
-void supervisor_linger(const struct launch *launch); /* supervise.c */
+void supervisor_linger(const struct launch *launch); /* report.c */
 int landlock_prepare(struct launch *launch);     /* confine.c */
 bool areas_are_full(const struct launch *launch); /* init.c */
 int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */

@@ -101,3 +101,13 @@ void status_ended(int wait_status) {
     else snprintf(line, sizeof line, "exited %d\n", WEXITSTATUS(wait_status));
     status_line(line);
 }
+
+/* The group may be one that is gone with its last member: corral reads its counters first. */
+void supervisor_linger(const struct launch *launch) {
+    char ignored;
+    ssize_t got = 0;
+    if (!launch->spec.count[RECORD_LINGER]) return;
+    status_line("done\n");
+    do got = read(LIFELINE_FD, &ignored, 1);
+    while (got > 0 || (got < 0 && errno == EINTR));
+}

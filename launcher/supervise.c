@@ -269,16 +269,6 @@ static long count_processors(void) {
     return count > 0 ? count : 1;
 }
 
-/* The group may be one that is gone with its last member: corral reads its counters first. */
-void supervisor_linger(const struct launch *launch) {
-    char ignored;
-    ssize_t got = 0;
-    if (!launch->spec.count[RECORD_LINGER]) return;
-    status_line("done\n");
-    do got = read(LIFELINE_FD, &ignored, 1);
-    while (got > 0 || (got < 0 && errno == EINTR));
-}
-
 int supervisor_run(struct launch *launch) {
     struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count_processors()};
     /* Its copies of the command's stdio would keep their readers waiting. */

@@ -62,10 +62,8 @@ class Status:
             self.exit_code = int(rest)
         elif word == "signalled" and _is_number(rest):
             self.signal = int(rest)
-        elif (
-            word == "usage" and len(rest) < _MAX_USAGE and rest.isascii() and rest.replace(" ", "0").isdigit()
-        ):
-            numbers = tuple(map(int, rest.split()))
+        elif word == "usage" and len(rest) < _MAX_USAGE and _are_numbers(rest):
+            numbers = tuple(map(int, rest.split(" ")))
             self.usage = numbers if len(numbers) == 6 else None
         elif word == "full":
             self.is_full = True
@@ -100,6 +98,10 @@ class Status:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
+def _are_numbers(text: str) -> bool:
+    return text.isascii() and all(map(str.isdigit, text.split(" ")))
 
 
 def path_changed(why: str) -> SetupError:
