@@ -6,6 +6,7 @@ import os
 import posixpath
 import threading
 import time
+from contextlib import contextmanager
 
 from corral.attempt import quarantine_for
 from corral.model.errors import PolicyError, SessionClosed, SetupError
@@ -18,7 +19,7 @@ from corral.runtime.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -91,6 +92,15 @@ class Session:
         return self._kept.launch.backend
 
     @property
+    def pid(self) -> int:
+        """The process that was started for the sandbox; when it ends, all is over. 0 if it has."""
+        return self._kept.pid
+
+    def lost(self) -> SetupError:
+        """Why it takes no more commands, if nobody has closed it."""
+        return self._kept.gone()
+
+    @property
     def output_bytes(self) -> int | None:
         """How much one command may print."""
         return self._kept.plan.ground.limits.output_bytes
@@ -160,6 +170,12 @@ class Session:
             keeps=True,
         )
         return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=self._leave)
+
+    @contextmanager
+    def turn(self, command: str | Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """What to run for a stateful command, while it is its turn: they run one at a time."""
+        with self._stateful:
+            yield self._remembered(command)
 
     def finish(self, job: Job) -> Result:
         """Run what was prepared."""
