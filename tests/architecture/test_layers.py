@@ -21,7 +21,7 @@ ROWS = (
         *("host", "tool", "probes", "state", "directory"),
     },
     {"config"},
-    {"selftest"},
+    {"selftest", "named"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _GRACE_SECONDS = 2.0
 #: For an answer that needs no command to run.
 _ANSWER_SECONDS = 10.0
+#: For the end of everything; a container engine takes its time.
+_STOP_SECONDS = 30.0
 
 
 class Call:
@@ -64,6 +66,15 @@ class Call:
             return self.ask(operation)
         except CorralError:
             return None
+
+    def ask_to_stop(self) -> bool:
+        """Whether it has ended in good time."""
+        self._connection.settimeout(_STOP_SECONDS)
+        try:
+            self.ask("stop")
+        except CorralError:
+            return False
+        return True
 
     def execute(self, request: ExecRequest) -> Message:
         """Run a command on the caller's own descriptors and wait for its end. Raises CorralError."""
@@ -135,23 +146,16 @@ def call(name: str) -> Call:
 
 
 def stop(name: str) -> None:
-    """End a session; returns when all of it is gone. Raises CorralError."""
-    with call(name) as connection, _watch(connection.entry.pid) as wait:
-        connection.ask("stop")
-        wait()
-
-
-@contextlib.contextmanager
-def _watch(pid: int) -> Any:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:
-        yield lambda: None
-        return
-    try:
-        yield lambda: select.select([descriptor], [], [], _ANSWER_SECONDS)
-    finally:
-        os.close(descriptor)
+    """End a session; returns when its process is gone, and all else with it. Raises CorralError."""
+    with call(name) as connection:
+        process = os.pidfd_open(connection.entry.pid)
+        try:
+            if not connection.ask_to_stop() or not select.select([process], [], [], _STOP_SECONDS)[0]:
+                # The sandbox ends when its process does, however that ends: by the lifeline.
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                select.select([process], [], [], _STOP_SECONDS)
+        finally:
+            os.close(process)
 
 
 def no_session(name: str) -> SetupError:

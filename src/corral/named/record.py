@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
 _LIVING = frozenset({STARTING, RUNNING})
 _MOST_BYTES = 65_536
+_OVER = frozenset("ZX")
 
 
 class Entry(Record):
@@ -89,10 +90,14 @@ def find_entry(name: str) -> tuple[Place, Entry] | None:
 
 def birth(pid: int) -> str:
     """When a process was started, and since which start of the machine; empty if it is gone."""
-    from corral.limits.group import start_time
-
-    ticks = start_time(pid)
-    return f"{ticks} {_boot()}" if ticks else ""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()  # the name may hold spaces and parentheses
+    except OSError:
+        return ""
+    if len(fields) < 20 or fields[0] in _OVER:  # nobody has asked how it ended, but it has
+        return ""
+    return f"{fields[19]} {_boot()}"
 
 
 def _boot() -> str:

@@ -140,7 +140,10 @@ class PipedStreams(InheritedStreams):
         *,
         inherited: int = 0,
     ) -> None:
-        """`null` is an open null device, for an empty stdin; without one it is opened. `inherited` is the caller's stdin."""
+        """`null` is an open null device, for an empty stdin; without one it is opened.
+
+        `inherited` is the caller's stdin, for a command that is to have that.
+        """
         self._limit = self._room = limit_bytes
         self._inherits_stdin = stdin is None
         self._inherited = inherited
