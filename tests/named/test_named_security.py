@@ -13,7 +13,7 @@ from conftest import OTHER, PATIENCE_SECONDS, Person
 from corral.backends.registry import get_backend
 from corral.host import RealHost
 
-#: Tries to have a command run in the session: argv is the directory, and a token that was stolen or is made up.
+#: Tries to have a command run in the session whose directory it is given, with a token or what it can read.
 CLIENT = """
 import json, os, socket, sys
 directory, token, mark = sys.argv[1:4]
@@ -95,7 +95,7 @@ def test_the_directory_itself_cannot_be_granted(root_person: Person) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can try it as somebody else")
 @pytest.mark.parametrize("uid", [OTHER])
 def test_another_user_is_not_served_even_if_all_modes_are_open(root_person: Person, uid: int) -> None:
-    """The kernel says who has connected. The modes alone would do; here they are opened to see the second wall."""
+    """The kernel says who has connected. The modes would do; they are opened to see the second wall."""
     root_person.start()
     _attempt(root_person)
     assert _has_acted(root_person), "the control: the user himself is served"
@@ -111,7 +111,8 @@ def test_another_user_is_not_served_even_if_all_modes_are_open(root_person: Pers
     assert opened.stdout.startswith(b"alive\nrecord\nconnected\n"), opened
     assert b"answer: b'j" not in opened.stdout
     assert not _has_acted(root_person)
-    root_person.sessions.chmod(0o700)
+    for directory in (root_person.runtime, root_person.sessions):
+        directory.chmod(0o700)
     assert b"refused a connection of user %d" % uid in root_person.corral("session", "logs", "s").stdout
 
 

@@ -1,4 +1,4 @@
-"""Named sessions: what one `corral` starts, others use, with the exit statuses and streams of `corral run`."""
+"""Named sessions: one `corral` starts them, others use them, as `corral run` does one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import subprocess
-
-import pytest
 
 from conftest import Person, wait_for_ends, wait_until
 
@@ -32,24 +30,24 @@ def test_a_session_stands_until_it_is_stopped_and_then_nothing_is_left(person: P
     assert not (person.sessions / "work.sock").exists()
 
 
-@pytest.mark.parametrize(
-    ("command", "status"),
-    [
-        (["true"], 0),
-        (["sh", "-c", "exit 7"], 7),
-        (["sh", "-c", "kill -KILL $$"], 137),
-        (["no-such-program"], 127),
-        (["/etc/passwd"], 126),
-    ],
-)
-def test_the_exit_status_is_that_of_corral_run(person: Person, command: list[str], status: int) -> None:
+STATUSES = {
+    ("true",): 0,
+    ("sh", "-c", "exit 7"): 7,
+    ("sh", "-c", "kill -KILL $$"): 137,
+    ("no-such-program",): 127,
+    ("/etc/passwd",): 126,
+}
+
+
+def test_statuses_and_messages_are_those_of_corral_run(person: Person) -> None:
     person.start()
 
-    inside = person.corral("session", "exec", "s", "--", *command)
-    alone = person.corral("run", "--", *command)
+    for command, status in STATUSES.items():
+        inside = person.corral("session", "exec", "s", "--", *command)
+        alone = person.corral("run", "--", *command)
 
-    assert (inside.returncode, alone.returncode) == (status, status)
-    assert inside.stderr == alone.stderr
+        assert (inside.returncode, alone.returncode) == (status, status), command
+        assert inside.stderr == alone.stderr
 
 
 def test_a_time_limit_of_a_single_command_is_held(person: Person) -> None:
@@ -278,34 +276,33 @@ def test_the_log_is_bounded(person: Person) -> None:
     assert sum(file.stat().st_size for file in person.sessions.glob("s.log*")) < 2_200_000
 
 
-def test_a_session_that_has_nothing_to_do_ends(person: Person) -> None:
-    person.start("s", "--idle", "700ms")
-    tree = person.tree()
+def test_a_session_that_has_nothing_to_do_ends(root_person: Person) -> None:
+    root_person.start("s", "--idle", "4s")
+    tree = root_person.tree()
 
-    longer = person.corral(
-        "session", "exec", "s", "--", "sleep", "1.5"
-    )  # longer than the limit, and not idle
+    longer = root_person.corral(
+        "session", "exec", "s", "--", "sleep", "5"
+    )  # not idle for as long as it lasts
 
     wait_for_ends(tree)
     assert longer.returncode == 0
-    facts = person.facts()
-    assert (facts["state"], facts["reason"]) == ("stopped", "it was idle for 700ms")
+    facts = root_person.facts()
+    assert (facts["state"], facts["reason"]) == ("stopped", "it was idle for 4s")
 
 
-def test_a_lifetime_ends_a_session_whatever_runs(person: Person) -> None:
-    person.start("s", "--lifetime", "2s")
-    client = person.begin("session", "exec", "s", "-c", "echo ready; sleep 1000")
+def test_a_lifetime_ends_a_session_whatever_runs(root_person: Person) -> None:
+    root_person.start("s", "--lifetime", "8s")
+    tree = root_person.tree()
+    client = root_person.begin("session", "exec", "s", "-c", "echo ready; sleep 1000")
     assert client.stdout is not None
     assert client.stdout.readline() == b"ready\n"
-    tree = person.tree()
 
     assert client.wait(60) == 137
     wait_for_ends(tree)
-    assert person.facts()["reason"] == "its lifetime of 2s was over"
+    assert root_person.facts()["reason"] == "its lifetime of 8s was over"
 
 
-def test_a_stuck_process_does_not_keep_a_session_from_being_stopped(person: Person) -> None:
-    """SIGTERM is a stop like any other; one that does not react at all is killed, in a test of its own."""
+def test_the_process_ends_in_order_when_it_is_asked_to_by_a_signal(person: Person) -> None:
     person.start()
     tree = person.tree()
 

@@ -64,10 +64,13 @@ def test_a_shell_has_a_terminal_its_size_and_its_keys(person: Person) -> None:
     screen.resize(40, 120)
     screen.type("stty size\r")
     screen.read_until("40 120")
-    screen.type("echo kept > /tmp/mark; cat\r")
+    screen.type("echo kept > /tmp/mark; echo now-''cat; cat\r")
+    screen.read_until("now-cat")
     screen.type("cat-has-this\r")
     screen.read_until("cat-has-this\r\ncat-has-this")
-    screen.type("\x03")  # Ctrl-C ends cat, and not the shell
+    screen.type("\x03")  # Ctrl-C ends cat, and not the shell, which prompts again
+    screen.read_until("^C")
+    screen.read_until(" ")
     screen.type("exit 5\r")
 
     assert screen.status() == 5

@@ -20,8 +20,9 @@ class _ExecCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         line = parse_exec(args)
-        if line is None or args[:1] in (["-h"], ["--help"]):
-            return super().parse_args(ctx, args)
+        if line is None:
+            super().parse_args(ctx, args)  # help, or an error that says what is wrong
+            raise click.UsageError("write each option apart, before the command", ctx)
         ctx.params = {"line": line}
         return []
 
@@ -63,7 +64,7 @@ def start(name: str | None, *, idle: str | None, lifetime: str | None, as_json: 
     sys.exit(answer(lambda: start_session(name, complete, idle, lifetime), as_json=as_json))
 
 
-@session.command("exec", cls=_ExecCommand, context_settings={"allow_interspersed_args": False})
+@session.command("exec", cls=_ExecCommand)
 @_with_exec_options
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [--] COMMAND...")
 def exec_(**parsed: Any) -> None:
