@@ -302,6 +302,39 @@ def test_a_lifetime_ends_a_session_whatever_runs(root_person: Person) -> None:
     assert root_person.facts()["reason"] == "its lifetime of 8s was over"
 
 
+def test_a_session_begins_anew_when_it_is_reset(person: Person) -> None:
+    person.start()
+    person.corral("session", "exec", "s", "-c", "echo kept > /tmp/file; sleep 1000 >/dev/null 2>&1 &")
+    host, *inside = person.tree()
+
+    done = person.corral("session", "reset", "s")
+
+    assert (done.returncode, done.stdout) == (0, b"s reset\n")
+    wait_for_ends(inside)
+    seen = person.corral("session", "exec", "s", "--", "cat", "/tmp/file")
+    assert (seen.returncode, seen.stdout) == (1, b"")
+    assert person.facts()["state"] == "running"
+    os.close(host)
+
+
+def test_what_is_protected_since_the_start_is_not_taken_for_protected(person: Person) -> None:
+    """The user makes a file that commands must not change; the session is older than that, and says so."""
+    envrc = person.project / ".envrc"
+    for text in ("one", "two"):
+        envrc.unlink(missing_ok=True)
+        envrc.write_text(text)
+        os.chown(envrc, person.uid, person.uid)
+        if text == "one":
+            person.start()
+            assert person.corral("session", "exec", "s", "--", "true").returncode == 0
+
+    stale = person.corral("session", "exec", "s", "--", "true")
+    person.corral("session", "reset", "s")
+
+    assert stale.returncode == 125 and b"does not protect what is there now" in stale.stderr
+    assert person.corral("session", "exec", "s", "--", "true").returncode == 0
+
+
 def test_the_process_ends_in_order_when_it_is_asked_to_by_a_signal(person: Person) -> None:
     person.start()
     tree = person.tree()

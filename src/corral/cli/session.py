@@ -103,6 +103,14 @@ def stop_session(name: str | None) -> Answer:
     return 0, [f"{name} stopped"], {"session": name}
 
 
+def reset_session(name: str | None) -> Answer:
+    """End what runs in a session, forget its private areas, and begin anew."""
+    name = name_or_default(name)
+    with call(name) as connection:
+        connection.ask("reset")
+    return 0, [f"{name} reset"], {"session": name}
+
+
 def show_log(name: str | None) -> Answer:
     """What has happened in a session, and what its detached commands printed."""
     found = find_entry(name := name_or_default(name))

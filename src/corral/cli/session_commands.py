@@ -122,6 +122,17 @@ def stop(name: str | None, *, as_json: bool) -> None:
 @session.command()
 @_NAME
 @_JSON
+def reset(name: str | None, *, as_json: bool) -> None:
+    """End what runs in a session, forget its private areas, and begin anew on the host as it is now."""
+    from corral.cli.policy import answer
+    from corral.cli.session import reset_session
+
+    sys.exit(answer(lambda: reset_session(name), as_json=as_json))
+
+
+@session.command()
+@_NAME
+@_JSON
 def logs(name: str | None, *, as_json: bool) -> None:
     """Show what has happened in a session, and what its detached commands printed."""
     from corral.cli.policy import answer

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from corral.model.errors import CorralError, SetupError
+from corral.model.errors import CorralError, SessionClosed, SetupError
 from corral.model.quantities import format_duration
 from corral.named.place import SOCKET
 from corral.named.record import FAILED, RUNNING, STOPPED, birth, write_entry
@@ -35,6 +35,14 @@ _BACKLOG = 64
 _LEAVE_SECONDS = 15.0
 
 
+class Reset:
+    """Somebody waits for the sandbox to be made anew."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error: CorralError | None = None
+
+
 class Keeper:
     """Owns the sandbox and the control socket. `start`, then `serve` until it is over."""
 
@@ -51,6 +59,8 @@ class Keeper:
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()
         self._ending: tuple[str, str] | None = None
+        self._resets: list[Reset] = []
+        self._watched = -1
         self._wakes, self._wake_end = os.pipe()
         os.set_blocking(self._wake_end, False)
         os.set_blocking(self._wakes, False)
@@ -100,9 +110,7 @@ class Keeper:
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         poller.register(self._wakes, select.POLLIN)
-        watched = os.pidfd_open(self._session.pid) if self._session.pid else -1
-        if watched >= 0:
-            poller.register(watched, select.POLLIN)
+        self._watch(poller)
         while self._ending is None:
             for descriptor, _ in poller.poll(self._patience_ms()):
                 if descriptor == self._listener.fileno():
@@ -110,10 +118,44 @@ class Keeper:
                 elif descriptor == self._wakes:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wakes, 4096)
-                else:
+                elif descriptor == self._watched:
                     self._ending = self._ending or (FAILED, self._session.lost().why)
+            self._begin_anew(poller)
             self._check_limits()
         self._finish(*self._ending)
+
+    def _watch(self, poller: select.poll) -> None:
+        """Learn of the end of the sandbox, which is the end of the session."""
+        assert self._session is not None
+        if self._watched >= 0:
+            poller.unregister(self._watched)
+            os.close(self._watched)
+        self._watched = os.pidfd_open(self._session.pid) if self._session.pid else -1
+        if self._watched >= 0:
+            poller.register(self._watched, select.POLLIN)
+
+    def reset(self) -> None:
+        """Begin anew, and return when it is done. Raises CorralError; then the session ends."""
+        wanted = Reset()
+        self._resets.append(wanted)
+        self._wake()
+        wanted.done.wait()
+        if wanted.error is not None:
+            raise wanted.error
+
+    def _begin_anew(self, poller: select.poll) -> None:
+        """In the main thread: the sandbox that is watched must not be taken for one that was lost."""
+        assert self._session is not None
+        while self._resets:
+            wanted = self._resets.pop(0)
+            try:
+                self._session.reset()
+                self._watch(poller)
+                self.log.note("reset: everything was ended, and the sandbox made anew")
+            except CorralError as error:
+                wanted.error = error
+                self._ending = self._ending or (FAILED, f"{error.what}: {error.why}")
+            wanted.done.set()
 
     def stop(self, reason: str) -> None:
         """Come to an end soon; `over` is set when all is gone. From any thread, or a signal handler."""
@@ -186,6 +228,9 @@ class Keeper:
         if self._listener is not None:
             self._listener.close()
             self._place.remove(f"{self.entry.name}{SOCKET}")
+        for wanted in self._resets:
+            wanted.error = SessionClosed()
+            wanted.done.set()
         for running in self.tally.running:
             running.job.kill()
         if self._session is not None:

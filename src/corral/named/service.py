@@ -104,6 +104,9 @@ class Service:
             self._keeper.stop(str(message.get("reason") or "stopped by request"))
             self._keeper.over.wait()
             self._reply({"is": "done"})
+        elif operation == "reset":
+            self._keeper.reset()
+            self._reply({"is": "done"})
         elif operation == "signal":
             self._signal(str(message.get("id", "")), message.get("number"))
         else:
