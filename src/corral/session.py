@@ -69,14 +69,18 @@ class Session:
         explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
         plan = explanation.plan
         kept = Kept(plan, explanation.launch, within=self._sandbox._beneath())
+        has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
+        # ORDER: before the mounts are made, so that what they cover is held from then on.
+        lookout = Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
         try:
             kept.start()
-        except SetupError as problem:
-            if problem.code not in {"path-changed", "exec"}:
+        except BaseException as problem:
+            if lookout is not None:
+                lookout.close()
+            if isinstance(problem, SetupError) and problem.code not in {"path-changed", "exec"}:
                 self._sandbox._forget_probe(explanation.launch.backend)
             raise
-        has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
-        return kept, Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
+        return kept, lookout
 
     def __enter__(self) -> Self:
         return self
