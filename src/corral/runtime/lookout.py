@@ -43,8 +43,8 @@ class Lookout:
             for target in (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
             if target.inode
         )
-        # TRUST: a file that is replaced takes the mount on it along, and its number is used again, by the next
-        # file maybe. As long as it is held, whatever takes its place has another number.
+        # TRUST: a file that is replaced takes the mount on it along, and its number is used again, maybe by
+        # the next file. As long as it is held, whatever takes its place has another number.
         self._holds = [descriptor for path, _ in self._held if (descriptor := _hold(path)) >= 0]
 
     def begin(self) -> int:
