@@ -7,7 +7,6 @@ import signal
 import sys
 
 from corral.cli.printable import printable
-from corral.cli.request import build_command, build_request
 from corral.model.errors import CorralError, PolicyError
 from corral.model.plan import StdioMode
 from corral.model.result import Outcome
@@ -38,6 +37,8 @@ _LIMITS_SAID = {
 
 def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Run what was asked for; returns the exit status."""
+    from corral.cli.request import build_command, build_request  # `session exec` has no use for it
+
     try:
         command = build_command(options, words)
         request = build_request(options, command)

@@ -45,23 +45,23 @@ class Log:
         """Some output of a detached command; whole lines are written."""
         with self._lock:
             *whole, rest = (self._unfinished.pop(label, b"") + piece).split(b"\n")
-            for line in whole:
-                self._print(label, line)
             while len(rest) > _MOST_LINE:
-                self._print(label, rest[:_MOST_LINE])
+                whole.append(rest[:_MOST_LINE])
                 rest = rest[_MOST_LINE:]
             if rest:
                 self._unfinished[label] = rest
+            self._print(label, whole)
 
     def finish(self, label: str) -> None:
         """A command prints no more: what is left of its last line."""
         with self._lock:
             rest = self._unfinished.pop(label, b"")
-            if rest:
-                self._print(label, rest)
+            self._print(label, [rest] if rest else [])
 
-    def _print(self, label: str, line: bytes) -> None:
-        self._write(f"[{label}] {_line(line.decode('utf-8', 'surrogateescape'))}\n")
+    def _print(self, label: str, lines: list[bytes]) -> None:
+        if lines:  # in one write: a flood of short lines must not take longer than it takes to print them
+            texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+            self._write("".join(f"[{label}] {text}\n" for text in texts))
 
     def _write(self, text: str) -> None:
         data = text.encode("utf-8", "backslashreplace")
