@@ -6,6 +6,7 @@ A host without a C compiler, or with one that fails, still gets an installed cor
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import shlex
@@ -44,14 +45,23 @@ def find_compilers() -> list[list[str]]:
     return [[found] for found in map(shutil.which, ("musl-gcc", "cc", "gcc", "clang")) if found]
 
 
+def describe_build(sources: list[Path]) -> str:
+    """What a launcher was made from, in one word: a compiled plan is for the launcher it was compiled for."""
+    digest = hashlib.sha256()
+    for source in sorted({file for path in sources for file in path.parent.glob("*.[ch]")}):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
 def compile_launcher(sources: list[Path], binary: Path) -> str:
     """Compile, and return what went wrong on the way, if anything. Raises OSError when nothing worked."""
+    build = f'-DCORRAL_BUILD="{describe_build(sources)}"'
     compilers = find_compilers()
     if not compilers:
         raise OSError("no C compiler: looked for $CC, musl-gcc, cc, gcc and clang\n")
     notes: list[str] = []
     for compiler, extra in itertools.product(compilers, ATTEMPTS):
-        command = [*compiler, *FLAGS, *extra, *map(str, sources), "-o", str(binary)]
+        command = [*compiler, *FLAGS, *extra, build, *map(str, sources), "-o", str(binary)]
         problem = _compile(command)
         if problem is None:
             return "".join(notes)
@@ -96,3 +106,5 @@ class CorralBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unuse
             for name in OUTPUTS:
                 if (directory / name).exists():
                     build_data["force_include"][str(directory / name)] = f"corral/bin/{name}"
+            if binary.exists():  # a plan is run by a program on the PATH, without Python
+                build_data["shared_scripts"][str(binary)] = "corral-launch"

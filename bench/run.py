@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import compiled
 import corral
 import outer
 import output
@@ -111,6 +112,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as directory:
         project = make_project(Path(directory).resolve())
         results = [start_up(project), work(project), command_line(project), output.run(project)]
+        results.append(compiled.run(project, measure, show))
         results.append(outer.run(project, measure, show))
     results.append(table.run())
     print("\nEvery goal was reached." if all(results) else "\nSome goals were missed.")

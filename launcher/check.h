@@ -2,7 +2,7 @@
 #ifndef CORRAL_CHECK_H
 #define CORRAL_CHECK_H
 
-/* --version, --landlock-abi, --check-spec. Returns the exit code. */
+/* --version, --build, --landlock-abi, --check-plan, --check-spec. Returns the exit code. */
 int answer(int argc, char **argv);
 
 #endif

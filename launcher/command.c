@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernel.h"
@@ -52,12 +53,23 @@ static int unblock_signals(void) {
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
+/* A directory of the same name may be a private one: what the caller has before him is then not there. */
+static bool is_here(const struct launch *launch) {
+    struct stat status;
+    return stat(".", &status) == 0 && (uint64_t)status.st_dev == launch->here_device &&
+           (uint64_t)status.st_ino == launch->here_inode;
+}
+
 /* surroundings: the working directory, descriptors and signals the command begins with. After caps, so that a
  * directory is entered by permission and not by privilege; before landlock, which would ask for a rule to
  * enter it. Descriptors are marked rather than closed: the report pipe is needed until execve. */
 int phase_surroundings(struct launch *launch) {
     set_detail(launch, "chdir %s", launch->spec.cwd);
     if (chdir(launch->spec.cwd) < 0) return -errno;
+    if (launch->must_be_here && !is_here(launch)) {
+        set_detail(launch, "%s is another directory inside", launch->spec.cwd);
+        return -ENOENT;
+    }
     set_detail(launch, "close_range");
     int err = k_close_range(STDERR_FILENO + 1, K_CLOSE_RANGE_CLOEXEC);
     if (err) return err;

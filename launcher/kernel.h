@@ -20,6 +20,7 @@ enum {
     NR_FSOPEN = 430,
     NR_FSCONFIG = 431,
     NR_FSMOUNT = 432,
+    NR_PIDFD_OPEN = 434,
     NR_CLONE3 = 435,
     NR_CLOSE_RANGE = 436,
     NR_OPENAT2 = 437,

@@ -37,6 +37,8 @@ struct launch {
     int ruleset_fd;           /* a server: Landlock's rules, made once for all its commands; -1: not made */
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
     bool must_move;           /* the child was not born in its cgroup */
+    bool must_be_here;        /* the working directory inside must be the one with this device and inode */
+    uint64_t here_device, here_inode;
     int64_t cpu_before_us;    /* a job: processor time of the group when it began */
     bool is_executing;        /* a job: its command came as far as execve */
     bool has_default_signals; /* the server has seen to that, once for all */
@@ -52,6 +54,7 @@ struct phase {
 extern const struct phase SUPERVISOR_PHASES[], CHILD_PHASES[], INIT_PHASES[], COMMAND_PHASES[];
 
 int run_phases(struct launch *launch, const struct phase *phases);
+int launch_run(struct launch *launch); /* all of it, with the descriptors in place; the exit code of the process */
 bool has_namespaces(const struct launch *launch);
 
 /* Formats launch->detail. */

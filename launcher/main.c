@@ -11,6 +11,7 @@
 #include "control.h"
 #include "kernel.h"
 #include "launch.h"
+#include "plan.h"
 #include "report.h"
 
 /* ORDER: each phase takes away something the next must not need.
@@ -105,7 +106,15 @@ static int take_control(int argc, char **argv) {
     return count < 0 ? count : count - FIRST_FOREIGN_FD;
 }
 
+int launch_run(struct launch *launch) {
+    int err = signals_block_all();
+    if (err) return fail("spec", err, "block signals");
+    if ((err = run_phases(launch, SUPERVISOR_PHASES))) return fail(launch->phase, err, launch->detail);
+    return is_server(launch) && !has_namespaces(launch) ? server_run_alone(launch) : supervisor_run(launch);
+}
+
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--plan") == 0) return plan_main(argc, argv);
     if (argc > 1 && !(argc == 3 && strcmp(argv[1], "--control") == 0)) return answer(argc, argv);
     int given = take_control(argc, argv);
     if (given < 0) return EXIT_SETUP_FAILED;
@@ -123,7 +132,5 @@ int main(int argc, char **argv) {
     if (launch.spec.count[RECORD_IMAGE_ENVIRONMENT] && (err = environment_merge(&launch.spec)))
         return fail("spec", err, "environment");
     if (is_server(&launch) && (err = server_reserve())) return fail("spec", err, "descriptors");
-    if ((err = signals_block_all())) return fail("spec", err, "block signals");
-    if ((err = run_phases(&launch, SUPERVISOR_PHASES))) return fail(launch.phase, err, launch.detail);
-    return is_server(&launch) && !has_namespaces(&launch) ? server_run_alone(&launch) : supervisor_run(&launch);
+    return launch_run(&launch);
 }

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from corral.model.violation import Evidence, Violation
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
+    from corral.pool import Pool, PoolStats
     from corral.progress import Progress
     from corral.sandbox import Explanation, Sandbox, run
     from corral.session import Session
@@ -89,6 +90,8 @@ _EXPORTS = {
     "Outcome": "corral.model.result",
     "Policy": "corral.model.policy",
     "PolicyError": "corral.model.errors",
+    "Pool": "corral.pool",
+    "PoolStats": "corral.pool",
     "Progress": "corral.progress",
     "RemoteError": "corral.model.errors",
     "ResourceLimiter": "corral.limits.limiter",
@@ -148,6 +151,8 @@ __all__ = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Pool",
+    "PoolStats",
     "Progress",
     "RemoteError",
     "ResourceLimiter",

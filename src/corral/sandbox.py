@@ -25,7 +25,7 @@ from corral.probes import forget, probe_remembered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from corral.attempt import Attempt
     from corral.limits.ceiling import Ceiling
@@ -105,6 +105,11 @@ class Sandbox:
     def policy(self) -> Policy:
         """What commands may do."""
         return self._policy
+
+    @property
+    def waived(self) -> frozenset[Feature]:
+        """What was given up, on record."""
+        return self._waived
 
     @property
     def workspace(self) -> str:
@@ -190,6 +195,33 @@ class Sandbox:
     ) -> Explanation:
         """Say what `run` would do, without doing it."""
         return self._explain(self.prepare(command, cwd=cwd))
+
+    def explain_command(self, command: Command) -> Explanation:
+        """The same, for a command that was prepared."""
+        return self._explain(command)
+
+    def through(self, wrap: Callable[[Host], Host], backends: Iterable[str]) -> Sandbox:
+        """The same sandbox, that looks at the machine through another door, and asks none but these backends.
+
+        It never falls back to running unconfined. Raises UnenforceableError if none of them may be asked.
+        """
+        permitted = tuple(backends)
+        names = tuple(name for name in self._names() if name in permitted)
+        if not names:
+            raise UnenforceableError(
+                "no-backend",
+                f"none of the backends {', '.join(permitted)} may be used",
+                why=f"only {', '.join(self._names())} may be chosen",
+                fix=f"add --backend {permitted[0]}",
+            )
+        return Sandbox(
+            self._policy,
+            backends=names,
+            workspace=self._workspace,
+            waive=self._waived,
+            container=self._container,
+            host=wrap(self._host),
+        )
 
     def refusal(self) -> UnenforceableError | None:
         """Why no backend of this host would enforce the policy; None if one would."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
 
 _STATE = ".corral-state"
+#: Failures of a start that say nothing about whether its backend works.
+_NOT_THE_BACKENDS = frozenset({"path-changed", "exec", "streams", "scratch"})
 
 
 class Session:
@@ -52,6 +54,7 @@ class Session:
         self._background: list[Background] = []
         self._files: Files | None = None
         self._is_closed = False
+        self._owner = os.getpid()
         self.id = os.urandom(8).hex()
         self.began = time.time()
         self._kept, self._lookout = self._make()
@@ -77,7 +80,7 @@ class Session:
         except BaseException as problem:
             if lookout is not None:
                 lookout.close()
-            if isinstance(problem, SetupError) and problem.code not in {"path-changed", "exec"}:
+            if isinstance(problem, SetupError) and problem.code not in _NOT_THE_BACKENDS:
                 self._sandbox._forget_probe(explanation.launch.backend)
             raise
         return kept, lookout
@@ -156,8 +159,12 @@ class Session:
         timeout: float | None = None,
         terminal: bool = False,
         is_background: bool = False,
+        keeps: bool = True,
     ) -> Job:
-        """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
+        """Everything but the run itself: the caller may want to hold on to it, to pass signals on.
+
+        Without `keeps` nothing that the command has started outlives it.
+        """
         with self._lock:
             self._check_open()
             kept, lookout = self._kept, self._lookout
@@ -171,9 +178,10 @@ class Session:
             env=tuple(_checked(env).items()) if env else (),
             wall_ms=0 if wall is None else max(1, int(wall * 1000)),
             terminal=terminal,
-            keeps=True,
+            keeps=keeps,
         )
-        return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=self._leave)
+        leave = self._leave if keeps else None
+        return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=leave)
 
     @contextmanager
     def turn(self, command: str | Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -290,7 +298,13 @@ class Session:
             self._kept, self._lookout = self._make()
 
     def close(self) -> None:
-        """End it, and everything that runs in it. Returns when all is gone."""
+        """End it, and everything that runs in it. Returns when all is gone.
+
+        A process that was forked has copies of its descriptors, and it is not its to end.
+        """
+        if os.getpid() != self._owner:
+            self._is_closed = True
+            return
         with self._lock:
             if self._is_closed:
                 return
@@ -321,7 +335,7 @@ class Session:
         self._left[ends] = watch_over(ends, lookout, done)
 
     def _check_open(self, *, alive: bool = True) -> None:
-        if self._is_closed:
+        if self._is_closed or os.getpid() != self._owner:
             raise SessionClosed()
         if alive and not self._kept.is_alive:
             raise self._kept.gone()

@@ -40,6 +40,8 @@ PUBLIC = [
     "Outcome",
     "Policy",
     "PolicyError",
+    "Pool",
+    "PoolStats",
     "Progress",
     "RemoteError",
     "ResourceLimiter",

@@ -16,9 +16,10 @@ ROWS = (
     {"limits"},
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},
     {
-        *("sandbox", "attempt", "fidelity", "session", "background", "stateful", "pool", "aio", "watch"),
+        *("sandbox", "attempt", "fidelity", "session", "background", "stateful"),
+        *("pool", "stock", "turns", "freshness", "aio", "watch"),
         *("executor", "batch", "function", "progress"),
-        *("host", "tool", "probes", "state", "directory"),
+        *("host", "tool", "probes", "state", "directory", "trace", "compilation"),
     },
     {"config"},
     {"selftest", "named"},

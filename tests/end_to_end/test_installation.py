@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from corral.host import RealHost
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,3 +41,15 @@ def test_an_install_without_a_compiler_succeeds_and_the_doctor_says_what_is_miss
     assert "the launcher was not built: no C compiler" in doctor.stdout
     assert "fix: install a C compiler" in doctor.stdout
     assert "none        works" in doctor.stdout
+
+
+def test_the_launcher_is_installed_beside_the_command() -> None:
+    """As a program of its own, for who has a plan and no use for Python; the same that corral itself uses."""
+    launcher, _ = RealHost().launcher()
+    beside = Path(sys.executable).with_name("corral-launch")
+    builds = [
+        subprocess.run([path, "--build"], capture_output=True, check=True).stdout
+        for path in (launcher, beside)
+    ]
+
+    assert builds[0] == builds[1] != b"development\n"

@@ -99,6 +99,23 @@ def explain(command: tuple[str, ...], **options: Any) -> None:
     sys.exit(explain_request(options, command))
 
 
+@cli.command(name="compile")
+@with_options(without=("sandbox", "image", "line", "terminal", "stats", "json", "verbose"))
+@click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
+@click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
+def compile_(output: str | None, show: str | None, **options: Any) -> None:
+    """Write a plan for corral-launch, which runs commands without Python.
+
+    The options are those of `corral run`. `corral-launch --plan FILE -- COMMAND` then refuses to run anything
+    once the host, or a file that had a say in the policy, has changed.
+    """
+    from corral.cli.compile import compile_request, show_plan
+
+    if (output is None) == (show is None):
+        raise click.UsageError("give either -o FILE or --show FILE")
+    sys.exit(show_plan(show) if show is not None else compile_request(options, output or ""))
+
+
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def doctor(*, as_json: bool) -> None:

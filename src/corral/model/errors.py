@@ -160,7 +160,7 @@ class SessionClosed(CorralError):
         super().__init__(
             "session-closed",
             "the session takes no more commands",
-            why="it has been closed",
+            why="it has been closed, or belongs to the process that this one was forked from",
             fix="begin a new one, or run commands inside of its `with` block",
         )
 

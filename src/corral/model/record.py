@@ -21,6 +21,7 @@ class _RecordType(type):
     """Moves the defaults of annotated fields aside, so that the fields can be slots."""
 
     _setters: tuple[Callable[[Any, Any], None], ...]
+    _getters: tuple[Callable[[Any], Any], ...]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _RecordType:
         fields = tuple(
@@ -34,6 +35,7 @@ class _RecordType(type):
         )
         # The slots' own setters go around `__setattr__`, which refuses.
         cls._setters = tuple(getattr(cls, field).__set__ for field in fields)
+        cls._getters = tuple(getattr(cls, field).__get__ for field in fields)
         return cls
 
 
@@ -44,6 +46,7 @@ class Record(metaclass=_RecordType):
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[Mapping[str, Any]]
     _setters: ClassVar[tuple[Callable[[Any, Any], None], ...]]
+    _getters: ClassVar[tuple[Callable[[Any], Any], ...]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cls = type(self)
@@ -59,7 +62,7 @@ class Record(metaclass=_RecordType):
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, field) for field in type(self)._fields)
+        return tuple([read(self) for read in type(self)._getters])
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

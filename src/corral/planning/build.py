@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
 _NO_CONTAINER = Container()
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Where programs are looked for if the caller has no PATH.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def build(
@@ -186,15 +187,21 @@ def build_environment(
 ) -> tuple[tuple[str, str], ...]:
     """The complete environment of the command."""
     env = policy.env.choose(host.environment())
-    env.setdefault("PATH", _DEFAULT_PATH)
-    env["HOME"] = ground.home
+    env.setdefault("PATH", DEFAULT_PATH)
     env["PWD"] = command.cwd
+    env.update(fixed_environment(policy, ground, waived))
+    return tuple(sorted(env.items()))
+
+
+def fixed_environment(policy: Policy, ground: Ground, waived: frozenset[Feature]) -> dict[str, str]:
+    """The variables that do not depend on the caller's own."""
+    env = {"HOME": ground.home}
     if "/tmp" in ground.private:
         env["TMPDIR"] = "/tmp"
     if not ground.requires - RUNNER_FEATURES <= waived:  # then nothing confines it
         env["CORRAL_SANDBOX"] = "1"
     env.update(policy.env.fixed)
-    return tuple(sorted(env.items()))
+    return env
 
 
 def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> list[Watch]:

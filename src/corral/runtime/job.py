@@ -55,6 +55,7 @@ class Job:
         self._ends: Ends | None = None
         self._early: list[int] = []
         self._mark = 0
+        self.is_requested = False  # the sandbox was told of it: from then on nobody can say that it never ran
         self._is_unwanted = self._over_output = self._over_time = self._blocked = False
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
@@ -113,6 +114,7 @@ class Job:
 
     def _request(self, streams: InheritedStreams) -> None:
         ends = self._kept.request(self._spec, streams.child_ends())
+        self.is_requested = True
         with self._lock:
             self._ends = ends
             for number in self._early:

@@ -28,6 +28,7 @@ from corral.runtime.spawn import make_spec_file
 from corral.runtime.starter import GRACE_SECONDS, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
+from corral.runtime.streams import no_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +112,10 @@ class Kept:
         self._scratch.__enter__()
         try:
             self._start()
-        except BaseException:
+        except BaseException as problem:
             self.close()
+            if isinstance(problem, OSError):
+                raise no_descriptors(problem) from problem
             raise
 
     def _start(self) -> None:

@@ -55,11 +55,11 @@ def spawn(
     pid = 0
     try:
         if place is not None:
-            memory, promise = (own(owned, end) for end in os.pipe())
+            memory, promise = own_pipe(owned)
         else:
             memory, promise = own(owned, make_spec_file(spec)), -1
-        status_read, status_write = (own(owned, end) for end in os.pipe())
-        lifeline_read, lifeline_write = (own(owned, end) for end in os.pipe())
+        status_read, status_write = own_pipe(owned)
+        lifeline_read, lifeline_write = own_pipe(owned)
         places = zip((*stdio, memory, status_write, lifeline_read), (0, 1, 2, 3, 4, 5), strict=True)
         pid = os.posix_spawn(
             launch.argv[0],
@@ -174,11 +174,24 @@ def make_spec_file(spec: bytes) -> int:
 def own(owned: list[int], descriptor: int) -> int:
     """Remember a descriptor, and move it out of the range that the launcher's own are placed in."""
     if descriptor < _FIRST_FREE:
-        higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-        os.close(descriptor)
-        descriptor = higher
+        lower = descriptor
+        try:
+            descriptor = fcntl.fcntl(lower, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+        finally:
+            os.close(lower)
     owned.append(descriptor)
     return descriptor
+
+
+def own_pipe(owned: list[int]) -> tuple[int, int]:
+    """Open a pipe and remember both ends. Raises OSError; then none is left."""
+    read_end, write_end = os.pipe()
+    try:
+        read_end = own(owned, read_end)
+    except OSError:
+        os.close(write_end)
+        raise
+    return read_end, own(owned, write_end)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

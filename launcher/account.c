@@ -1,0 +1,144 @@
+/* The words are those of src/corral/cli/run.py and src/corral/runtime/status.py. */
+#include "account.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_TIMED_OUT = 124, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
+
+static const struct { const char *phase, *fix; } FIXES[] = {
+    {"spec", "write the plan anew with `corral compile`"},
+    {"namespaces", "run `corral doctor`; user namespaces may be forbidden here"},
+    {"mounts", "run `corral doctor`; if a path changed meanwhile, compile the plan again"},
+    {"surroundings", "the working directory must lie in the workspace or in a granted path"},
+};
+
+/* TRUST: names may hold what a terminal takes for more than text. */
+static void make_printable(char *text) {
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if (*c < ' ' || *c == 0x7f) *c = '?';
+}
+
+/* One write, so that lines of others do not come in between. What cannot be said is in the exit code. */
+static void say(const char *text) {
+    size_t left = strlen(text);
+    while (left) {
+        ssize_t written = write(STDERR_FILENO, text, left);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return;
+        text += written;
+        left -= (size_t)written;
+    }
+}
+
+int account_refuse(const struct problem *problem, int code) {
+    char text[2048], why[sizeof problem->why], what[sizeof problem->what];
+    snprintf(why, sizeof why, "%s", problem->why);
+    snprintf(what, sizeof what, "%s", problem->what);
+    make_printable(why);
+    make_printable(what);
+    snprintf(text, sizeof text, "corral: the command did not run: %s\n  because: %s\n  fix: %s\n", what, why, problem->fix);
+    say(text);
+    return code;
+}
+
+static bool begins(const char **line, const char *word) {
+    size_t length = strlen(word);
+    if (strncmp(*line, word, length) != 0 || ((*line)[length] != ' ' && (*line)[length])) return false;
+    *line += length + ((*line)[length] == ' ');
+    return true;
+}
+
+/* "failed PHASE ERRNO DETAIL" */
+static void take_failure(struct account *account, const char *rest) {
+    char *end = NULL;
+    size_t length = strcspn(rest, " ");
+    if (account->has_failed) return;
+    account->has_failed = true;
+    snprintf(account->phase, sizeof account->phase, "%.*s", (int)length, rest);
+    account->error = (int)strtol(rest + length, &end, 10);
+    snprintf(account->detail, sizeof account->detail, "%s", *end == ' ' ? end + 1 : end);
+}
+
+static void take_line(struct account *account, const char *line) {
+    if (begins(&line, "started")) account->has_started = true;
+    else if (begins(&line, "timed-out")) account->has_timed_out = true;
+    else if (begins(&line, "lost")) account->is_lost = true;
+    else if (begins(&line, "full")) account->is_full = true;
+    else if (begins(&line, "failed")) take_failure(account, line);
+    else if (begins(&line, "signalled")) account->signal = (int)strtol(line, NULL, 10);
+    else if (begins(&line, "exited")) account->has_exited = true, account->exit_code = (int)strtol(line, NULL, 10);
+    else if (begins(&line, "limit") && !account->exceeded[0])
+        snprintf(account->exceeded, sizeof account->exceeded, "%s", line);
+}
+
+void account_feed(struct account *account, const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] != '\n') {
+            if (account->length < sizeof account->line - 1) account->line[account->length++] = text[i];
+            continue;
+        }
+        account->line[account->length] = 0;
+        take_line(account, account->line);
+        account->length = 0;
+    }
+}
+
+static int refuse_phase(const struct account *account) {
+    struct problem problem;
+    const char *fix = "run `corral doctor`";
+    bool is_missing = account->error == ENOENT || account->error == ENOTDIR;
+    if (strcmp(account->phase, "exec") == 0) {
+        problem_set(&problem, "", is_missing ? "check the name; programs must lie in the granted paths"
+                                             : "check that it is a program and executable",
+                    "%s", strerror(account->error));
+        snprintf(problem.what, sizeof problem.what, "%.200s could not be started", account->detail);
+        return account_refuse(&problem, is_missing ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+    }
+    if (account->error == ESTALE) {
+        problem_set(&problem, "the plan is out of date", "compile it again with `corral compile`", "%s", account->detail);
+        return account_refuse(&problem, EXIT_FAILED);
+    }
+    for (size_t i = 0; i < sizeof FIXES / sizeof *FIXES; i++)
+        if (strcmp(FIXES[i].phase, account->phase) == 0) fix = FIXES[i].fix;
+    problem_set(&problem, "", fix, "%s: %s", account->detail, strerror(account->error));
+    snprintf(problem.what, sizeof problem.what, "the sandbox could not be set up (phase %s)", account->phase);
+    return account_refuse(&problem, EXIT_FAILED);
+}
+
+/* Which limit, or which wall, ended it; NULL: none. The first that holds counts, as in runtime/outcome.py. */
+static const char *outcome_of(const struct account *account, bool is_over_output) {
+    if (account->signal == SIGSYS) return "the sandbox ended it (blocked)";
+    if (is_over_output) return "it printed more than it may (output-limit)";
+    if (strcmp(account->exceeded, "memory") == 0) return "it ran out of its memory (out-of-memory)";
+    if (strcmp(account->exceeded, "processes") == 0) return "it ran out of its processes (pids-limit)";
+    if (account->has_timed_out) return "its time was over (timed-out)";
+    if (account->is_full && (!account->has_exited || account->exit_code)) return "its private areas were full (disk-limit)";
+    return NULL;
+}
+
+int account_close(const struct account *account, bool is_over_output) {
+    if (account->has_failed) return refuse_phase(account);
+    if (!account->has_started && !account->has_timed_out && !account->exceeded[0] && !is_over_output) {
+        struct problem problem;
+        problem_set(&problem, "the launcher ended before it started the command",
+                    "run `corral doctor`; reinstall corral if it finds the launcher broken",
+                    "it reported nothing; it may be broken, or was killed");
+        return account_refuse(&problem, EXIT_FAILED);
+    }
+    char text[256];
+    const char *outcome = outcome_of(account, is_over_output);
+    bool is_own = account->has_exited && !is_over_output && !account->has_timed_out;
+    if (outcome) {
+        snprintf(text, sizeof text, "corral: the command %s: %s\n", is_own ? "failed" : "was stopped", outcome);
+        say(text);
+    }
+    if (account->is_lost) say("corral: a process of the run could not be ended\n");
+    if (account->has_timed_out && !is_over_output && !account->exceeded[0]) return EXIT_TIMED_OUT;
+    if (is_own) return account->exit_code;
+    return EXIT_SIGNAL + (account->signal ? account->signal : SIGKILL);
+}

@@ -1,0 +1,29 @@
+/* What became of a run, for a person and for a shell: the status lines of the supervisor, put into words. */
+#ifndef CORRAL_ACCOUNT_H
+#define CORRAL_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "plan.h"
+
+struct account {
+    char line[1024]; /* as much of it as was read */
+    size_t length;
+    bool has_started, has_timed_out, is_lost, is_full, has_failed;
+    int exit_code, signal; /* exit_code -1, signal 0: not said */
+    bool has_exited;
+    char exceeded[16]; /* the limit that the launcher found broken */
+    char phase[16], detail[640];
+    int error;
+};
+
+void account_feed(struct account *account, const char *text, size_t size);
+
+/* Says what there is to say, and returns the exit code: the command's own, 124, 125, 126, 127, or 128 and a signal. */
+int account_close(const struct account *account, bool is_over_output);
+
+/* Says that the command did not run, in three lines; returns the code. */
+int account_refuse(const struct problem *problem, int code);
+
+#endif

@@ -1,0 +1,147 @@
+/* Whether a plan still holds. Planning is a function of the policy's files and of what it saw of the host; the plan
+ * has a record of all that it saw, and every one is looked at again. If all answers are the same, planning anew would
+ * give the same plan. What is mounted is compared once more, by device and inode, when it is opened. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "plan.h"
+
+static const char STALE[] = "the plan is out of date";
+static const char COMPILE[] = "compile it again with `corral compile`";
+
+enum trait { TRAIT_EXECUTABLE = 1, TRAIT_CLOSED = 2 };
+enum { SILENT_MOST = 1024 * 1024 };
+
+static uint32_t kind_of(mode_t mode) {
+    return S_ISDIR(mode) ? OBJECT_DIRECTORY : S_ISLNK(mode) ? OBJECT_LINK : S_ISSOCK(mode) ? OBJECT_SOCKET : OBJECT_OTHER;
+}
+
+/* As RealHost.lstat tells them to the planner. */
+static uint32_t traits_of(const struct stat *status) {
+    uint32_t traits = S_ISREG(status->st_mode) && status->st_mode & 0111 ? TRAIT_EXECUTABLE : 0;
+    if (status->st_uid == geteuid() && geteuid() != 0 && (status->st_mode & 0500) != 0500) traits |= TRAIT_CLOSED;
+    return traits;
+}
+
+static bool is_same_object(struct cursor c, const char **path) {
+    uint32_t kind = cursor_u32(&c), traits = cursor_u32(&c), names = cursor_u32(&c);
+    uint64_t device = cursor_u64(&c), inode = cursor_u64(&c);
+    struct stat status;
+    *path = cursor_string(&c);
+    if (lstat(*path, &status) < 0 || kind != kind_of(status.st_mode) || traits != traits_of(&status)) return false;
+    /* A directory has another number of names whenever one is made in it, and nobody asks for it. */
+    if (!S_ISDIR(status.st_mode) && names != (uint32_t)status.st_nlink) return false;
+    return device == (uint64_t)status.st_dev && inode == (uint64_t)status.st_ino;
+}
+
+static bool still_fails(struct cursor c, const char **path) {
+    uint32_t follows = cursor_u32(&c), number = cursor_u32(&c);
+    struct stat status;
+    *path = cursor_string(&c);
+    return (follows ? stat(*path, &status) : lstat(*path, &status)) < 0 && (uint32_t)errno == number;
+}
+
+static bool is_same_link(struct cursor c, const char **path) {
+    char text[4096];
+    const char *known = cursor_string(&c);
+    *path = cursor_string(&c);
+    ssize_t length = readlink(*path, text, sizeof text);
+    return length >= 0 && (size_t)length == strlen(known) && memcmp(text, known, (size_t)length) == 0;
+}
+
+static uint64_t nanoseconds(const struct timespec *time) {
+    return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
+}
+
+static bool has_same_stamp(struct cursor c, const char **path) {
+    uint64_t device = cursor_u64(&c), inode = cursor_u64(&c), size = cursor_u64(&c);
+    uint64_t modified = cursor_u64(&c), changed = cursor_u64(&c);
+    struct stat status;
+    *path = cursor_string(&c);
+    return stat(*path, &status) == 0 && device == (uint64_t)status.st_dev && inode == (uint64_t)status.st_ino &&
+           size == (uint64_t)status.st_size && modified == nanoseconds(&status.st_mtim) &&
+           changed == nanoseconds(&status.st_ctim);
+}
+
+static bool speaks_of_corral(int fd) {
+    static const char WORD[] = "corral";
+    enum { OVERLAP = sizeof WORD - 2 };
+    char buffer[OVERLAP + 16384];
+    size_t kept = 0, total = 0;
+    for (;;) {
+        ssize_t got = read(fd, buffer + kept, sizeof buffer - kept);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 || (total += (size_t)got) > SILENT_MOST) return true; /* what cannot be read may say anything */
+        if (got == 0) return false;
+        size_t have = kept + (size_t)got;
+        if (memmem(buffer, have, WORD, sizeof WORD - 1)) return true;
+        kept = have < OVERLAP ? have : OVERLAP;
+        memmove(buffer, buffer + have - kept, kept);
+    }
+}
+
+/* A pyproject.toml that is for others may change as it likes, as long as it says nothing to corral. */
+static bool is_silent(struct cursor c, const char **path) {
+    struct stat status;
+    *path = cursor_string(&c);
+    int fd = open(*path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR;
+    bool silent = fstat(fd, &status) == 0 && (!S_ISREG(status.st_mode) || !speaks_of_corral(fd));
+    close(fd);
+    return silent;
+}
+
+static const struct {
+    bool (*holds)(struct cursor, const char **path);
+    const char *otherwise;
+} CHECKS[PLAN_TYPES] = {
+    [PLAN_OBJECT] = {is_same_object, "is not what it was"},
+    [PLAN_FAILS] = {still_fails, "is there now"},
+    [PLAN_LINK] = {is_same_link, "leads elsewhere now"},
+    [PLAN_STAMP] = {has_same_stamp, "has changed"},
+    [PLAN_SILENT] = {is_silent, "speaks of corral now"},
+};
+
+static bool is_this_boot(const char *known) {
+    char id[64];
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, id, sizeof id);
+    if (fd >= 0) close(fd);
+    return got > 0 && (size_t)(got - 1) == strlen(known) && memcmp(id, known, (size_t)(got - 1)) == 0;
+}
+
+static int check_host(struct cursor c, struct problem *problem) {
+    uint32_t uid = cursor_u32(&c), gid = cursor_u32(&c);
+    const char *build = cursor_string(&c), *boot = cursor_string(&c), *kernel = cursor_string(&c);
+    struct utsname name;
+    if (getuid() != geteuid() || getgid() != getegid())
+        return problem_set(problem, "corral-launch runs as somebody else than its caller",
+                           "take the set-user-id or set-group-id bit off it", "real and effective ids differ");
+    if (uid != geteuid() || gid != getegid())
+        return problem_set(problem, STALE, COMPILE, "it is for user %u and group %u, and this is user %u and group %u",
+                           uid, gid, (unsigned)geteuid(), (unsigned)getegid());
+    if (strcmp(build, CORRAL_BUILD) != 0)
+        return problem_set(problem, STALE, COMPILE, "it was compiled for another build of corral-launch");
+    if (!is_this_boot(boot)) return problem_set(problem, STALE, COMPILE, "the machine has been started again");
+    if (uname(&name) < 0 || strcmp(kernel, name.release) != 0)
+        return problem_set(problem, STALE, COMPILE, "the kernel was %s", kernel);
+    return 0;
+}
+
+int plan_check(const struct plan *plan, struct problem *problem) {
+    struct cursor rest = plan->records, payload;
+    uint32_t type = 0;
+    if (check_host(plan->host, problem)) return -1;
+    for (uint32_t i = 0; i < plan->count && plan_next(&rest, &type, &payload); i++) {
+        const char *path = "";
+        if (CHECKS[type].holds && !CHECKS[type].holds(payload, &path))
+            return problem_set(problem, STALE, COMPILE, "%s %s", path, CHECKS[type].otherwise);
+    }
+    return 0;
+}

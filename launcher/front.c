@@ -1,0 +1,234 @@
+/* The front: `corral-launch --plan FILE -- COMMAND`. It does for a compiled plan what corral's runner does for a run:
+ * it checks, starts the supervisor of an ordinary launch in a process of its own, carries output, passes signals on, and
+ * says what happened. The supervisor knows nothing of it: it has its status pipe and its lifeline as always.
+ *
+ * Whoever started us may die. A death signal would be sent when the *thread* dies that started us, which in many
+ * programs is no reason to end anything. So the front looks at the caller's process, and cuts the lifeline. If the
+ * front itself is killed, the kernel cuts it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "account.h"
+#include "kernel.h"
+#include "launch.h"
+#include "plan.h"
+#include "relay.h"
+
+enum { FIRST_FREE = 10, MOST_SIGNALS = 65, GRACE_MS = 2000, EXIT_USAGE = 2 };
+
+struct front {
+    pid_t supervisor;
+    int signals, status, lifeline, caller; /* lifeline: -1 when it was cut */
+    bool was_ignored[MOST_SIGNALS], is_asked_to_end, is_ended;
+    struct relays relays;
+    struct account account;
+};
+
+static int refuse(struct problem *problem, const char *what, const char *fix, int err) {
+    return problem_set(problem, what, fix, "%s", strerror(-err));
+}
+
+/* INVARIANT: first of all. A directory that landed on a free descriptor 0 would be the command's stdin. */
+static int prepare_stdio(struct problem *problem) {
+    struct stat status;
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fstat(fd, &status) < 0 && open("/dev/null", O_RDWR) != fd)
+            return refuse(problem, "the command has no stdin, stdout or stderr", "start it with these open", -errno);
+        if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode))
+            return problem_set(problem, "the command's input and output could not be set up", "redirect it elsewhere",
+                               "descriptor %d is a directory, which would lead around every mount", fd);
+    }
+    int err = k_close_range(STDERR_FILENO + 1, 0);
+    return err ? refuse(problem, "inherited files could not be closed", "run `corral doctor`", err) : 0;
+}
+
+/* Whoever was told to ignore a signal, such as by nohup, does not get to pass it on either. */
+static int take_signals(struct front *front) {
+    for (int number = 1; number < MOST_SIGNALS; number++) {
+        struct sigaction action;
+        front->was_ignored[number] = sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+    }
+    int err = signals_block_all();
+    front->signals = err ? err : signals_open();
+    return front->signals < 0 ? front->signals : 0;
+}
+
+/* A caller outside of our PID namespace cannot be seen, and not be waited for. */
+static int watch_caller(struct front *front) {
+    pid_t caller = getppid();
+    front->caller = -1;
+    if (caller == 0) return 0;
+    front->caller = k_result(syscall(NR_PIDFD_OPEN, caller, 0));
+    if (front->caller < 0 && front->caller != -ESRCH) return front->caller;
+    return getppid() == caller && front->caller >= 0 ? 0 : -ESRCH; /* it died meanwhile */
+}
+
+static int open_pipe(int ends[2]) {
+    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    for (int i = 0; i < 2; i++) {
+        int low = ends[i];
+        ends[i] = fcntl(low, F_DUPFD_CLOEXEC, FIRST_FREE);
+        close(low);
+        if (ends[i] < 0) return -errno;
+    }
+    return 0;
+}
+
+/* What a process inside can come to see of this one, it must not hold: the caller's variables, and where plans are. */
+static void wipe(char **texts) {
+    for (; *texts; texts++) memset(*texts, 0, strlen(*texts));
+}
+
+/* The supervisor's process: from here on it is a launch like any other. */
+static int supervise(struct launch *launch, const int given[5], char **argv) {
+    static const int PLACES[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, STATUS_FD, LIFELINE_FD};
+    setsid();
+    for (int i = 0; i < 5; i++)
+        if (given[i] != PLACES[i] && dup2(given[i], PLACES[i]) < 0) return EXIT_SETUP_FAILED;
+    close(SPEC_FD);
+    if (k_close_range(FIRST_FOREIGN_FD, 0)) return EXIT_SETUP_FAILED;
+    wipe(argv + 1);
+    return launch_run(launch);
+}
+
+static int start(struct front *front, struct launch *launch, const struct plan *plan, char **argv) {
+    int status[2], lifeline[2], given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
+    int err = open_pipe(status);
+    if (!err) err = open_pipe(lifeline);
+    if (!err && plan->has_output_limit) {
+        err = relays_open(&front->relays, plan->output_limit, &given[1]);
+        given[0] = open_for_reading_only(STDIN_FILENO);
+    }
+    if (err) return err;
+    given[3] = status[1];
+    given[4] = lifeline[0];
+    front->supervisor = k_clone(SIGCHLD);
+    if (front->supervisor < 0) return front->supervisor;
+    if (front->supervisor == 0) _exit(supervise(launch, given, argv));
+    for (int i = 0; i < 5; i++)
+        if (given[i] > STDERR_FILENO) close(given[i]);
+    front->status = status[0];
+    front->lifeline = lifeline[1];
+    return fcntl(front->status, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static void cut_lifeline(struct front *front) {
+    if (front->lifeline >= 0) close(front->lifeline);
+    front->lifeline = -1;
+}
+
+/* Ctrl-Z: the command stops, then we; the shell's `fg` lets both go on. The supervisor does not stop: the time does not. */
+static void on_signal(struct front *front, int number) {
+    if (number == SIGCHLD && front->supervisor > 0 && waitpid(front->supervisor, NULL, WNOHANG) == front->supervisor) {
+        front->is_ended = true;
+        front->supervisor = -1; /* the number may be somebody else's now */
+    }
+    if (number == SIGCHLD || front->was_ignored[number]) return;
+    if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM) front->is_asked_to_end = true;
+    if (front->supervisor > 0) kill(front->supervisor, number);
+    if (number == SIGTSTP) kill(getpid(), SIGSTOP);
+}
+
+static void on_signals(struct front *front) {
+    int number = 0;
+    while ((number = signals_next(front->signals)) > 0) on_signal(front, number);
+}
+
+/* A few lines: they wait in the pipe until all is over, so that none of them wakes us while others have work to do. */
+static void read_status(struct front *front) {
+    char text[4096];
+    ssize_t got = 0;
+    while ((got = read(front->status, text, sizeof text)) > 0) account_feed(&front->account, text, (size_t)got);
+}
+
+/* INVARIANT: it returns when the supervisor, and so everyone inside, is gone. */
+static void watch(struct front *front) {
+    while (!front->is_ended) {
+        const struct relay none = {.source = -1};
+        struct relay *streams = front->relays.streams;
+        struct pollfd fds[] = {
+            {.fd = front->signals, .events = POLLIN},
+            {.fd = front->lifeline >= 0 ? front->caller : -1, .events = POLLIN},
+            relay_waits_for(front->relays.is_used ? &streams[0] : &none),
+            relay_waits_for(front->relays.is_used ? &streams[1] : &none),
+        };
+        if (poll(fds, 4, -1) < 0 && errno != EINTR) cut_lifeline(front);
+        if (fds[0].revents) on_signals(front);
+        for (int i = 0; i < 2; i++)
+            if (fds[2 + i].revents) relay_carry(&front->relays, &streams[i]);
+        if (front->relays.is_over || fds[1].revents) cut_lifeline(front);
+    }
+    read_status(front);
+    cut_lifeline(front);
+    front->is_asked_to_end = false; /* that was for the command */
+}
+
+/* Whether to stop waiting for a reader who does not take the last of the output. */
+static bool is_enough(void *context, int64_t idle_ms) {
+    struct front *front = context;
+    struct pollfd caller = {.fd = front->caller, .events = POLLIN};
+    on_signals(front);
+    bool was_stopped = front->relays.is_over || front->account.has_timed_out || front->account.exceeded[0];
+    return front->is_asked_to_end || (was_stopped && idle_ms >= GRACE_MS) || poll(&caller, 1, 0) > 0;
+}
+
+/* Everything that the launch needs is in memory of its own afterwards; the plan and the caller's variables are not. */
+static int prepare(struct launch *launch, struct plan *plan, const char *path, char **command, struct problem *problem) {
+    char cwd[PATH_MAX];
+    struct stat here;
+    struct bytes spec = {0};
+    const char *why = NULL;
+    if (plan_open(plan, path, problem) || plan_check(plan, problem)) return -1;
+    if (!getcwd(cwd, sizeof cwd) || stat(".", &here) < 0)
+        return refuse(problem, "the working directory cannot be used", "change into an existing directory", -errno);
+    int err = plan_compose(plan, command, cwd, environ, &spec);
+    if (err) return refuse(problem, "the command is too long for any program", "pass the data on stdin or in a file", err);
+    wipe(environ);
+    if (spec_decode(&launch->spec, spec.at, spec.size, &why))
+        return problem_set(problem, "the plan cannot be used", "write it anew with `corral compile`", "%s: %s", path,
+                           why ? why : "out of memory");
+    if (plan_check_place(plan, &launch->spec, problem)) return -1;
+    launch->must_be_here = true;
+    launch->here_device = (uint64_t)here.st_dev;
+    launch->here_inode = (uint64_t)here.st_ino;
+    return 0;
+}
+
+static int run(struct front *front, const char *path, char **argv, char **command, struct problem *problem) {
+    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
+                            .areas_fd = -1, .ruleset_fd = -1};
+    struct plan plan = {0};
+    if (prepare(&launch, &plan, path, command, problem)) return -1;
+    int err = take_signals(front);
+    if (!err) err = watch_caller(front);
+    if (err) return refuse(problem, "the caller cannot be watched", "run `corral doctor`", err);
+    if ((err = start(front, &launch, &plan, argv)))
+        return refuse(problem, "the launcher could not be started", "close files, or raise the limit on open files", err);
+    plan_free(&plan);
+    spec_free(&launch.spec);
+    watch(front);
+    return 0;
+}
+
+int plan_main(int argc, char **argv) {
+    static struct front front; /* 128 KiB of buffers: not on the stack, and untouched where nothing is relayed */
+    struct problem problem;
+    if (argc < 5 || strcmp(argv[3], "--") != 0) {
+        problem_set(&problem, "there is no command to run", "write `corral-launch --plan FILE -- COMMAND`", "wrong usage");
+        return account_refuse(&problem, EXIT_USAGE);
+    }
+    if (prepare_stdio(&problem) || run(&front, argv[2], argv, argv + 4, &problem))
+        return account_refuse(&problem, EXIT_SETUP_FAILED);
+    /* What the command has printed comes before what we say of it. */
+    relays_finish(&front.relays, is_enough, &front);
+    return account_close(&front.account, front.relays.is_over);
+}

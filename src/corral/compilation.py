@@ -1,0 +1,257 @@
+"""Compile a sandbox: its plan, made by the same code as for a run, for the launcher to use alone.
+
+What only the runner does, a compiled plan cannot have: control groups, the guard of names that do not exist
+yet, directories that are made and removed for a run. A policy that asks for these is refused, unless they are
+waived.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from corral.backends.registry import get_backend
+from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, ground_of
+from corral.model.errors import PolicyError, SetupError, UnenforceableError
+from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.plan import StdioMode
+from corral.model.policy import FsAccess
+from corral.planning.build import DEFAULT_PATH, fixed_environment
+from corral.policy import preset
+from corral.runtime.check import check
+from corral.trace import Trace, TracedHost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from corral.model.backend import Host
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.sandbox import Explanation, Sandbox
+
+#: Backends whose sandbox the launcher makes by itself.
+BACKENDS = ("native", "landlock")
+MECHANISM = "corral-launch"
+#: Time stamps are as coarse as the kernel's tick; a younger one may hide a second change.
+_TICK_NS = 20_000_000
+_ROUNDS = 5
+_LIMITS = {
+    Feature.LIMIT_MEMORY: "memory_bytes",
+    Feature.LIMIT_CPU: "cpus",
+    Feature.LIMIT_CPU_TIME: "cpu_seconds",
+}
+
+
+class Compiled:
+    """A plan for the launcher, and where it may not be written."""
+
+    def __init__(self, plan: CompiledPlan, launcher: str, forbidden: tuple[str, ...]) -> None:
+        self.plan = plan
+        self.launcher = launcher
+        self._forbidden = forbidden
+
+    def write(self, path: str) -> str:
+        """Write the file, for the caller alone; returns its real path.
+
+        Raises PolicyError for a place where a command may write.
+        """
+        place = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+        target = os.path.join(place, os.path.basename(path))
+        for root in self._forbidden:
+            # TRUST: a command has the caller's user id. Whoever may write a plan may run what he likes.
+            if target == root or target.startswith(f"{root.rstrip('/')}/"):
+                raise PolicyError(
+                    "plan-place",
+                    f"the plan cannot be written to {path}",
+                    why=f"it lies in {root}, where a command may write, under this policy or another",
+                    fix="write it to a directory that no command gets, such as ~/.local/state/corral",
+                )
+        temporary = f"{target}.{os.urandom(4).hex()}"
+        try:
+            _write_private(temporary, encode_plan(self.plan))
+            os.replace(temporary, target)
+        except (OSError, ValueError) as problem:
+            why = getattr(problem, "strerror", None) or str(problem)
+            fix = "name a file in a directory that exists"
+            raise PolicyError("not-writable", f"{path} could not be written", why=why, fix=fix) from problem
+        return target
+
+
+def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compiled:
+    """Plan with a trace of everything that was seen.
+
+    `make` is called with the trace, in which it notes the files that it reads, before it reads them. It may
+    be called again: a file that has changed a moment ago may change once more without a new time stamp.
+    """
+    for _ in range(_ROUNDS):
+        began, trace = time.time_ns(), Trace()
+        compiled = _compile(make(trace), trace)
+        if trace.newest_ns < began - _TICK_NS:
+            return compiled
+        time.sleep(_TICK_NS / 1e9)
+    raise SetupError(
+        "plan-unsettled",
+        "the policy cannot be compiled",
+        why="files that it depends on are changing all the time",
+        fix="compile it again when they have come to rest",
+    )
+
+
+def _compile(sandbox: Sandbox, trace: Trace) -> Compiled:
+    for name in sorted(os.listdir(_presets())):
+        trace.note_content(os.path.join(_presets(), name))
+    hosts: list[Host] = []
+
+    def wrap(host: Host) -> Host:
+        hosts.append(TracedHost(host, trace))
+        return hosts[0]
+
+    traced = sandbox.through(wrap, BACKENDS)
+    command = traced.prepare(("true",), stdin=None, stdio=StdioMode.INHERIT)
+    _check_groups(traced)
+    explanation = traced.explain_command(command)
+    plan, launch = _check_runner(explanation)
+    check(plan, launch)
+    for path in hosts[0].corral_files() if _writable(plan) else ():
+        hosts[0].lstat(path)
+    assert launch.spec is not None
+    limits = plan.ground.limits
+    compiled = CompiledPlan(
+        PlanHost(plan.ground.uid, plan.ground.gid, _build(launch.argv[0]), _boot(), os.uname().release),
+        trace.seen,
+        EnvironmentRules(
+            tuple(sorted(plan.policy.env.passed)),
+            (("PATH", DEFAULT_PATH),),
+            tuple(sorted(fixed_environment(plan.policy, plan.ground, plan.waived).items())),
+        ),
+        limits.output_bytes,
+        ground_of(launch.spec),
+        json.dumps(_note(explanation, plan, launch)),
+    )
+    return Compiled(compiled, launch.argv[0], (plan.ground.workspace, *_writable(plan)))
+
+
+def _check_groups(sandbox: Sandbox) -> None:
+    """Raise UnenforceableError for limits that a control group holds."""
+    limits = sandbox.policy.limits
+    needed = {feature for feature, field in _LIMITS.items() if getattr(limits, field) is not None}
+    if limits.pids is not None and os.geteuid() == 0:
+        needed.add(Feature.LIMIT_PIDS)
+    lacking = needed - sandbox.waived
+    if lacking:
+        raise _cannot_compile(
+            frozenset(lacking), "a control group holds that limit, and a compiled plan has nobody to make one"
+        )
+
+
+def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
+    """The plan and launch, without what the runner would do; that has to be waived."""
+    plan, launch = explanation.plan, explanation.launch
+    if plan.watches:
+        # What keeps a name from appearing is asked for by the one feature or the other.
+        asked = plan.requires - plan.waived
+        feature = Feature.FS_PROTECT if Feature.FS_PROTECT in asked else Feature.FS_DENY
+        if feature not in plan.waived:
+            first = plan.watches[0]
+            names = f"{first.directory}/{first.name}"
+            more = f" and {len(plan.watches) - 1} more" if len(plan.watches) > 1 else ""
+            raise _cannot_compile(
+                frozenset({feature}),
+                f"nobody would take away what a command puts at {names}{more}: corral's runner does that",
+            )
+        plan = plan.replace(watches=())
+    if launch.scratch:
+        if Feature.FS_PRIVATE not in plan.waived:
+            raise _cannot_compile(
+                frozenset({Feature.FS_PRIVATE}),
+                f"the backend {launch.backend} needs a directory that is made for each run, and removed",
+            )
+        # Without private areas at all, rather than with one that stays.
+        plan = plan.replace(ground=plan.ground.replace(private=(), private_files=()))
+        launch = get_backend(launch.backend).lower(plan, explanation.probe)
+    return plan, launch
+
+
+def _cannot_compile(features: frozenset[Feature], why: str) -> UnenforceableError:
+    names = ",".join(sorted(feature.value for feature in features))
+    return UnenforceableError(
+        "not-compilable",
+        "the policy cannot be compiled",
+        why=why,
+        fix=f"use `corral run`, which can do it; or give it up, on record, with --waive {names}",
+        lacking=features,
+    )
+
+
+def _writable(plan: Plan) -> tuple[str, ...]:
+    return tuple(grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE)
+
+
+def _presets() -> str:
+    return os.path.join(os.path.dirname(preset.__file__), "presets")
+
+
+def _build(launcher: str) -> str:
+    """What the launcher was built from, as it says itself."""
+    from corral.tool import run_tool
+
+    told = run_tool((launcher, "--build"), 10.0, {})
+    text = told.output.strip()
+    if told.status != 0 or not text:
+        raise SetupError(
+            "launcher",
+            "the launcher could not be asked for its build",
+            why=told.errors.strip() or f"{launcher} --build said nothing",
+            fix="reinstall corral with a C compiler on the machine; `corral doctor` says more",
+        )
+    return text
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError as problem:
+        raise SetupError(
+            "launcher",
+            "the policy cannot be compiled",
+            why=f"the kernel does not say when it was booted: {problem}",
+            fix="mount /proc",
+        ) from problem
+
+
+def _write_private(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def _note(explanation: Explanation, plan: Plan, launch: Launch) -> dict[str, Any]:
+    """What `corral compile --show` prints."""
+    named = {**dict.fromkeys(RUNNER_FEATURES, MECHANISM), **launch.enforced}
+    by_access = {
+        access: [grant.target.path for grant in plan.ground.grants if grant.access is access]
+        for access in (FsAccess.WRITE, FsAccess.READ)
+    }
+    return {
+        "profile": plan.policy.name,
+        "policy_hash": plan.policy.digest(),
+        "workspace": plan.ground.workspace,
+        "backend": f"{launch.backend} ({explanation.probe.version})",
+        "write": by_access[FsAccess.WRITE],
+        "read": by_access[FsAccess.READ],
+        "private": list(plan.ground.private),
+        "denied": [target.requested for target in plan.ground.denied],
+        "network": plan.ground.net.mode.value,
+        "enforced": {feature.value: named[feature] for feature in plan.requires - plan.waived},
+        "waived": sorted(feature.value for feature in plan.waived),
+    }

@@ -1,0 +1,43 @@
+"""Fixtures: a workspace, a sandbox of it, a gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corral import aio
+from support.gates import Gate
+from support.pooled import probe_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The workspace. What corral remembers, and where it keeps its own, is fresh as well."""
+    for name, variable in (("temporary", "TMPDIR"), ("state", "XDG_STATE_HOME"), ("home", "HOME")):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def sandbox(request: pytest.FixtureRequest, work: Path) -> aio.Sandbox:
+    probe = probe_of("native")
+    if not probe.available:
+        required = request.config.getoption("--require").split(",")
+        (pytest.fail if "native" in required else pytest.skip)(f"native is not available: {probe.reason}")
+    return aio.Sandbox("moderate", backend="native", workspace=work)
+
+
+@pytest.fixture
+def gate(work: Path) -> Iterator[Gate]:
+    """It tells when the last process that holds it is gone."""
+    made = Gate(work / "gate")
+    yield made
+    made.close()

@@ -1,0 +1,110 @@
+"""What the launcher alone cannot hold is refused when a plan is compiled, or waived on record."""
+
+from __future__ import annotations
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from support.plan_stage import Stage
+
+OPEN = ("--waive", "fs.protect", "--write", "{project}")
+LANDLOCK = ("--backend", "landlock", "--waive", "fs.metadata,proc.contained,proc.hidden")
+
+
+@pytest.mark.parametrize(
+    ("options", "feature"),
+    [
+        (("-p", "moderate"), "fs.protect"),
+        (("-p", "strict", "--memory", "100m"), "limit.memory"),
+        (("-p", "strict", "--cpus", "1"), "limit.cpu"),
+        (("-p", "strict", "--cap", "cpu:time:1s"), "limit.cpu-time"),
+        (("-p", "strict", *LANDLOCK), "fs.private"),
+        (("-p", "strict", *OPEN, "--deny", "{project}/x"), "fs.deny"),
+    ],
+)
+def test_it_is_refused_with_the_waiver_that_accepts_less(
+    stage: Stage, options: tuple[str, ...], feature: str
+) -> None:
+    asked = [option.format(project=stage.project) for option in options]
+
+    done = stage.corral("compile", *asked, "-o", str(stage.plan))
+
+    assert done.returncode == 3
+    assert done.stderr.startswith("corral: the policy cannot be compiled\n")
+    assert f"--waive {feature}" in done.stderr
+    assert not stage.plan.exists()
+
+    waived = stage.corral("compile", *asked, "--waive", feature, "-o", str(stage.plan))
+    assert waived.returncode == 0, waived.stderr
+    assert feature in waived.stderr
+    assert feature in stage.corral("compile", "--show", str(stage.plan)).stdout.partition("WAIVED")[2]
+    assert stage.run("echo", "ran").stdout == b"ran\n"
+
+
+def test_a_limit_of_processes_is_held_where_the_kernel_does_it(stage: Stage) -> None:
+    done = stage.corral("compile", "-p", "strict", "--pids", "8", "-o", str(stage.plan))
+    if stage.user == 0:  # whom the kernel does not count
+        assert done.returncode == 3 and "--waive limit.pids" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+
+    ran = stage.run("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done; echo all")
+
+    assert b"all" not in ran.stdout and b"fork" in ran.stderr
+
+
+@pytest.mark.parametrize("backend", ["none", "bubblewrap", "docker"])
+def test_other_backends_cannot_be_compiled(stage: Stage, backend: str) -> None:
+    done = stage.corral("compile", "-p", "strict", "--backend", backend, "-o", str(stage.plan))
+
+    assert done.returncode == 3
+    assert "--backend native" in done.stderr
+    assert not stage.plan.exists()
+
+
+def test_no_plan_is_written_to_where_commands_may_write(stage: Stage) -> None:
+    writable = stage.place / "writable"
+    writable.mkdir()
+    stage.own(writable)
+    (stage.place / "link").symlink_to(writable)
+    for target in (stage.project / "plan", writable / "plan", stage.place / "link" / "plan"):
+        options = ("-p", "strict", "--write", str(writable), "--waive", "fs.protect", "-o", str(target))
+        done = stage.corral("compile", *options)
+
+        assert done.returncode == 2
+        assert "cannot be written" in done.stderr
+        assert not target.exists()
+
+
+def test_a_plan_is_for_its_owner_alone_and_replaces_a_link(stage: Stage) -> None:
+    victim = stage.place / "plans" / "victim"
+    victim.write_text("untouched")
+    stage.own(victim)
+    stage.plan.symlink_to(victim)
+
+    stage.compile("-p", "strict")
+
+    assert victim.read_text() == "untouched"
+    assert not stage.plan.is_symlink()
+    assert stage.plan.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in stage.plan.parent.iterdir()) == ["plan", "victim"]
+
+
+def test_a_plan_holds_no_value_of_the_callers_environment(stage: Stage) -> None:
+    raw = stage.compile("-p", "strict", "--env", "SECRET").read_bytes()
+
+    assert b"SECRET" in raw and b"hunter2" not in raw
+    assert stage.run("sh", "-c", "echo $SECRET").stdout == b"hunter2\n"
+
+
+def test_what_a_plan_holds_can_be_shown(stage: Stage) -> None:
+    stage.compile("-p", "strict")
+
+    shown = stage.corral("compile", "--show", str(stage.plan))
+
+    assert shown.returncode == 0, shown.stderr
+    for words in ("profile    strict", f"workspace  {stage.project}", "1000000 bytes", "LC_*", "corral.toml"):
+        assert words in shown.stdout
+    stage.plan.write_bytes(b"CORPLAN")
+    assert stage.corral("compile", "--show", str(stage.plan)).returncode == 2
