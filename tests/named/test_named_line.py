@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import Person
+from support.named_sessions import Person
 
 
 def test_the_line_says_how_the_session_of_this_workspace_is(root_person: Person) -> None:

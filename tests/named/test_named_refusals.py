@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from conftest import Person
+from support.named_sessions import Person
 
 
 @pytest.mark.parametrize("name", ["../x", ".hidden", "a/b", "", "a b", "-x", "ü", "x" * 65, "a\nb"])

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from conftest import OTHER, PATIENCE_SECONDS, Person
 from corral.backends.registry import get_backend
 from corral.host import RealHost
+from support.named_sessions import OTHER, PATIENCE_SECONDS, Person
 
 #: Tries to have a command run in the session whose directory it is given, with a token or what it can read.
 CLIENT = """

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 
-from conftest import Person, wait_for_ends, wait_until
+from support.named_sessions import Person, wait_for_ends, wait_until
 
 
 def test_a_session_stands_until_it_is_stopped_and_then_nothing_is_left(person: Person) -> None:

@@ -11,7 +11,7 @@ import struct
 import termios
 import time
 
-from conftest import PATIENCE_SECONDS, Person
+from support.named_sessions import PATIENCE_SECONDS, Person
 
 
 class Screen:
