@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 from corral.cli.run import PASSED_ON, print_json, report_error, say, stop_and_go
 from corral.cli.session_here import name_or_default
 from corral.model.errors import CorralError, PolicyError
 from corral.model.quantities import parse_duration
-from corral.named.client import call, pass_signals
+from corral.named.client import call
 from corral.named.request import ExecRequest, no_command
 
 TYPE_CHECKING = False
@@ -112,8 +111,7 @@ def _variables(given: Iterable[str]) -> Iterable[tuple[str, str]]:
 def _carry_out(connection: Call, request: ExecRequest) -> dict[str, Any]:
     if request.is_detached:
         return connection.execute(request)
-    pass_signals(PASSED_ON, connection.forward)
-    signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(connection.forward))
+    connection.pass_signals(PASSED_ON, lambda: stop_and_go(connection.forward))
     if not request.terminal or request.captures:
         return connection.execute(request)
     from corral.runtime.terminal import TerminalStreams

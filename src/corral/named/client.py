@@ -37,6 +37,7 @@ class Call:
     def __init__(self, place: Place, entry: Entry) -> None:
         self.entry = entry
         self._has_asked = False  # for a command, which may have run by now
+        self._alarm = -1
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._connection.connect(place.address(entry.name))
@@ -79,6 +80,9 @@ class Call:
     def execute(self, request: ExecRequest) -> Message:
         """Run a command on the caller's own descriptors and wait for its end. Raises CorralError."""
         self._send("exec", request.to_json(), () if request.is_detached else (0, 1, 2))
+        poller = self._poller()
+        while not any(descriptor == self._connection.fileno() for descriptor, _ in poller.poll()):
+            self._calm()
         return self._hear()
 
     def execute_on(self, request: ExecRequest, streams: TerminalStreams) -> Message:
@@ -86,14 +90,15 @@ class Call:
         with streams:
             self._send("exec", request.to_json(), streams.child_ends())
             streams.close_child_ends()
-            poller = select.poll()
-            poller.register(self._connection, select.POLLIN)
+            poller = self._poller()
             streams.register(poller)
             is_over = is_answered = False
             while not is_answered:
                 for descriptor, _ in poller.poll():
                     if descriptor == self._connection.fileno():
                         is_answered = True
+                    elif descriptor == self._alarm:
+                        self._calm()
                     else:
                         streams.carry(descriptor, poller)
                 if streams.is_over_limit and not is_over:
@@ -103,6 +108,30 @@ class Call:
             answer = self._hear()
             streams.flush(lambda idle_seconds: idle_seconds >= _GRACE_SECONDS)
             return answer
+
+    def pass_signals(self, names: tuple[str, ...], stop: Callable[[], None]) -> None:
+        """Let the command have the signals that its client gets; `stop` is for Ctrl-Z.
+
+        One that comes right before the client begins to wait would be handled after it: so it also wakes it.
+        """
+        self._alarm, end = os.pipe()
+        os.set_blocking(self._alarm, False)
+        os.set_blocking(end, False)
+        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+        for name in names:
+            signal.signal(getattr(signal, name), lambda number, _frame: self.forward(number))
+        signal.signal(signal.SIGTSTP, lambda *_: stop())
+
+    def _poller(self) -> select.poll:
+        poller = select.poll()
+        poller.register(self._connection, select.POLLIN)
+        if self._alarm >= 0:
+            poller.register(self._alarm, select.POLLIN)
+        return poller
+
+    def _calm(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._alarm, 4096)
 
     def forward(self, number: int) -> None:
         """Pass a signal on to the command."""
@@ -187,9 +216,3 @@ def lost(name: str, why: str, *, ran: bool = False) -> SetupError:
         fix=f"look at `corral session status {name}`, and start it anew",
         ran=ran,
     )
-
-
-def pass_signals(names: tuple[str, ...], forward: Callable[[int], None]) -> None:
-    """Let a command have the signals that its client gets."""
-    for name in names:
-        signal.signal(getattr(signal, name), lambda number, _frame: forward(number))
