@@ -213,11 +213,16 @@ class RealHost:
         if self._files is None:
             files = {_PACKAGE, os.path.dirname(self._launcher), *self._own_files}
             files |= {directory for directory in (state_directory(), *config_places()) if directory}
+            files.update(control_directories())
             if sys.prefix != sys.base_prefix:
                 files.add(sys.prefix)
             # As they are called and as they really are: a link on the way is held as well.
             self._files = tuple(sorted({*files, *map(os.path.realpath, files)}))
         return self._files
+
+    def control_directories(self) -> tuple[str, ...]:
+        # TRUST: whoever reads there may give commands to every named session.
+        return tuple(map(os.path.realpath, control_directories()))
 
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
@@ -237,6 +242,25 @@ def state_directory() -> str:
             return ""
         state = os.path.join(home, ".local", "state")
     return os.path.join(state, "corral")
+
+
+def control_directories() -> tuple[str, ...]:
+    """Where named sessions can be reached; new ones in the first. Hidden from every command.
+
+    The user's runtime directory is used if it is his alone; else, and to find others, the state directory.
+    """
+    found = []
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        try:
+            status = os.lstat(runtime)
+        except (OSError, ValueError):
+            status = None
+        is_private = status is not None and stat_bits.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+        if is_private and status is not None and status.st_uid == os.geteuid():
+            found.append(os.path.join(runtime, "corral"))
+    state = state_directory()
+    return (*found, *((os.path.join(state, "sessions"),) if state else ()))
 
 
 def config_directory() -> str:

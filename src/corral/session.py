@@ -6,6 +6,7 @@ import os
 import posixpath
 import threading
 import time
+from contextlib import contextmanager
 
 from corral.attempt import quarantine_for
 from corral.model.errors import PolicyError, SessionClosed, SetupError
@@ -18,7 +19,7 @@ from corral.runtime.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
 
 _STATE = ".corral-state"
+#: Failures of a start that say nothing about whether its backend works.
+_NOT_THE_BACKENDS = frozenset({"path-changed", "exec", "streams", "scratch"})
 
 
 class Session:
@@ -69,14 +72,18 @@ class Session:
         explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
         plan = explanation.plan
         kept = Kept(plan, explanation.launch, within=self._sandbox._beneath())
+        has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
+        # ORDER: before the mounts are made, so that what they cover is held from then on.
+        lookout = Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
         try:
             kept.start()
-        except SetupError as problem:
-            if problem.code not in {"path-changed", "exec", "streams", "scratch"}:
+        except BaseException as problem:
+            if lookout is not None:
+                lookout.close()
+            if isinstance(problem, SetupError) and problem.code not in _NOT_THE_BACKENDS:
                 self._sandbox._forget_probe(explanation.launch.backend)
             raise
-        has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
-        return kept, Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
+        return kept, lookout
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +97,15 @@ class Session:
     def backend(self) -> str:
         """The backend that holds it."""
         return self._kept.launch.backend
+
+    @property
+    def pid(self) -> int:
+        """The process that was started for the sandbox; when it ends, all is over. 0 if it has."""
+        return self._kept.pid
+
+    def lost(self) -> SetupError:
+        """Why it takes no more commands, if nobody has closed it."""
+        return self._kept.gone()
 
     @property
     def output_bytes(self) -> int | None:
@@ -166,6 +182,12 @@ class Session:
         )
         leave = self._leave if keeps else None
         return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=leave)
+
+    @contextmanager
+    def turn(self, command: str | Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """What to run for a stateful command, while it is its turn: they run one at a time."""
+        with self._stateful:
+            yield self._remembered(command)
 
     def finish(self, job: Job) -> Result:
         """Run what was prepared."""

@@ -141,6 +141,9 @@ class TracedHost:
     def corral_files(self) -> tuple[str, ...]:
         return self._host.corral_files()
 
+    def control_directories(self) -> tuple[str, ...]:
+        return self._host.control_directories()
+
     def temporary_directory(self) -> str:
         return self._host.temporary_directory()
 

@@ -22,7 +22,7 @@ ROWS = (
         *("host", "tool", "probes", "state", "directory", "trace", "compilation"),
     },
     {"config"},
-    {"selftest"},
+    {"selftest", "named"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )

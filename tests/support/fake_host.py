@@ -82,6 +82,7 @@ class FakeHost:
         self._abi = abi
         self._sockets = sockets
         self._corral_files = corral_files
+        self.controls: tuple[str, ...] = ()
         self._tools = tools  # name -> beginning of the arguments -> answer
         self._outer = outer or LaunchTrial(False, "exec", 2, "/corral-trial")
         self.tried: list[Launch] = []
@@ -195,6 +196,9 @@ class FakeHost:
 
     def corral_files(self) -> tuple[str, ...]:
         return self._corral_files
+
+    def control_directories(self) -> tuple[str, ...]:
+        return self.controls
 
     def temporary_directory(self) -> str:
         return "/tmp"

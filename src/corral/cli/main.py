@@ -39,10 +39,33 @@ def _main() -> NoReturn:
             from corral.cli.run import run_request
 
             _leave(run_request(*parsed))
+    if arguments[:2] == ["session", "exec"]:
+        _execute_quickly(arguments[2:])
+    if arguments[:1] == ["status"]:
+        _show_line_quickly(arguments[1:])
     from corral.cli.commands import cli
 
     cli(prog_name="corral")
     raise SystemExit(0)
+
+
+def _execute_quickly(arguments: list[str]) -> None:
+    from corral.cli.session_options import parse_exec
+
+    line = parse_exec(arguments)
+    if line is not None:
+        from corral.cli.session_exec import execute
+
+        _leave(execute(line))
+
+
+def _show_line_quickly(arguments: list[str]) -> None:
+    """A prompt asks for it each time."""
+    from corral.cli.session_here import parse_line, print_line
+
+    parsed = parse_line(arguments)
+    if parsed is not None:
+        _leave(print_line(*parsed))
 
 
 def _report_unexpected(problem: Exception) -> int:

@@ -25,6 +25,13 @@ def with_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(without=_NOT_POLICY)(function)
 
 
+def with_session_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `run` that say how a sandbox is made, for one that stays."""
+    from corral.cli.commands import with_options
+
+    return with_options(without=_NOT_POLICY - {"verbose"})(function)
+
+
 def _complete(options: dict[str, Any]) -> dict[str, Any]:
     return {
         **defaults(),

@@ -7,7 +7,6 @@ import signal
 import sys
 
 from corral.cli.printable import printable
-from corral.cli.request import build_command, build_request
 from corral.model.errors import CorralError, PolicyError
 from corral.model.plan import StdioMode
 from corral.model.result import Outcome
@@ -15,7 +14,7 @@ from corral.model.violation import Evidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from corral.cli.request import Request
@@ -38,20 +37,24 @@ _LIMITS_SAID = {
 
 def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Run what was asked for; returns the exit status."""
+    from corral.cli.request import build_command, build_request  # `session exec` has no use for it
+
     try:
         command = build_command(options, words)
         request = build_request(options, command)
-        _announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+        announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
         result = _carry_out(request, options)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        _print_json({**result.to_json(), "configuration": _configuration_json(request)})
-    _report(result, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
+        print_json({**result.to_json(), "configuration": _configuration_json(request)})
+    if options["verbose"] or not options["json"]:
+        for line in describe_result(result, verbose=bool(options["verbose"])):
+            say(line)
     if options["stats"]:
         from corral.cli.stats import summarize
 
-        _say(summarize(result))
+        say(summarize(result))
     return result.exit_status
 
 
@@ -71,11 +74,11 @@ def report_error(error: CorralError, *, as_json: bool, about_command: bool = Tru
         problems = getattr(error, "problems", ())
         if problems:
             fields["problems"] = [problem.to_json() for problem in problems]
-        _print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
+        print_json({"v": 1, "error": fields, "exit_status": error.exit_status})
     else:
         # No part of it has a line feed of its own.
         first, *others = error.render(about_command=about_command).split("\n")
-        _say(first)
+        say(first)
         sys.stderr.writelines(f"{printable(line)}\n" for line in others)
     return error.exit_status
 
@@ -99,7 +102,7 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
         _warn_of_fallback(request, attempt.refusal)
     for name in PASSED_ON:
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
-    signal.signal(signal.SIGTSTP, lambda *_: _stop(attempt.send))
+    signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(attempt.send))
     return attempt.run()
 
 
@@ -110,36 +113,36 @@ def _monitor() -> Monitor:
     return Monitor(describe_sample, EVERY_SECONDS)
 
 
-def _stop(send: Any) -> None:
+def stop_and_go(send: Any) -> None:
     """Ctrl-Z: the command stops, then corral; the shell's `fg` lets both go on."""
     send(signal.SIGTSTP)
     os.kill(os.getpid(), signal.SIGSTOP)
     send(signal.SIGCONT)
 
 
-def _announce(request: Request, *, verbose: bool, as_json: bool) -> None:
+def announce(request: Request, *, verbose: bool, as_json: bool) -> None:
     """Before the command has a say: that nothing confines it; what a project's file asked for in vain."""
     if request.sandbox.is_unconfined and (verbose or not as_json):
-        _say(f"the command runs without a sandbox: {_unconfined_because(request)}{_dropped(request)}")
+        say(f"the command runs without a sandbox: {_unconfined_because(request)}{_dropped(request)}")
     cuts = request.configuration.cuts if request.configuration is not None else ()
     if verbose:
         for cut in cuts:
-            _say(cut.render())
+            say(cut.render())
     elif cuts and not as_json:
         from corral.config.setting import shorten
 
         files = ", ".join(dict.fromkeys(shorten(cut.setting.origin.name) for cut in cuts))
         count = "1 setting was" if len(cuts) == 1 else f"{len(cuts)} settings were"
-        _say(f"{count} cut in {files}; `corral policy show --effective` says which")
+        say(f"{count} cut in {files}; `corral policy show --effective` says which")
 
 
 def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:
     """Whatever else is asked for: nobody is to find out by accident that nothing confined a command."""
     configuration = request.configuration
     place = f", {configuration.origin_of('fallback')}" if configuration is not None else ""
-    _say(f"WARNING: the command runs WITHOUT A SANDBOX: fallback = unconfined{place}{_dropped(request)}")
+    say(f"WARNING: the command runs WITHOUT A SANDBOX: fallback = unconfined{place}{_dropped(request)}")
     for reason in refusal.reasons:
-        _say(f"  {reason}")
+        say(f"  {reason}")
 
 
 def _dropped(request: Request) -> str:
@@ -171,34 +174,35 @@ def _unconfined_because(request: Request) -> str:
     return f"backend = none, {configuration.origin_of('backend')}"
 
 
-def _report(result: Result, *, verbose: bool, as_json: bool) -> None:
-    if as_json and not verbose:
-        return
+def describe_result(result: Result, *, verbose: bool) -> Iterator[str]:
+    """What there is to say about a run besides its status, a line each."""
     if result.outcome in _LIMITS_SAID:
         what = "failed" if result.exit_code is not None else "was stopped"
-        _say(f"the command {what}: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})")
+        yield f"the command {what}: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})"
     for violation in result.violations:
         if verbose or violation.evidence is Evidence.OBSERVED:
-            _say(violation.describe())
+            yield violation.describe()
     if verbose:
-        _report_enforcement(result)
+        yield from _describe_enforcement(result)
 
 
-def _report_enforcement(result: Result) -> None:
+def _describe_enforcement(result: Result) -> Iterator[str]:
     enforcement = result.enforcement
-    _say(f"{result.describe()} after {result.duration_seconds:.3f} s, run {result.run_id}")
-    _say(f"profile {result.policy.name}, backend {enforcement.backend}")
+    yield f"{result.describe()} after {result.duration_seconds:.3f} s, run {result.run_id}"
+    yield f"profile {result.policy.name}, backend {enforcement.backend}"
     for feature, how in sorted(enforcement.enforced.items(), key=lambda pair: pair[0].value):
-        _say(f"  {feature.value:<16} {how}")
+        yield f"  {feature.value:<16} {how}"
     for feature in sorted(enforcement.waived, key=lambda feature: feature.value):
-        _say(f"  {feature.value:<16} WAIVED")
+        yield f"  {feature.value:<16} WAIVED"
 
 
-def _print_json(value: dict[str, Any]) -> None:
+def print_json(value: Mapping[str, Any]) -> None:
+    """The one answer on stdout."""
     import json
 
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line of corral's own, beside what the command prints."""
     sys.stderr.write(f"corral: {printable(text)}\n")

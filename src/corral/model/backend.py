@@ -90,5 +90,8 @@ if TYPE_CHECKING:
         def corral_files(self) -> tuple[str, ...]:
             """Directories that corral itself runs from."""
 
+        def control_directories(self) -> tuple[str, ...]:
+            """Where named sessions are reached: hidden from every command."""
+
         def temporary_directory(self) -> str:
             """Where private scratch directories go."""

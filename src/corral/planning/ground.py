@@ -40,6 +40,8 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     resolver = Resolver(host)
     kept = hold_within(policy, workspace, host, resolver)
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
+    # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
+    rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
     granted, denied, system = _resolve_rules(rules, resolver, workspace, host)
     for target, access in granted.items():
         _check_grant(target, access, host)

@@ -43,6 +43,9 @@ class Lookout:
             for target in (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
             if target.inode
         )
+        # TRUST: a file that is replaced takes the mount on it along, and its number is used again, maybe by
+        # the next file. As long as it is held, whatever takes its place has another number.
+        self._holds = [descriptor for path, _ in self._held if (descriptor := _hold(path)) >= 0]
 
     def begin(self) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
@@ -123,6 +126,8 @@ class Lookout:
     def close(self) -> None:
         """Give the descriptors back."""
         with self._lock:
+            while self._holds:
+                os.close(self._holds.pop())
             if self._guard is not None:
                 self._guard.close()
                 self._guard = None
@@ -142,6 +147,20 @@ def _local_devices() -> dict[int, bool]:
             major, _, minor = fields.split(" ")[2].partition(":")
             found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0] in _LOCAL
     return found
+
+
+def _hold(path: str) -> int:
+    try:
+        return os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as problem:
+        if problem.errno in _CHANGED:  # which the next look will find
+            return -1
+        raise SetupError(
+            "guard",
+            f"{path} cannot be held",
+            why=problem.strerror or str(problem),
+            fix="raise the limit on open files, or close sessions that are no longer used",
+        ) from problem
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -96,6 +96,27 @@ class InheritedStreams:
         return self.is_over_limit
 
 
+class GivenStreams(InheritedStreams):
+    """Descriptors that somebody has handed over: the command's own from its start on."""
+
+    def __init__(self, given: tuple[int, int, int]) -> None:
+        self._given = given
+        self._is_held = True
+        self.is_over_limit = False
+
+    def close(self) -> None:
+        self.close_child_ends()
+
+    def child_ends(self) -> tuple[int, int, int]:
+        return self._given
+
+    def close_child_ends(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            for descriptor in set(self._given):
+                os.close(descriptor)
+
+
 def _reading_only(descriptor: int) -> int:
     """A terminal is open for both; whoever's output is limited must not print through his input."""
     if os.isatty(descriptor):
@@ -116,10 +137,16 @@ class PipedStreams(InheritedStreams):
         stdin: bytes | None,
         wanted: Destinations | None = None,
         null: int = -1,
+        *,
+        inherited: int = 0,
     ) -> None:
-        """`null` is an open null device, for an empty stdin; without one it is opened."""
+        """`null` is an open null device, for an empty stdin; without one it is opened.
+
+        `inherited` is the caller's stdin, for a command that is to have that.
+        """
         self._limit = self._room = limit_bytes
         self._inherits_stdin = stdin is None
+        self._inherited = inherited
         self._pending = memoryview(stdin or b"")
         self._wanted = wanted
         self._null = null
@@ -153,7 +180,7 @@ class PipedStreams(InheritedStreams):
 
     def _open_stdin(self) -> int:
         if self._inherits_stdin:
-            return os.dup(0) if self._limit is None else _reading_only(0)
+            return os.dup(self._inherited) if self._limit is None else _reading_only(self._inherited)
         if not self._pending and self._null >= 0:
             return os.dup(self._null)
         if not self._pending:
@@ -275,13 +302,14 @@ class RelayedStreams(PipedStreams):
     A reader that stops reading stops the command, not corral: a stream is read again when it has taken all.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(limit_bytes, None)
+    def __init__(self, limit_bytes: int, callers: tuple[int, int, int] = (0, 1, 2)) -> None:
+        super().__init__(limit_bytes, None, inherited=callers[0])
+        self._callers = callers
         self._relays: list[Relay] = []
         self._stopped: set[int] = set()
 
     def _open_sink(self, name: str) -> Sink:
-        self._relays.append(Relay(1 if name == "stdout" else 2))
+        self._relays.append(Relay(self._callers[1 if name == "stdout" else 2]))
         return self._relays[-1]
 
     def carry(self, descriptor: int, poller: select.poll) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.model.errors import PolicyError
+from corral.model.feature import Feature
 from corral.model.plan import Link, PathKind
 from corral.model.policy import FsAccess, FsRule, Policy
 from corral.planning.ground import build_ground
@@ -139,3 +140,18 @@ def test_a_loop_of_links_is_nothing_that_could_be_granted() -> None:
         ground_of("filesystem:read:/srv/a", host=host)
 
     assert refused.value.code == "path-missing"
+
+
+def test_where_named_sessions_are_reached_is_hidden_whatever_is_granted_around_it() -> None:
+    host = FakeHost({"/srv/": "", "/srv/run/corral/": "", "/srv/run/corral/s.sock": ""})
+    host.controls = ("/srv/run/corral",)
+
+    around = ground_of("filesystem:read:/srv", host=host)
+    elsewhere = ground_of(host=host)
+
+    assert [target.path for target in around.denied] == ["/srv/run/corral"]
+    assert Feature.FS_DENY in around.requires
+    assert elsewhere.denied == () and Feature.FS_DENY not in elsewhere.requires
+    with pytest.raises(PolicyError) as caught:
+        ground_of("filesystem:read:/srv/run/corral", host=host)
+    assert caught.value.code == "grant-beneath-deny"

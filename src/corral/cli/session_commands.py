@@ -1,0 +1,189 @@
+"""`corral session ...`, `corral sandbox ...` and `corral status`, for click."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from corral.cli.policy_commands import with_session_options
+from corral.cli.session_here import WHEN
+from corral.cli.session_options import EXEC_OPTIONS, parse_exec
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+_NAME = click.argument("name", required=False)
+
+
+class _ExecCommand(click.Command):
+    """Reads its words itself: whether `--` comes before any name makes a difference, which click forgets."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        line = parse_exec(args)
+        if line is None:
+            super().parse_args(ctx, args)  # help, or an error that says what is wrong
+            raise click.UsageError("write each option apart, before the command", ctx)
+        ctx.params = {"line": line}
+        return []
+
+
+def _with_exec_options(function: Any) -> Any:
+    for option in reversed(EXEC_OPTIONS):
+        if option.metavar:
+            decorate = click.option(
+                *option.flags, option.name, metavar=option.metavar, multiple=option.multiple, help=option.help
+            )
+        else:
+            decorate = click.option(*option.flags, option.name, is_flag=True, help=option.help)
+        function = decorate(function)
+    return function
+
+
+@click.group()
+def session() -> None:
+    """Start sandboxes that stay, run commands in them, end them."""
+
+
+@session.command()
+@_NAME
+@click.option("--idle", metavar="TIME", help="End it when nothing has run for so long: 30m.")
+@click.option("--lifetime", metavar="TIME", help="End it after so long, whatever runs: 8h.")
+@with_session_options
+@_JSON
+def start(name: str | None, *, idle: str | None, lifetime: str | None, as_json: bool, **options: Any) -> None:
+    """Start a sandbox that stays, and print its name.
+
+    Without NAME it is called after the workspace. It takes the same options as `corral run`, and ends with
+    `corral session stop`.
+    """
+    from corral.cli.options import defaults
+    from corral.cli.policy import answer
+    from corral.cli.session import start_session
+
+    complete = {**defaults(), **options, "json": as_json}
+    sys.exit(answer(lambda: start_session(name, complete, idle, lifetime), as_json=as_json))
+
+
+@session.command("exec", cls=_ExecCommand)
+@_with_exec_options
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [--] COMMAND...")
+def exec_(**parsed: Any) -> None:
+    """Run a command in a session, on your own stdin, stdout and stderr.
+
+    Without NAME, that is with `--` right away, the session of the workspace is meant. Exit status and
+    messages are those of `corral run`. If you end, so does the command, unless it is detached.
+    """
+    from corral.cli.session_exec import execute
+
+    sys.exit(execute(parsed["line"]))
+
+
+@session.command()
+@_NAME
+def shell(name: str | None) -> None:
+    """Open a shell in a session."""
+    from corral.cli.session_exec import open_shell
+
+    sys.exit(open_shell(name))
+
+
+@session.command()
+@_NAME
+@_JSON
+def status(name: str | None, *, as_json: bool) -> None:
+    """Say how a session is: backend, state, age, what runs, what it has cost. Status 0 if it runs."""
+    from corral.cli.policy import answer
+    from corral.cli.session import show_status
+
+    sys.exit(answer(lambda: show_status(name), as_json=as_json))
+
+
+@session.command("list")
+@_JSON
+def list_(*, as_json: bool) -> None:
+    """List your sessions, a line each."""
+    from corral.cli.policy import answer
+    from corral.cli.session import list_sessions
+
+    sys.exit(answer(list_sessions, as_json=as_json))
+
+
+@session.command()
+@_NAME
+@_JSON
+def stop(name: str | None, *, as_json: bool) -> None:
+    """End a session and everything in it, and wait until it is gone."""
+    from corral.cli.policy import answer
+    from corral.cli.session import stop_session
+
+    sys.exit(answer(lambda: stop_session(name), as_json=as_json))
+
+
+@session.command()
+@_NAME
+@_JSON
+def reset(name: str | None, *, as_json: bool) -> None:
+    """End what runs in a session, forget its private areas, and begin anew on the host as it is now."""
+    from corral.cli.policy import answer
+    from corral.cli.session import reset_session
+
+    sys.exit(answer(lambda: reset_session(name), as_json=as_json))
+
+
+@session.command()
+@_NAME
+@_JSON
+def logs(name: str | None, *, as_json: bool) -> None:
+    """Show what has happened in a session, and what its detached commands printed."""
+    from corral.cli.policy import answer
+    from corral.cli.session import show_log
+
+    sys.exit(answer(lambda: show_log(name), as_json=as_json))
+
+
+@session.command()
+@click.argument("command")
+@click.option("--session", "name", metavar="NAME", help="The session; that of the workspace by default.")
+@click.option("--signal", "word", default="TERM", metavar="NAME", help="TERM; KILL ends all of it.")
+@_JSON
+def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
+    """Pass a signal on to a command that runs in a session; `status` shows their numbers."""
+    from corral.cli.policy import answer
+    from corral.cli.session import signal_command
+
+    sys.exit(answer(lambda: signal_command(command, name, word), as_json=as_json))
+
+
+@session.command()
+@_JSON
+def clean(*, as_json: bool) -> None:
+    """Forget the sessions that are over, with their logs."""
+    from corral.cli.policy import answer
+    from corral.cli.session import clean_sessions
+
+    sys.exit(answer(clean_sessions, as_json=as_json))
+
+
+@click.group()
+def sandbox() -> None:
+    """The same as `corral session`, for those who say sandbox: start, stop, status, shell."""
+
+
+for _command in (start, stop, status, shell):
+    sandbox.add_command(_command)
+
+
+@click.command("status")
+@_NAME
+@click.option("--line", is_flag=True, help="One line, for prompts and footers; or nothing.")
+@click.option("--color", type=click.Choice(WHEN), default="auto", help="With --line; NO_COLOR counts.")
+@_JSON
+def status_here(name: str | None, *, line: bool, color: str, as_json: bool) -> None:
+    """Say how the session of this workspace is, or the one named."""
+    from corral.cli.policy import answer
+    from corral.cli.session import show_status
+    from corral.cli.session_here import print_line
+
+    if line:
+        sys.exit(print_line(name, color))
+    sys.exit(answer(lambda: show_status(name), as_json=as_json))
