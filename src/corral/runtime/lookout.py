@@ -50,8 +50,11 @@ class Lookout:
     def begin(self) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
         with self._lock:
+            changed = [path for path, identity in self._held if _identity(path) != identity]
             if self._on_duty == 0:
-                self._resume()
+                changed += self._resume()
+            if changed:
+                raise _stale(changed)
             self._on_duty += 1
             return self.mark()
 
@@ -64,20 +67,12 @@ class Lookout:
         """How much was found until now."""
         return len(self._guard.violations) if self._guard is not None else 0
 
-    def _resume(self) -> None:
-        changed = [path for path, identity in self._held if _identity(path) != identity]
+    def _resume(self) -> tuple[str, ...]:
+        """Go on duty; returns the names that the host has made meanwhile."""
         if self._plan.watches and self._guard is None:
             self._guard = open_guard(self._plan, self._quarantine)
             self._guard.trust_times(_is_local)
-        if self._guard is not None:
-            changed += self._guard.resume()
-        if changed:
-            raise SetupError(
-                "session-stale",
-                "the kept sandbox does not protect what is there now",
-                why=f"made or replaced since it began: {', '.join(changed[:5])}",
-                fix="begin a new session, or call `reset`; what it has in private areas is lost",
-            )
+        return self._guard.resume() if self._guard is not None else ()
 
     def end(self, mark: int) -> tuple[Violation, ...]:
         """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended."""
@@ -131,6 +126,15 @@ class Lookout:
             if self._guard is not None:
                 self._guard.close()
                 self._guard = None
+
+
+def _stale(changed: list[str]) -> SetupError:
+    return SetupError(
+        "session-stale",
+        "the kept sandbox does not protect what is there now",
+        why=f"made or replaced since it began: {', '.join(changed[:5])}",
+        fix="begin a new session, or call `reset`; what it has in private areas is lost",
+    )
 
 
 def _is_local(device: int) -> bool:
