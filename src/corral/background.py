@@ -45,6 +45,10 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="corral-background", daemon=True)
         self._thread.start()
 
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "ended"
+        return f"<Background {self.id} {state}: {' '.join(self.argv)[:80]}>"
+
     def _run(self) -> None:
         try:
             self._result = self._session.finish(self._job)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from corral.runtime.streams import InheritedStreams
 
 _CHUNK = 65_536
+#: A signal that comes right before a wait is handled after it: it must not be a long one.
+_LONGEST_WAIT_MS = 500.0
 #: After the launcher's own limit, before corral stops waiting for the job.
 _BACKSTOP_SECONDS = 10.0
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
@@ -182,11 +184,11 @@ class Job:
             return True
         return False
 
-    def _patience_ms(self, began: float) -> float | None:
-        wait = self._lookout.patience_ms if self._lookout is not None else None
+    def _patience_ms(self, began: float) -> float:
+        wait = (self._lookout.patience_ms if self._lookout is not None else None) or _LONGEST_WAIT_MS
         if self._wall_seconds is not None and not self._over_time:
             left = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS - time.monotonic()
-            wait = min(max(0.0, left * 1000), wait if wait is not None else float("inf"))
+            wait = min(max(0.0, left * 1000), wait)
         return wait
 
     def _enforce(self, streams: InheritedStreams, began: float, poller: select.poll) -> None:

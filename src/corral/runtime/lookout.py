@@ -45,7 +45,14 @@ class Lookout:
         )
         # TRUST: a file that is replaced takes the mount on it along, and its number is used again, maybe by
         # the next file. As long as it is held, whatever takes its place has another number.
-        self._holds = [descriptor for path, _ in self._held if (descriptor := _hold(path)) >= 0]
+        self._holds: list[int] = []
+        try:
+            for path, _ in self._held:
+                if (descriptor := _hold(path)) >= 0:
+                    self._holds.append(descriptor)
+        except SetupError:
+            self.close()
+            raise
 
     def begin(self) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: After the launcher's own limit, before corral stops waiting for the launcher.
 _BACKSTOP_SECONDS = 10.0
 _CHUNK = 65_536
+#: A signal that comes right before a wait is handled after it: it must not be a long one.
+_LONGEST_WAIT_MS = 500.0
 #: Signals by which somebody says that corral itself is to end.
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
@@ -354,8 +356,10 @@ class Run:
         own = self._launch.spec is None  # nobody else keeps the time
         return began + wall + (0.0 if own else GRACE_SECONDS + _BACKSTOP_SECONDS)
 
-    def _patience_ms(self, began: float) -> float | None:
-        waits = [self._guard.patience_ms] if self._guard is not None else []
+    def _patience_ms(self, began: float) -> float:
+        waits: list[float | None] = [_LONGEST_WAIT_MS]
+        if self._guard is not None:
+            waits.append(self._guard.patience_ms)
         if self._monitor is not None:
             waits.append(self._monitor.patience_ms)
         deadline = self._deadline(began)
@@ -363,7 +367,7 @@ class Run:
             waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
         if self._launch.outer is not None and self._outer_ends_by < float("inf"):
             waits.append(max(0.0, (self._outer_ends_by - time.monotonic()) * 1000))
-        return min((wait for wait in waits if wait is not None), default=None)
+        return min(wait for wait in waits if wait is not None)
 
     def _reap(self, pid: int) -> None:
         _, status, spent = os.wait4(pid, 0)
