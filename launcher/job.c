@@ -18,7 +18,6 @@
 #include "report.h"
 
 enum {
-    REQUEST_BYTES = 65536, /* a longer spec comes as a file */
     STACK_BYTES = 65536,
     PAGE = 4096,
     COMMAND_FDS = 5, /* stdio, status, lifeline; then the file, if there is one */

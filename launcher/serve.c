@@ -33,7 +33,7 @@ struct server {
     struct launch *launch;
     int requests, signals;
     int taken[2];            /* pipe: a job says that it has a command */
-    bool has_spare;          /* a job waits for the next one */
+    pid_t spare;             /* the job that waits for the next one; 0: none does */
     int fork_error;          /* why not */
     struct watcher watcher;
     bool has_more;           /* of the dead, perhaps */
@@ -56,7 +56,7 @@ static int open_server(struct server *s) {
     s->requests = k_result(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, MOST_GIVEN));
     if (s->requests < 0) return s->requests;
     if (dup2(STDOUT_FILENO, STDIN_FILENO) < 0) return -errno;
-    if (pipe2(s->taken, O_CLOEXEC) < 0) return -errno;
+    if (pipe2(s->taken, O_CLOEXEC | O_NONBLOCK) < 0) return -errno;
     s->launch->has_default_signals = true;
     int err = signals_reset();
     s->signals = err ? err : signals_open();
@@ -109,7 +109,7 @@ static int prepare(struct server *s) {
 static void fork_spare(struct server *s) {
     pid_t self = getpid();
     pid_t job = k_clone(SIGCHLD);
-    s->has_spare = job > 0;
+    s->spare = job > 0 ? job : 0;
     s->fork_error = job < 0 ? -job : 0;
     if (job != 0) return;
     close(s->signals);
@@ -120,30 +120,37 @@ static void fork_spare(struct server *s) {
 
 /* Whoever asks when no process can be made is told so. */
 static void refuse_request(struct server *s) {
-    static char words[1];
+    static char words[REQUEST_BYTES];
     int given[MOST_GIVEN];
     char line[64];
     size_t size = sizeof words;
     int count = control_receive(s->requests, given, words, &size);
     if (count == 0 || count == -ECONNRESET) s->is_over = true;
-    if (count <= STATUS_PLACE) return; /* a truncated one, as a rule: he sees the end of his status pipe */
+    if (count <= 0) return; /* a broken one: he sees the end of his status pipe */
     int length = snprintf(line, sizeof line, "failed namespaces %d fork\n", s->fork_error);
-    if (write(given[STATUS_PLACE], line, (size_t)length) < 0) s->has_more = true;
+    if (count > STATUS_PLACE && write(given[STATUS_PLACE], line, (size_t)length) < 0) s->has_more = true;
     for (int i = 0; i < count; i++) close(given[i]);
 }
 
 static void on_taken(struct server *s) {
     char byte;
-    if (read(s->taken[0], &byte, 1) != 1) s->is_broken = true;
-    fork_spare(s);
+    ssize_t got = read(s->taken[0], &byte, 1);
+    if (got == 1) fork_spare(s);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR)) s->is_broken = true;
 }
 
 /* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended, means
  * that something has left the supervision it was under. */
 static void reap(struct server *s) {
     int status = 0, count = 0;
-    for (; count < REAPED && waitpid(-1, &status, WNOHANG) > 0; count++)
+    for (pid_t pid = 0; count < REAPED && (pid = waitpid(-1, &status, WNOHANG)) > 0; count++) {
         if (WIFSIGNALED(status)) s->is_broken = true;
+        /* It got a request that is none, and has said nothing; or it was so quick that its word is still here. */
+        if (pid == s->spare) {
+            s->spare = 0;
+            on_taken(s);
+        }
+    }
     s->has_more = count == REAPED;
 }
 
@@ -158,7 +165,7 @@ static int64_t wait_for_work(struct server *s, struct pollfd *fds) {
 static void turn(struct server *s) {
     struct pollfd fds[] = {
         /* While a job waits, what comes is for that one; the end is for everyone. */
-        {.fd = s->requests, .events = s->has_spare ? POLLRDHUP : POLLRDHUP | POLLIN},
+        {.fd = s->requests, .events = s->spare ? POLLRDHUP : POLLRDHUP | POLLIN},
         {.fd = s->signals, .events = POLLIN},
         {.fd = has_namespaces(s->launch) ? -1 : LIFELINE_FD, .events = POLLIN},
         {.fd = s->taken[0], .events = POLLIN},
@@ -171,9 +178,9 @@ static void turn(struct server *s) {
     }
     if (fds[3].revents) on_taken(s);
     if (fds[2].revents || fds[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) s->is_over = true;
-    else if (fds[0].revents & POLLIN && !s->has_spare) {
+    else if (fds[0].revents & POLLIN && !s->spare) {
         fork_spare(s);
-        if (!s->has_spare) refuse_request(s);
+        if (!s->spare) refuse_request(s);
     }
 }
 

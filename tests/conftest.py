@@ -32,10 +32,18 @@ KEPT = "-session"
 #: than a single run, and on engines, whose containers take seconds, that it is the same sandbox at all.
 KEPT_FEATURES: dict[str, tuple[str, ...]] = {
     "native": ("",),
-    "landlock": ("fs.", "proc.", "ipc.", "descriptors", "syscalls", "privileges", "environment", "limit.wall"),
+    "landlock": (
+        "fs.",
+        "proc.",
+        "ipc.",
+        "descriptors",
+        "syscalls",
+        "privileges",
+        "limit.wall",
+    ),
     "bubblewrap": ("fs.write", "fs.protect", "proc.", "descriptors", "syscalls", "limit.wall", "limit.pids"),
-    "docker": ("fs.write", "proc.contained"),
-    "podman": ("fs.write", "proc.contained"),
+    "docker": ("descriptors",),
+    "podman": ("descriptors",),
 }
 _probes: dict[str, Probe] = {}
 

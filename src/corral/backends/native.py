@@ -94,7 +94,9 @@ class NativeBackend:
             env=(),
             enforced={**inner.mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, machine, holders, _processors(probe)),
+                _encoded_ground(
+                    ground, abi, machine, holders, _processors(probe), is_kept=plan.command.keeps
+                ),
                 _encoded_mounts(plan),
                 encode_command(command),
             ),
@@ -112,7 +114,7 @@ def _processors(probe: Probe) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, processors: tuple[int, int]
+    ground: Ground, abi: int, machine: str, holders: Holders, processors: tuple[int, int], *, is_kept: bool
 ) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -130,7 +132,9 @@ def _encoded_ground(
             areas=_areas(ground) if ground.private else None,
             rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, watch=watch),
+            seccomp=common.ground_filter(
+                ground, machine, sockets, by_filter=False, watch=watch, kept=is_kept
+            ),
         )
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from corral.runtime.streams import InheritedStreams
 
 _CHUNK = 65_536
-#: After the launcher's own limit, before corral stops waiting for the job.
+#: After the launcher's own limit, or the wish to end it, before corral stops waiting for the job.
 _BACKSTOP_SECONDS = 10.0
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
@@ -55,6 +55,7 @@ class Job:
         self._ends: Ends | None = None
         self._early: list[int] = []
         self._mark = 0
+        self._give_up_at: float | None = None
         self._is_unwanted = self._over_output = self._over_time = self._blocked = False
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
@@ -132,12 +133,21 @@ class Job:
         is_over = self._status.usage is not None and not self._status.has_left
         if not is_over:
             ends.cut()
-            poller = select.poll()
-            poller.register(ends.status, select.POLLIN)
-            deadline = time.monotonic() + _BACKSTOP_SECONDS
-            while self._read(ends.status) and (left := deadline - time.monotonic()) > 0:
-                poller.poll(left * 1000)
+            # TRUST: where no domain keeps signals inside, a command can stop its own job.
+            if not self._await_end(ends, self._give_up_at or time.monotonic() + _BACKSTOP_SECONDS):
+                self._kept.abandon()
+                self._await_end(ends, time.monotonic() + _BACKSTOP_SECONDS)
         ends.close()
+
+    def _await_end(self, ends: Ends, deadline: float) -> bool:
+        poller = select.poll()
+        poller.register(ends.status, select.POLLIN)
+        while self._read(ends.status):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            poller.poll(left * 1000)
+        return True
 
     def _loop(self, streams: InheritedStreams, began: float) -> None:
         assert self._ends is not None
@@ -145,10 +155,8 @@ class Job:
         poller = select.poll()
         poller.register(status, select.POLLIN)
         streams.register(poller)
-        if self._lookout is not None:
-            self._lookout.register(poller)
-        while True:
-            for descriptor, _ in poller.poll(self._patience_ms(began)):
+        while not self._is_hopeless():
+            for descriptor, _ in poller.poll(self._patience_ms(began, poller)):
                 if descriptor == status:
                     if not self._read(status) or self._status.is_told:
                         return
@@ -156,7 +164,7 @@ class Job:
                     self._lookout.react()
                 else:
                     streams.carry(descriptor, poller)
-            self._enforce(streams, began, poller)
+            self._enforce(streams, began)
 
     def _read(self, descriptor: int) -> bool:
         """Take what the job has said; False when it will say no more."""
@@ -167,15 +175,25 @@ class Job:
             return True
         return False
 
-    def _patience_ms(self, began: float) -> float | None:
-        wait = self._lookout.patience_ms if self._lookout is not None else None
+    def _patience_ms(self, began: float, poller: select.poll) -> float:
+        wait = _BACKSTOP_SECONDS * 1000  # another thread may want it ended, and the job not answer
+        if self._lookout is not None:
+            wait = min(wait, self._lookout.prepare(poller) or wait)
         if self._wall_seconds is not None and not self._over_time:
             left = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS - time.monotonic()
-            wait = min(max(0.0, left * 1000), wait if wait is not None else float("inf"))
+            wait = min(wait, max(0.0, left * 1000))
         return wait
 
-    def _enforce(self, streams: InheritedStreams, began: float, poller: select.poll) -> None:
-        if self._lookout is not None and self._lookout.glance(poller, self._mark) and not self._blocked:
+    def _is_hopeless(self) -> bool:
+        """Whether the job was told to end the command, long ago, and has not."""
+        if not self._is_unwanted:
+            return False
+        if self._give_up_at is None:
+            self._give_up_at = time.monotonic() + _BACKSTOP_SECONDS
+        return time.monotonic() >= self._give_up_at
+
+    def _enforce(self, streams: InheritedStreams, began: float) -> None:
+        if self._lookout is not None and self._lookout.glance(self._mark) and not self._blocked:
             self._blocked = True
             self.kill()
         if streams.is_over_limit and not self._over_output:
@@ -194,6 +212,8 @@ class Job:
     def _result(
         self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float
     ) -> Result:
+        if not self._status.is_told and not self._is_unwanted:
+            self._status.exceeded = self._status.exceeded or self._kept.last_words()
         self._check_started()
         status, plan, launch = self._status, self._kept.plan, self._kept.launch
         if status.exit_code is None and status.signal is None:

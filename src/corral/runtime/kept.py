@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from corral.runtime.spawn import Process
 
 _READY_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 5.0
 #: A longer spec is sent as a file: see launcher/job.c.
 _MOST_INLINE = 60_000
 _CHUNK = 65_536
@@ -201,6 +202,15 @@ class Kept:
             return True
         return False
 
+    def last_words(self) -> str:
+        """The limit for which everything in it was ended, if it was; asked when a job has gone silent."""
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while self._process is not None and not (self.status.exceeded or self.status.lost):
+            if not self._read_status() or (left := deadline - time.monotonic()) <= 0:
+                break
+            select.select([self._process.status], [], [], left)
+        return self.status.exceeded
+
     def gone(self) -> SetupError:
         """The error of a command that finds nobody to start it."""
         why = {
@@ -281,6 +291,16 @@ class Kept:
                 os.close(descriptor)
         os.set_blocking(status, False)
         return Ends(status, lifeline)
+
+    def abandon(self) -> None:
+        """A command could not be ended: so all are, by whoever stands outside. `close` is still due."""
+        process, requests = self._process, self._requests
+        with contextlib.suppress(OSError):
+            if requests is not None:
+                requests.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            if process is not None:
+                os.write(process.lifeline, b"x")
 
     def close(self) -> None:
         """End it, and whatever runs in it. Returns when all is gone."""

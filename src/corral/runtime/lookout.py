@@ -19,6 +19,7 @@ from corral.runtime.status import path_changed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
+    from collections.abc import Sequence
 
     from corral.model.plan import Plan
     from corral.model.violation import Violation
@@ -47,6 +48,7 @@ class Lookout:
     def begin(self) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
         with self._lock:
+            self._check(self._changed())
             if self._on_duty == 0:
                 self._resume()
             self._on_duty += 1
@@ -61,13 +63,18 @@ class Lookout:
         """How much was found until now."""
         return len(self._guard.violations) if self._guard is not None else 0
 
+    def _changed(self) -> list[str]:
+        """What a mount does not cover any more, whoever runs meanwhile."""
+        return [path for path, identity in self._held if _identity(path) != identity]
+
     def _resume(self) -> None:
-        changed = [path for path, identity in self._held if _identity(path) != identity]
         if self._plan.watches and self._guard is None:
             self._guard = open_guard(self._plan, self._quarantine)
             self._guard.trust_times(_is_local)
         if self._guard is not None:
-            changed += self._guard.resume()
+            self._check(self._guard.resume())
+
+    def _check(self, changed: Sequence[str]) -> None:
         if changed:
             raise SetupError(
                 "session-stale",
@@ -89,20 +96,25 @@ class Lookout:
             raise left_behind(left)
         return found
 
-    def register(self, poller: select.poll) -> None:
-        """Say what is to be waited for."""
-        if self.descriptor >= 0:
-            poller.register(self.descriptor, 1)  # POLLIN
+    def prepare(self, poller: select.poll) -> float | None:
+        """Say what is to be waited for, and for how many milliseconds at most.
+
+        INVARIANT: asked before every wait. The descriptor comes with whichever command is the first to run
+        for long, and then nobody looks by himself any more.
+        """
+        guard = self._guard
+        if guard is None:
+            return None
+        with self._lock:
+            patience, descriptor = guard.patience_ms, guard.descriptor
+        if descriptor >= 0:
+            poller.register(descriptor, 1)  # POLLIN
+        return patience
 
     @property
     def descriptor(self) -> int:
         """Where the kernel tells of changes; -1 as long as there is none."""
         return self._guard.descriptor if self._guard is not None else -1
-
-    @property
-    def patience_ms(self) -> float | None:
-        """How long to wait before the next look."""
-        return self._guard.patience_ms if self._guard is not None else None
 
     def react(self) -> None:
         """The descriptor is ready."""
@@ -110,14 +122,14 @@ class Lookout:
             if self._guard is not None:
                 self._guard.react()
 
-    def glance(self, poller: select.poll, mark: int) -> bool:
+    def glance(self, mark: int) -> bool:
         """Look, if it is time to; True if a command that began at `mark` has tried too often."""
         guard = self._guard
         if guard is None:
             return False
         with self._lock:
-            if guard.patience_ms is not None and guard.glance():
-                poller.register(guard.descriptor, 1)
+            if guard.patience_ms is not None:
+                guard.glance()
             return len(guard.violations) - mark >= PATIENCE
 
     def close(self) -> None:
