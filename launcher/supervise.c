@@ -264,11 +264,6 @@ static void watch_loop(struct watch *w) {
     }
 }
 
-static long count_processors(void) {
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? count : 1;
-}
-
 /* The group may be one that is gone with its last member: corral reads its counters first. */
 void supervisor_linger(const struct launch *launch) {
     char ignored;
@@ -280,7 +275,8 @@ void supervisor_linger(const struct launch *launch) {
 }
 
 int supervisor_run(struct launch *launch) {
-    struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count_processors()};
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count > 0 ? count : 1};
     /* Its copies of the command's stdio would keep their readers waiting. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
     w.executing = w.started = launch->is_executing; /* a job knows */

@@ -26,7 +26,7 @@ import sys
 from corral.sandbox import Sandbox
 session = Sandbox(backend=sys.argv[1], workspace=sys.argv[2], waive=sys.argv[4:]).session()
 session.start(["sleep", sys.argv[3]])
-session.run(f"setsid sleep {sys.argv[3]} & echo ready", stream=lambda name, data: print(data.decode(), flush=True))
+print(session.run(f"setsid sleep {sys.argv[3]} >/dev/null 2>&1 & echo ready").stdout, flush=True)
 session.run("yes", stream=lambda name, data: None)
 """
 
@@ -143,6 +143,7 @@ def test_thousands_of_commands_leave_nothing(keeper: Keeper, backend: str) -> No
     session = keeper.session(backend=backend)
     server = server_of(session) if backend == "native" else session._kept.inner
     count = int(os.environ.get("CORRAL_TEST_COMMANDS", "2000"))
+    session.run("sleep 0.5")  # long enough for the guard to listen, if there is one
     for _ in range(100):
         session.run(["/bin/true"])
     before = _held(server)

@@ -90,6 +90,9 @@ def test_what_is_left_running_cannot_plant_between_commands(keeper: Keeper) -> N
 
     wait_until((keeper.work / "done").exists, "it was planted")
     wait_until(lambda: not planted.exists(), "it was taken away, with no command running")
+    told = session.run("true").violations
+    assert [violation.subject for violation in told] == [str(planted)]
+    assert not session.run("true").violations
 
 
 def test_a_long_command_cannot_plant_when_a_shorter_one_has_ended(keeper: Keeper) -> None:

@@ -89,8 +89,7 @@ def test_who_ends_itself_by_a_signal_has_that_signal(keeper: Keeper) -> None:
 )
 def test_values_of_every_kind_stay(keeper: Keeper, value: str) -> None:
     session = keeper.session()
-    session.run('export X="$1"', stateful=True, env={"GIVEN": value})
-    assert do(session, 'export X="$GIVEN"').exit_code == 0
+    assert session.run('export X="$GIVEN"', stateful=True, env={"GIVEN": value}).exit_code == 0
 
     done = do(session, "printenv X")
 
@@ -155,8 +154,8 @@ def test_with_every_shell(keeper: Keeper, name: str, monkeypatch: pytest.MonkeyP
 
     real = corral.stateful.remember
 
-    def remember(argv: tuple[str, ...], line: str, state: str) -> tuple[str, ...]:
-        _, *rest = real(argv, line, state)
+    def remember(*arguments: object, **more: object) -> tuple[str, ...]:
+        _, *rest = real(*arguments, **more)
         return (program, *(["sh"] if name == "busybox" else []), *rest)
 
     monkeypatch.setattr("corral.stateful.remember", remember)

@@ -39,7 +39,7 @@ def _watch(ends: Ends, lookout: Lookout | None, done: Callable[[], None]) -> Non
         if lookout is not None:
             # What cannot be mended is found by the next command's first look.
             with contextlib.suppress(SetupError):
-                lookout.end(mark)
+                lookout.end(mark, is_leftover=True)
         done()
 
 

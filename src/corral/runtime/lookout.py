@@ -38,6 +38,7 @@ class Lookout:
         self._quarantine = quarantine
         self._guard: Guard | None = None
         self._on_duty = 0
+        self._told = 0  # how much of what was found is in a result
         self._lock = allocate_lock()
         self._held = tuple(
             (target.path, (target.device, target.inode))
@@ -83,15 +84,20 @@ class Lookout:
                 fix="begin a new session, or call `reset`; what it has in private areas is lost",
             )
 
-    def end(self, mark: int) -> tuple[Violation, ...]:
-        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended."""
+    def end(self, mark: int, *, is_leftover: bool = False) -> tuple[Violation, ...]:
+        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended.
+
+        What a leftover did while no command ran is in no result yet: the next command's tells it.
+        """
         guard = self._guard
         with self._lock:
             self._on_duty -= 1
             if guard is None:
                 return ()
             left = guard.sweep()
-            found = tuple(guard.violations[mark:])
+            found = tuple(guard.violations[min(mark, self._told) :])
+            if not is_leftover:
+                self._told = len(guard.violations)
         if left:
             raise left_behind(left)
         return found
