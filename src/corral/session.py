@@ -125,7 +125,7 @@ class Session:
 
             output = Destinations(stream, stdout, stderr)
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
-        streams = PipedStreams(self.output_bytes, fed, output, self._kept.null)
+        streams = PipedStreams(self.output_bytes, fed, output, self._kept.open_null)
         if not stateful:
             return self.finish(self.prepare(_argv(command), streams, cwd=cwd, env=env, timeout=timeout))
         with self._stateful:

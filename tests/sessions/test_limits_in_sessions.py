@@ -119,9 +119,7 @@ def test_a_fork_bomb_is_bounded_and_forgotten(keeper: Keeper, backend: str, has_
     host = None if has_groups else GrouplessHost()
     session = keeper.session("pids:limit:20", backend=backend, waive="limit.pids", host=host)
     is_held = Feature.LIMIT_PIDS in session._kept.enforcement.enforced
-    if not is_held and (
-        has_groups or backend == "bubblewrap"
-    ):  # elsewhere the launcher looks, and claims less
+    if not is_held and (has_groups or backend == "bubblewrap"):
         pytest.skip(f"{backend} does not hold the processes here")
 
     done = session.run(python(_BOMB), timeout=20)

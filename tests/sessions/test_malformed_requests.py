@@ -24,7 +24,7 @@ def send(session: Session, words: bytes, count: int) -> None:
     """A message with so many descriptors, all of the null device."""
     kept = session._kept
     assert kept._requests is not None
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [kept.null] * count))] if count else []
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [kept._null] * count))] if count else []
     kept._requests.sendmsg([words], rights)
 
 

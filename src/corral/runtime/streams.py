@@ -115,14 +115,14 @@ class PipedStreams(InheritedStreams):
         limit_bytes: int | None,
         stdin: bytes | None,
         wanted: Destinations | None = None,
-        null: int = -1,
+        open_null: Callable[[], int] | None = None,
     ) -> None:
-        """`null` is an open null device, for an empty stdin; without one it is opened."""
+        """`open_null` opens the null device, for an empty stdin, more quickly than by its name."""
         self._limit = self._room = limit_bytes
         self._inherits_stdin = stdin is None
         self._pending = memoryview(stdin or b"")
         self._wanted = wanted
-        self._null = null
+        self._open_null = open_null
         self._open: set[int] = set()
         self._child: list[int] = []
         self._feed_end = -1
@@ -154,8 +154,8 @@ class PipedStreams(InheritedStreams):
     def _open_stdin(self) -> int:
         if self._inherits_stdin:
             return os.dup(0) if self._limit is None else _reading_only(0)
-        if not self._pending and self._null >= 0:
-            return os.dup(self._null)
+        if not self._pending and self._open_null is not None:
+            return self._open_null()
         if not self._pending:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         theirs, self._feed_end = os.pipe()
