@@ -159,9 +159,9 @@ def _serves(plan: Plan) -> ServeFlag:
     return ServeFlag(0) if is_own else ServeFlag.FILTERED
 
 
-def own_pids(plan: Plan) -> int:
+def own_pids(*, kept: bool) -> int:
     """How many processes of the launcher live among those of the sandbox."""
-    return 3 if plan.command.keeps else 1  # PID 1; in a kept sandbox the job of a command, and the next
+    return 3 if kept else 1  # PID 1; in a kept sandbox the job of a command, and the next
 
 
 def network_is_private(plan: Plan) -> bool:

@@ -207,7 +207,8 @@ def _encoded_ground(
             argv=(),
             cwd="/",
             inside=True,
-            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            rlimits=common.rlimits(ground.limits)
+            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
             seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
             expects=tuple(_expects(ground)),

@@ -101,7 +101,10 @@ class NativeBackend:
                 encode_command(command),
             ),
             group=limiting.group_request(
-                ground.limits, holders, launcher_pids=common.own_pids(plan), ends_by_group=False
+                ground.limits,
+                holders,
+                launcher_pids=common.own_pids(kept=plan.command.keeps),
+                ends_by_group=False,
             ),
             inside=Inside(command.env),
         )
@@ -130,7 +133,8 @@ def _encoded_ground(
             loopback=private_network,
             watch=watch,
             areas=_areas(ground) if ground.private else None,
-            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            rlimits=common.rlimits(ground.limits)
+            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
             seccomp=common.ground_filter(
                 ground, machine, sockets, by_filter=False, watch=watch, kept=is_kept
