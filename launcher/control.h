@@ -4,7 +4,10 @@
 
 #include <stddef.h>
 
-enum { MOST_GIVEN = 32 };
+enum {
+    MOST_GIVEN = 32,
+    REQUEST_BYTES = 65536, /* of a command for a kept sandbox; a longer spec comes as a file */
+};
 
 /* Says hello at `where`, the number of a descriptor or the path of a socket, and puts what corral sends to the
  * descriptors from 0 on: those of every launch, then files of control groups. Returns how many, or -errno. */

@@ -18,7 +18,6 @@
 #include "report.h"
 
 enum {
-    REQUEST_BYTES = 65536, /* a longer spec comes as a file */
     STACK_BYTES = 65536,
     PAGE = 4096,
     MOST_IDLE = 2, /* jobs that wait: one for the next command, one that the last one gave back */

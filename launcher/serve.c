@@ -61,7 +61,7 @@ static int open_server(struct server *s) {
     if (dup2(STDOUT_FILENO, STDIN_FILENO) < 0) return -errno;
     s->null = k_result(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MOST_GIVEN));
     if (s->null < 0) return s->null;
-    if (pipe2(s->taken, O_CLOEXEC) < 0) return -errno;
+    if (pipe2(s->taken, O_CLOEXEC | O_NONBLOCK) < 0) return -errno;
     s->idle = mmap(NULL, sizeof *s->idle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s->idle == MAP_FAILED) return -errno;
     s->launch->has_default_signals = true;
@@ -129,22 +129,23 @@ static void fork_spare(struct server *s) {
 
 /* Whoever asks when no process can be made is told so. */
 static void refuse_request(struct server *s) {
-    static char words[1];
+    static char words[REQUEST_BYTES];
     int given[MOST_GIVEN];
     char line[64];
     size_t size = sizeof words;
     int count = control_receive(s->requests, given, words, &size, MSG_DONTWAIT);
     if (count == 0 || count == -ECONNRESET) s->is_over = true;
-    if (count <= STATUS_PLACE) return; /* a truncated one, as a rule: he sees the end of his status pipe */
+    if (count <= 0) return; /* a broken one: he sees the end of his status pipe */
     int length = snprintf(line, sizeof line, "failed namespaces %d fork\n", s->fork_error);
-    if (write(given[STATUS_PLACE], line, (size_t)length) < 0) s->has_more = true;
+    if (count > STATUS_PLACE && write(given[STATUS_PLACE], line, (size_t)length) < 0) s->has_more = true;
     for (int i = 0; i < count; i++) close(given[i]);
 }
 
 static void on_taken(struct server *s) {
     char byte;
-    if (read(s->taken[0], &byte, 1) != 1) s->is_broken = true;
-    fork_spare(s);
+    ssize_t got = read(s->taken[0], &byte, 1);
+    if (got == 1) fork_spare(s);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR)) s->is_broken = true;
 }
 
 /* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended or stopped,

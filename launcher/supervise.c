@@ -25,7 +25,7 @@ struct watch {
     bool killed;                     /* by us */
     bool is_silent;                  /* init will say no more */
     bool has_more;                   /* of the dead, perhaps, that were not waited for yet */
-    bool over_cpu;                   /* its processor time is over, and it was told so */
+    bool over_time, over_cpu;        /* its time, or its processor time, is over, and it was told so */
     bool has_left;                   /* the command has ended, and what it left running may go on */
     int64_t term_at, kill_at;        /* monotonic milliseconds, or NEVER */
     int64_t look_at;                 /* when to look at its processor time */
@@ -124,7 +124,8 @@ static void reap_command(struct watch *w) {
     w->has_more = reaped > 0;
     if (is_found) on_ended(w, status);
     if (!w->ended) return;
-    bool is_kept = w->launch->spec.count[RECORD_KEEP] && w->started && !w->killed;
+    /* Who heeds the signal at the end of his time must not leave in his place what does not. */
+    bool is_kept = w->launch->spec.count[RECORD_KEEP] && w->started && !w->killed && !w->over_time && !w->over_cpu;
     if (is_kept && reaped >= 0) leave_the_rest(w);
     else end_tree(w);
 }
@@ -190,6 +191,7 @@ static void on_time(struct watch *w) {
     if (now >= w->kill_at) kill_all(w);
     if (now < w->term_at) return;
     status_line("timed-out\n");
+    w->over_time = true;
     w->term_at = NEVER;
     w->kill_at = after_ms(w->launch->spec.grace_ms);
     if (w->launch->spec.grace_ms == 0) kill_all(w);
@@ -264,13 +266,9 @@ static void watch_loop(struct watch *w) {
     }
 }
 
-static long count_processors(void) {
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? count : 1;
-}
-
 int supervisor_run(struct launch *launch) {
-    struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count_processors()};
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count > 0 ? count : 1};
     /* Its copies of the command's stdio would keep their readers waiting. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
     w.executing = w.started = launch->is_executing; /* a job knows */
@@ -282,6 +280,7 @@ int supervisor_run(struct launch *launch) {
     if (w.signals < 0 || (has_setup && fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0)) {
         status_failed("namespaces", w.signals < 0 ? -w.signals : errno, "watch the child");
         kill(launch->child, SIGKILL);
+        if (!has_namespaces(launch)) (void)tree_end(launch); /* it may have children by now */
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);

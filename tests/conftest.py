@@ -27,6 +27,24 @@ if TYPE_CHECKING:
     from support.confinement import Case
 
 LEAKY = "leaky"
+KEPT = "-session"
+#: Proved again in sessions: everything on the quickest backend, elsewhere what a kept sandbox does otherwise
+#: than a single run, and on engines, whose containers take seconds, that it is the same sandbox at all.
+KEPT_FEATURES: dict[str, tuple[str, ...]] = {
+    "native": ("",),
+    "landlock": (
+        "fs.",
+        "proc.",
+        "ipc.",
+        "descriptors",
+        "syscalls",
+        "privileges",
+        "limit.wall",
+    ),
+    "bubblewrap": ("fs.write", "fs.protect", "proc.", "descriptors", "syscalls", "limit.wall", "limit.pids"),
+    "docker": ("descriptors",),
+    "podman": ("descriptors",),
+}
 _probes: dict[str, Probe] = {}
 
 
@@ -68,13 +86,17 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A proof runs on every confining backend, and on the leaky one, which must fail it."""
+    """A proof runs on every confining backend, in sessions, and on the leaky one, which must fail it."""
     if "backend" not in metafunc.fixturenames or not metafunc.definition.get_closest_marker("proves"):
         return
     from corral.backends.registry import BUILTIN, UNCONFINED, UNPROVED
 
     must_fail = pytest.mark.xfail(strict=True, raises=AssertionError, reason="it enforces nothing")
+    feature = metafunc.definition.get_closest_marker("proves").args[0].value
     names = [pytest.param(name) for name in BUILTIN if name != UNCONFINED and name not in UNPROVED]
+    names += [
+        pytest.param(name + KEPT) for name, begins in KEPT_FEATURES.items() if feature.startswith(begins)
+    ]
     metafunc.parametrize("backend", [*names, pytest.param(LEAKY, marks=must_fail)], indirect=True)
 
 
@@ -86,7 +108,7 @@ def backend(request: pytest.FixtureRequest) -> Case:
     from support.leaky import LeakyBackend
 
     feature = request.node.get_closest_marker("proves").args[0]
-    name = request.param
+    name = request.param.removesuffix(KEPT)
     if name == LEAKY:
         return Case(LeakyBackend(), LeakyBackend().probe(None), feature)
     probe = _probe(name)
@@ -95,7 +117,7 @@ def backend(request: pytest.FixtureRequest) -> Case:
         (pytest.fail if name in required else pytest.skip)(f"{name} is not available: {probe.reason}")
     if feature not in probe.enforces:
         pytest.skip(f"{name} does not claim {feature.value} here")
-    return Case(get_backend(name), probe, feature, _container(name))
+    return Case(get_backend(name), probe, feature, _container(name), is_kept=request.param.endswith(KEPT))
 
 
 def _container(name: str) -> Container:

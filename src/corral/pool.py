@@ -328,7 +328,7 @@ class PooledRun:
     def _run_in(self, ready: Ready, further: dict[str, str]) -> Result:
         session = ready.session
         env = {**further, **self._env} if further and self._env else further or self._env
-        streams = PipedStreams(session.output_bytes, self._stdin, self._output, session._kept.null)
+        streams = PipedStreams(session.output_bytes, self._stdin, self._output, session._kept.open_null)
         job = session.prepare(self._argv, streams, cwd=self._cwd, env=env, timeout=self._timeout, keeps=False)
         self._job = job
         if self._is_unwanted:

@@ -41,7 +41,9 @@ class Session:
     """One sandbox, made once, in which commands run one after the other or at the same time.
 
     What they leave stays for the next: files, what lies in the private areas, servers that run on. Limits of
-    memory, processors, processes and disk hold for all of them together; of time and output for each one.
+    memory, processors, processes and disk hold for all of them together, and every command that runs counts
+    as one process more; of time and output for each one. Processor time is counted from the start of a
+    command, with all that runs beside it.
     Safe to use from several threads. It ends with `close`, or with the `with` block, and everything in it.
     """
 
@@ -134,7 +136,8 @@ class Session:
 
         `cwd` is a path of the host in the workspace, or a path inside; `env` has further variables, and
         `timeout` can only shorten the policy's own. With `stateful` the command begins in the working
-        directory and with the exported variables that the last such command ended with, one at a time.
+        directory and with the exported variables that the last such command ended with, one at a time; but
+        `cwd` and `env` win.
         """
         output = None
         if stream is not None or stdout is not None or stderr is not None:
@@ -142,11 +145,10 @@ class Session:
 
             output = Destinations(stream, stdout, stderr)
         fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
-        streams = PipedStreams(self.output_bytes, fed, output, self._kept.null)
+        streams = PipedStreams(self.output_bytes, fed, output, self._kept.open_null)
         if not stateful:
             return self.finish(self.prepare(_argv(command), streams, cwd=cwd, env=env, timeout=timeout))
-        with self._stateful:
-            argv = self._remembered(command)
+        with self.turn(command, cwd, env) as argv:
             return self.finish(self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout))
 
     def prepare(
@@ -184,10 +186,15 @@ class Session:
         return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=leave)
 
     @contextmanager
-    def turn(self, command: str | Sequence[str]) -> Iterator[tuple[str, ...]]:
+    def turn(
+        self,
+        command: str | Sequence[str],
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Iterator[tuple[str, ...]]:
         """What to run for a stateful command, while it is its turn: they run one at a time."""
         with self._stateful:
-            yield self._remembered(command)
+            yield self._remembered(command, cwd, env)
 
     def finish(self, job: Job) -> Result:
         """Run what was prepared."""
@@ -350,14 +357,20 @@ class Session:
                 return inside + path[len(outside) :]
         return path
 
-    def _remembered(self, command: str | Sequence[str]) -> tuple[str, ...]:
+    def _remembered(
+        self,
+        command: str | Sequence[str],
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None,
+    ) -> tuple[str, ...]:
         from corral.stateful import remember
 
         argv, line = ((), command) if isinstance(command, str) else (_argv(command), "")
         if not argv and not line.strip():
             argv = _argv(command)
         areas = dict(self._kept.inside.env)
-        return remember(argv, line, f"{areas.get('TMPDIR', '/tmp')}/{_STATE}")
+        state = f"{areas.get('TMPDIR', '/tmp')}/{_STATE}"
+        return remember(argv, line, state, cwd=None if cwd is None else self._inside(cwd), env=env)
 
 
 def _argv(command: str | Sequence[str]) -> tuple[str, ...]:

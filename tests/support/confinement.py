@@ -23,6 +23,7 @@ from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
 from corral.runtime.run import Run
+from support.kept_runs import keep
 from support.leaky import LeakyBackend, run_leaking
 
 TYPE_CHECKING = False
@@ -54,6 +55,7 @@ class Case:
     probe: Probe
     feature: Feature
     container: Container = NO_CONTAINER
+    is_kept: bool = False  # the command runs in a session that others have used
 
     @property
     def is_leaky(self) -> bool:
@@ -152,6 +154,8 @@ def confine(
         raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")
     if case.feature not in case.probe.enforces:
         raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")
+    if case.is_kept:
+        return keep(case, policy, command.cwd, case.container).start(command).run()
     plan = build(
         policy,
         command,

@@ -166,7 +166,11 @@ def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> t
     limits = plan.ground.limits.replace(file_size_bytes=None, open_files=None, **left)
     made = {area: _made_in(area, layout, plan.ground) for area in layout.areas}
     return engine_limit_arguments(
-        limits, engine=engine, areas=layout.areas, launcher_pids=common.own_pids(plan), made=made
+        limits,
+        engine=engine,
+        areas=layout.areas,
+        launcher_pids=common.own_pids(kept=plan.command.keeps),
+        made=made,
     )
 
 
@@ -268,7 +272,7 @@ def _group(plan: Plan, probe: Probe) -> GroupRequest:
         for feature, field in _LIMITS.items()
         if feature in probe.enforces
     }
-    return GroupRequest(ENGINE, **held, launcher_pids=common.own_pids(plan))
+    return GroupRequest(ENGINE, **held, launcher_pids=common.own_pids(kept=plan.command.keeps))
 
 
 def _mechanisms(plan: Plan, probe: Probe, abi: int) -> dict[Feature, str]:

@@ -78,7 +78,7 @@ def build_spec(plan: Plan, layout: Layout, abi: int, machine: str) -> bytes:
             image_environment=True,
             rlimits=common.rlimits(ground.limits),
             landlock=_landlock(layout, abi) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=plan.command.keeps),
             expects=tuple(_expects(layout)),
         )
     )

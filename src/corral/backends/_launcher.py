@@ -54,13 +54,14 @@ def compile_seccomp(
     by_filter: bool,
     single: bool = False,
     watch: Watch | None = None,
+    kept: bool = False,
     denied: frozenset[str] = frozenset(),
 ) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
     watched = (False, False, False)
     if watch is not None:
         watched = (watch.memory_bytes > 0, watch.processors > 0, 0 < watch.share_permille < 1000)
-    key = (machine, sockets, by_filter, single, watched, denied)
+    key = (machine, sockets, by_filter, single, watched, kept, denied)
     if key not in _filters:
         try:
             rules = default_filter(
@@ -70,6 +71,7 @@ def compile_seccomp(
                 watched_memory=watched[0],
                 pinned=watched[1],
                 stopped=watched[2],
+                kept=kept,
                 extra_denied=denied,
             )
         except ValueError as problem:
@@ -84,15 +86,22 @@ def compile_seccomp(
 
 
 def ground_filter(
-    ground: Ground, machine: str, sockets: SocketPolicy, *, by_filter: bool, watch: Watch | None = None
+    ground: Ground,
+    machine: str,
+    sockets: SocketPolicy,
+    *,
+    by_filter: bool,
+    watch: Watch | None = None,
+    kept: bool = False,
 ) -> bytes:
-    """The filter that a ground asks for."""
+    """The filter that a ground asks for; `kept`: of a sandbox for many commands."""
     return compile_seccomp(
         machine,
         sockets,
         by_filter=by_filter,
         single=not ground.spawn,
         watch=watch,
+        kept=kept,
         denied=ground.deny_syscalls,
     )
 
@@ -158,9 +167,9 @@ def _serves(plan: Plan, *, namespaces: bool) -> ServeFlag:
     return flags | ServeFlag.SOCKETS if namespaces and network_is_private(plan) else flags
 
 
-def own_pids(plan: Plan) -> int:
+def own_pids(*, kept: bool) -> int:
     """How many processes of the launcher live among those of the sandbox."""
-    return 4 if plan.command.keeps else 1  # PID 1; in a kept sandbox the job of a command, and two that wait
+    return 4 if kept else 1  # PID 1; in a kept sandbox the job of a command, and two that wait
 
 
 def network_is_private(plan: Plan) -> bool:

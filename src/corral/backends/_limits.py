@@ -138,11 +138,11 @@ def watch_request(limits: Limits, holders: Holders, *, processors: int, online: 
     return None if found == Watch() else found
 
 
-def rlimits(limits: Limits, holders: Holders) -> tuple[Rlimit, ...]:
+def rlimits(limits: Limits, holders: Holders, *, launcher_pids: int = 1) -> tuple[Rlimit, ...]:
     """Limits of the kernel's own that hold for the whole tree, or keep what is not seen small."""
     found: tuple[Rlimit, ...] = ()
     if limits.pids is not None and holders.of(Feature.LIMIT_PIDS) == RLIMIT:
-        count = limits.pids + 1  # PID 1 is ours
+        count = limits.pids + launcher_pids
         found += (Rlimit(RLIMIT_NPROC, count, count),)
     if limits.memory_bytes is not None and holders.of(Feature.LIMIT_MEMORY) == SUPERVISOR:
         count = min(limits.open_files or _WATCHED_FILES, _WATCHED_FILES)

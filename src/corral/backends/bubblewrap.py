@@ -119,7 +119,7 @@ class BubblewrapBackend:
             env=(),
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, probe.detail("machine"), holders),
+                _encoded_ground(ground, abi, probe.detail("machine"), holders, is_kept=plan.command.keeps),
                 mounts.in_order((*_inner_mounts(ground), *mounts.shields(plan))),
                 encode_command(command),
             ),
@@ -197,7 +197,9 @@ def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
+def _encoded_ground(
+    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool
+) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
     return encode_ground(
@@ -205,9 +207,10 @@ def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) ->
             argv=(),
             cwd="/",
             inside=True,
-            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            rlimits=common.rlimits(ground.limits)
+            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
             expects=tuple(_expects(ground)),
         )
     )

@@ -179,7 +179,7 @@ class FirejailBackend:
             env=_ENVIRONMENT,
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, probe.detail("machine"), holders),
+                _encoded_ground(ground, abi, probe.detail("machine"), holders, is_kept=plan.command.keeps),
                 encode_expects(files.expects),
                 encode_paths(PathRule(write, path) for path in areas),
                 encode_command(command),
@@ -261,7 +261,9 @@ def _redirected(
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
+def _encoded_ground(
+    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool
+) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
     return encode_ground(
@@ -269,9 +271,10 @@ def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) ->
             argv=(),
             cwd="/",
             inside=True,
-            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            rlimits=common.rlimits(ground.limits)
+            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=_landlock(ground, abi),
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False),
+            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
         )
     )
 

@@ -94,12 +94,17 @@ class NativeBackend:
             env=(),
             enforced={**inner.mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, machine, holders, _processors(probe)),
+                _encoded_ground(
+                    ground, abi, machine, holders, _processors(probe), is_kept=plan.command.keeps
+                ),
                 _encoded_mounts(plan),
                 encode_command(command),
             ),
             group=limiting.group_request(
-                ground.limits, holders, launcher_pids=common.own_pids(plan), ends_by_group=False
+                ground.limits,
+                holders,
+                launcher_pids=common.own_pids(kept=plan.command.keeps),
+                ends_by_group=False,
             ),
             inside=Inside(command.env),
         )
@@ -112,7 +117,7 @@ def _processors(probe: Probe) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, processors: tuple[int, int]
+    ground: Ground, abi: int, machine: str, holders: Holders, processors: tuple[int, int], *, is_kept: bool
 ) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -128,9 +133,12 @@ def _encoded_ground(
             loopback=private_network,
             watch=watch,
             areas=_areas(ground) if ground.private else None,
-            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
+            rlimits=common.rlimits(ground.limits)
+            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, watch=watch),
+            seccomp=common.ground_filter(
+                ground, machine, sockets, by_filter=False, watch=watch, kept=is_kept
+            ),
         )
     )
 

@@ -168,6 +168,23 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     ),
 )
 
+#: Where processes are in reach that are none of the command's own: those of the host, or, in a kept sandbox,
+#: the server and its jobs. What they are told, every later command inherits, and nobody may undo it.
+SCHEDULING_RULES: tuple[Rule, ...] = (
+    *_deny(
+        "sched_setaffinity sched_setparam sched_setscheduler",
+        EPERM,
+        "how other processes are scheduled",
+        different(0, 0),
+    ),
+    *_deny("setpriority", EPERM, "groups and users reach beyond the command", different(0, PRIO_PROCESS)),
+    *_deny("setpriority", EPERM, "how other processes are scheduled", different(1, 0)),
+    *_deny(
+        "ioprio_set", EPERM, "groups and users reach beyond the command", different(0, IOPRIO_WHO_PROCESS)
+    ),
+    *_deny("ioprio_set", EPERM, "how other processes read and write", different(1, 0)),
+)
+
 #: Where the host's IPC and PID namespaces are in reach. Whole families: an IPC_PRIVATE object is found by
 #: its number all the same, and outlives the run.
 SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
@@ -175,18 +192,7 @@ SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
     *_deny("msgget msgsnd msgrcv msgctl", ENOSYS, "message queues of the host"),
     *_deny("semget semop semtimedop semctl", ENOSYS, "semaphores of the host"),
     *_deny("mq_open mq_unlink", ENOSYS, "message queues of the host; the other mq_ calls need a descriptor"),
-    *_deny(
-        "sched_setaffinity sched_setparam sched_setscheduler",
-        EPERM,
-        "how processes of the host are scheduled",
-        different(0, 0),
-    ),
-    *_deny("setpriority", EPERM, "groups and users reach beyond the command", different(0, PRIO_PROCESS)),
-    *_deny("setpriority", EPERM, "how processes of the host are scheduled", different(1, 0)),
-    *_deny(
-        "ioprio_set", EPERM, "groups and users reach beyond the command", different(0, IOPRIO_WHO_PROCESS)
-    ),
-    *_deny("ioprio_set", EPERM, "how processes of the host read and write", different(1, 0)),
+    *SCHEDULING_RULES,
     *_deny(
         "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat",
         fail_with(Errno.EOPNOTSUPP),
@@ -346,6 +352,7 @@ def default_filter(
     watched_memory: bool = False,
     pinned: bool = False,
     stopped: bool = False,
+    kept: bool = False,
     extra_denied: Iterable[str] = (),
 ) -> Filter:
     """Return the default rules, with those for sockets, and the policy's own denials.
@@ -354,11 +361,14 @@ def default_filter(
     `single_process`: the command may have threads, and no further process.
     `watched_memory`: the launcher keeps the memory by itself; `pinned` and `stopped`: the share of the
     processors, by using only some of them, and these for a part of the time.
+    `kept`: other commands follow, started by processes that this one sees.
     Raises ValueError, with the name, for a denied call that does not exist or that nothing can do without.
     """
     rules = (*DEFAULT_RULES, *_SOCKET_RULES[sockets])
     if private_ipc_by_filter:
         rules += SHARED_NAMESPACE_RULES
+    elif kept:
+        rules += SCHEDULING_RULES
     if single_process:
         rules += SINGLE_PROCESS_RULES
     denied_anyway = {rule.syscall for rule in rules if not rule.conditions}
@@ -372,5 +382,5 @@ def default_filter(
             raise ValueError(f"cannot deny the system call {name!r}: there is none of that name")
         if name in _INDISPENSABLE:
             raise ValueError(f"cannot deny the system call {name!r}: no command could run without it")
-    kept = (rule for rule in rules if rule.syscall not in extra)
-    return Filter((*kept, *_deny(" ".join(extra), EPERM, "denied by the policy")))
+    remaining = (rule for rule in rules if rule.syscall not in extra)
+    return Filter((*remaining, *_deny(" ".join(extra), EPERM, "denied by the policy")))

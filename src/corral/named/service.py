@@ -165,7 +165,7 @@ class Service:
     ) -> tuple[Result, list[str]]:
         streams = _streams(session, request, descriptors)
         plain = contextlib.nullcontext(request.argv)
-        with session.turn(request.command) if request.is_stateful else plain as argv:
+        with session.turn(request.command, env=request.env) if request.is_stateful else plain as argv:
             try:
                 job = session.prepare(
                     argv,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 #: A signal that comes right before a wait is handled after it: it must not be a long one.
 _LONGEST_WAIT_MS = 500.0
-#: After the launcher's own limit, before corral stops waiting for the job.
+#: After the launcher's own limit, or the wish to end it, before corral stops waiting for the job.
 _BACKSTOP_SECONDS = 10.0
 _ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
@@ -58,6 +58,7 @@ class Job:
         self._early: list[int] = []
         self._mark = 0
         self.is_requested = False  # the sandbox was told of it: from then on nobody can say that it never ran
+        self._give_up_at: float | None = None
         self._is_unwanted = self._over_output = self._over_time = self._blocked = False
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
@@ -149,12 +150,21 @@ class Job:
             ends.release()
             return
         ends.cut()
+        # TRUST: where no domain keeps signals inside, a command can stop its own job.
+        if not self._await_end(ends, self._give_up_at or time.monotonic() + _BACKSTOP_SECONDS):
+            self._kept.abandon()
+            self._await_end(ends, time.monotonic() + _BACKSTOP_SECONDS)
+        ends.close()
+
+    def _await_end(self, ends: Ends, deadline: float) -> bool:
         poller = select.poll()
         poller.register(ends.status, select.POLLIN)
-        deadline = time.monotonic() + _BACKSTOP_SECONDS
-        while self._read(ends.status) and (left := deadline - time.monotonic()) > 0:
+        while self._read(ends.status):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
             poller.poll(left * 1000)
-        ends.close()
+        return True
 
     def _loop(self, streams: InheritedStreams, began: float) -> None:
         assert self._ends is not None
@@ -162,10 +172,8 @@ class Job:
         poller = select.poll()
         poller.register(status, select.POLLIN)
         streams.register(poller)
-        if self._lookout is not None:
-            self._lookout.register(poller)
-        while True:
-            for descriptor, _ in poller.poll(self._patience_ms(began)):
+        while not self._is_hopeless():
+            for descriptor, _ in poller.poll(self._patience_ms(began, poller)):
                 if descriptor == status:
                     if not self._read(status) or self._status.is_told:
                         return
@@ -173,7 +181,7 @@ class Job:
                     self._lookout.react()
                 else:
                     streams.carry(descriptor, poller)
-            self._enforce(streams, began, poller)
+            self._enforce(streams, began)
 
     def _read(self, descriptor: int) -> bool:
         """Take what the job has said; False when it will say no more."""
@@ -184,15 +192,25 @@ class Job:
             return True
         return False
 
-    def _patience_ms(self, began: float) -> float:
-        wait = (self._lookout.patience_ms if self._lookout is not None else None) or _LONGEST_WAIT_MS
+    def _patience_ms(self, began: float, poller: select.poll) -> float:
+        wait = _LONGEST_WAIT_MS
+        if self._lookout is not None:
+            wait = min(wait, self._lookout.prepare(poller) or wait)
         if self._wall_seconds is not None and not self._over_time:
             left = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS - time.monotonic()
-            wait = min(max(0.0, left * 1000), wait)
+            wait = min(wait, max(0.0, left * 1000))
         return wait
 
-    def _enforce(self, streams: InheritedStreams, began: float, poller: select.poll) -> None:
-        if self._lookout is not None and self._lookout.glance(poller, self._mark) and not self._blocked:
+    def _is_hopeless(self) -> bool:
+        """Whether the job was told to end the command, long ago, and has not."""
+        if not self._is_unwanted:
+            return False
+        if self._give_up_at is None:
+            self._give_up_at = time.monotonic() + _BACKSTOP_SECONDS
+        return time.monotonic() >= self._give_up_at
+
+    def _enforce(self, streams: InheritedStreams, began: float) -> None:
+        if self._lookout is not None and self._lookout.glance(self._mark) and not self._blocked:
             self._blocked = True
             self.kill()
         if streams.is_over_limit and not self._over_output:

@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 import time
+from _thread import allocate_lock
 from functools import partial
 
 from corral.linux.encode import encode_environment
@@ -107,7 +108,9 @@ class Kept:
         self.plan = plan
         self.launch = launch
         self.inside = launch.inside
-        self.null = -1  # an open null device, for commands that get no input
+        # INVARIANT: no descriptor is closed while another thread uses its number. Asking may take a while.
+        self._lock, self._asking = allocate_lock(), allocate_lock()
+        self._null = -1  # an open null device, for commands that get no input
         self.root = -1  # the sandbox's own root directory, where it has one
         self.status = Status()
         self.group: Group | None = None
@@ -135,7 +138,7 @@ class Kept:
     def _start(self) -> None:
         self.group = self._make_group()
         self._starter = make_starter(self.launch, self.group)
-        self.null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ours
         try:
@@ -209,26 +212,37 @@ class Kept:
             return False
         return self._read_status() and self.status.exit_code is None and not self.status.lost
 
+    def open_null(self) -> int:
+        """The null device, for a command that gets no input. Raises SetupError when the sandbox is closed."""
+        with self._lock:
+            if self._null < 0:
+                raise self.gone()
+            return os.dup(self._null)
+
+    def dup_root(self) -> int:
+        """A descriptor of the sandbox's own root directory. Raises SetupError when the sandbox is closed."""
+        with self._lock:
+            if self.root < 0:
+                raise self.gone()
+            return os.dup(self.root)
+
     def lose(self) -> None:
         """A job has ended without a word: wait for what the server has to say, and take no more commands."""
-        if self._process is None or self._process.status < 0:
-            return
-        poller = select.poll()
-        poller.register(self._process.status, select.POLLIN)
         deadline = time.monotonic() + _LAST_WORDS_SECONDS
-        while self._read_status() and (left := deadline - time.monotonic()) > 0:
-            poller.poll(left * 1000)
+        while self._read_status() and time.monotonic() < deadline:
+            time.sleep(0.002)  # seldom, and never for long: it is about to end
         self.status.lost = True
 
     def _read_status(self) -> bool:
-        if self._process is None or self._process.status < 0:
+        with self._lock:
+            if self._process is None:
+                return False
+            try:
+                while piece := os.read(self._process.status, _CHUNK):
+                    self.status.feed(piece)
+            except BlockingIOError:
+                return True
             return False
-        try:
-            while piece := os.read(self._process.status, _CHUNK):
-                self.status.feed(piece)
-        except BlockingIOError:
-            return True
-        return False
 
     def gone(self) -> SetupError:
         """The error of a command that finds nobody to start it."""
@@ -286,8 +300,6 @@ class Kept:
 
     def request(self, spec: bytes, stdio: tuple[int, int, int]) -> Ends:
         """Ask for a command on three descriptors. Raises SetupError if nobody is there to ask."""
-        if self._requests is None:
-            raise self.gone()
         owned: list[int] = []
         try:
             status, status_theirs = os.pipe()
@@ -301,7 +313,10 @@ class Kept:
                 given.append(owned[-1])
                 words = b"f"
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", given))
-            self._requests.sendmsg([words], [rights])
+            with self._asking:
+                if self._requests is None:
+                    raise self.gone()
+                self._requests.sendmsg([words], [rights], socket.MSG_NOSIGNAL)
             owned.remove(status)
             owned.remove(lifeline)
         except (BrokenPipeError, ConnectionError) as problem:
@@ -319,16 +334,33 @@ class Kept:
         os.set_blocking(status, False)
         return Ends(status, lifeline)
 
+    def abandon(self) -> None:
+        """A command could not be ended: so all are, by whoever stands outside. `close` is still due."""
+        self._hang_up()
+        with self._lock:
+            if self._process is not None:
+                with contextlib.suppress(OSError):
+                    os.write(self._process.lifeline, b"x")
+
+    def _hang_up(self) -> None:
+        """Whoever asks meanwhile, and waits since others have asked before him, hears that nobody listens."""
+        requests = self._requests
+        if requests is not None:
+            with contextlib.suppress(OSError):
+                requests.shutdown(socket.SHUT_RDWR)
+            with self._asking:
+                self._requests = None
+                requests.close()
+
     def close(self) -> None:
         """End it, and whatever runs in it. Returns when all is gone."""
-        requests, self._requests = self._requests, None
-        if requests is not None:
-            requests.close()
-        for descriptor in (self.root, self.null):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.root = self.null = -1
-        process, self._process = self._process, None
+        self._hang_up()
+        with self._lock:
+            process, self._process = self._process, None
+            for descriptor in (self.root, self._null):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self.root = self._null = -1
         try:
             if process is not None:
                 self._end(process)

@@ -29,25 +29,23 @@ def watch_over(ends: Ends, lookout: Lookout | None, done: Callable[[], None]) ->
 def _watch(ends: Ends, lookout: Lookout | None, done: Callable[[], None]) -> None:
     poller = select.poll()
     poller.register(ends.status, select.POLLIN)
-    if lookout is not None:
-        lookout.register(poller)
     mark = lookout.mark() if lookout is not None else 0
     try:
         while _serve(poller, ends, lookout):
-            if lookout is not None and lookout.glance(poller, mark):
+            if lookout is not None and lookout.glance(mark):
                 ends.cut()  # it tries again and again
     finally:
         ends.close()
         if lookout is not None:
             # What cannot be mended is found by the next command's first look.
             with contextlib.suppress(SetupError):
-                lookout.end(mark)
+                lookout.end(mark, is_leftover=True)
         done()
 
 
 def _serve(poller: select.poll, ends: Ends, lookout: Lookout | None) -> bool:
     """Wait once; False when nothing is left."""
-    for descriptor, _ in poller.poll(lookout.patience_ms if lookout is not None else None):
+    for descriptor, _ in poller.poll(lookout.prepare(poller) if lookout is not None else None):
         if descriptor == ends.status:
             try:
                 if not os.read(ends.status, _CHUNK):

@@ -37,6 +37,7 @@ class Lookout:
         self._quarantine = quarantine
         self._guard: Guard | None = None
         self._on_duty = 0
+        self._told = 0  # how much of what was found is in a result
         self._lock = allocate_lock()
         self._held = tuple(
             (target.path, (target.device, target.inode))
@@ -81,33 +82,43 @@ class Lookout:
             self._guard.trust_times(_is_local)
         return self._guard.resume() if self._guard is not None else ()
 
-    def end(self, mark: int) -> tuple[Violation, ...]:
-        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended."""
+    def end(self, mark: int, *, is_leftover: bool = False) -> tuple[Violation, ...]:
+        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended.
+
+        What a leftover did while no command ran is in no result yet: the next command's tells it.
+        """
         guard = self._guard
         with self._lock:
             self._on_duty -= 1
             if guard is None:
                 return ()
             left = guard.sweep()
-            found = tuple(guard.violations[mark:])
+            found = tuple(guard.violations[min(mark, self._told) :])
+            if not is_leftover:
+                self._told = len(guard.violations)
         if left:
             raise left_behind(left)
         return found
 
-    def register(self, poller: select.poll) -> None:
-        """Say what is to be waited for."""
-        if self.descriptor >= 0:
-            poller.register(self.descriptor, 1)  # POLLIN
+    def prepare(self, poller: select.poll) -> float | None:
+        """Say what is to be waited for, and for how many milliseconds at most.
+
+        INVARIANT: asked before every wait. The descriptor comes with whichever command is the first to run
+        for long, and then nobody looks by himself any more.
+        """
+        guard = self._guard
+        if guard is None:
+            return None
+        with self._lock:
+            patience, descriptor = guard.patience_ms, guard.descriptor
+        if descriptor >= 0:
+            poller.register(descriptor, 1)  # POLLIN
+        return patience
 
     @property
     def descriptor(self) -> int:
         """Where the kernel tells of changes; -1 as long as there is none."""
         return self._guard.descriptor if self._guard is not None else -1
-
-    @property
-    def patience_ms(self) -> float | None:
-        """How long to wait before the next look."""
-        return self._guard.patience_ms if self._guard is not None else None
 
     def react(self) -> None:
         """The descriptor is ready."""
@@ -115,14 +126,14 @@ class Lookout:
             if self._guard is not None:
                 self._guard.react()
 
-    def glance(self, poller: select.poll, mark: int) -> bool:
+    def glance(self, mark: int) -> bool:
         """Look, if it is time to; True if a command that began at `mark` has tried too often."""
         guard = self._guard
         if guard is None:
             return False
         with self._lock:
-            if guard.patience_ms is not None and guard.glance():
-                poller.register(guard.descriptor, 1)
+            if guard.patience_ms is not None:
+                guard.glance()
             return len(guard.violations) - mark >= PATIENCE
 
     def close(self) -> None:

@@ -136,11 +136,11 @@ class PipedStreams(InheritedStreams):
         limit_bytes: int | None,
         stdin: bytes | None,
         wanted: Destinations | None = None,
-        null: int = -1,
+        open_null: Callable[[], int] | None = None,
         *,
         inherited: int = 0,
     ) -> None:
-        """`null` is an open null device, for an empty stdin; without one it is opened.
+        """`open_null` opens the null device, for an empty stdin, more quickly than by its name.
 
         `inherited` is the caller's stdin, for a command that is to have that.
         """
@@ -149,7 +149,7 @@ class PipedStreams(InheritedStreams):
         self._inherited = inherited
         self._pending = memoryview(stdin or b"")
         self._wanted = wanted
-        self._null = null
+        self._open_null = open_null
         self._open: set[int] = set()
         self._child: list[int] = []
         self._feed_end = -1
@@ -181,8 +181,8 @@ class PipedStreams(InheritedStreams):
     def _open_stdin(self) -> int:
         if self._inherits_stdin:
             return os.dup(self._inherited) if self._limit is None else _reading_only(self._inherited)
-        if not self._pending and self._null >= 0:
-            return os.dup(self._null)
+        if not self._pending and self._open_null is not None:
+            return self._open_null()
         if not self._pending:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         theirs, self._feed_end = os.pipe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 
 from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
@@ -24,7 +25,12 @@ def files_of(kept: Kept, cwd: str) -> Files:
         return (parent.st_dev, parent.st_ino, name) in watched
 
     if kept.inside.has_own_root:
-        return RootFiles(kept.root, is_protected, cwd=cwd)
+        # TRUST: a descriptor of its own, for as long as anybody uses it: the sandbox may be closed meanwhile,
+        # and the number be another file's.
+        root = kept.dup_root()
+        files = RootFiles(root, is_protected, cwd=cwd)
+        weakref.finalize(files, os.close, root)
+        return files
     ground = plan.ground
     grants = (*ground.grants, *_scratch(kept.launch.scratch))
     return GrantedFiles(grants, ground.denied, is_protected, links=ground.links, cwd=cwd)

@@ -1,0 +1,68 @@
+"""A sandbox whose every command is the hundredth: it runs in a session that others have used before it.
+
+What holds for one command holds for all that come after it. So the proofs and the attacks that are made for
+single runs are made again here, through `run` and `start` of a sandbox that looks like any other.
+"""
+
+from __future__ import annotations
+
+from corral.model.plan import StdioMode
+from corral.runtime.streams import open_streams
+from corral.sandbox import Sandbox
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.container import Container
+    from corral.model.plan import Command
+    from corral.model.policy import Policy
+    from corral.model.result import Result
+    from corral.runtime.destinations import Destinations
+    from corral.runtime.monitor import Monitor
+    from support.confinement import Case
+
+#: Harmless ones that touch what a session keeps: files, a private area, and an end of each kind.
+WARM_UP = (":", "exit 3", "kill -9 $$", "ulimit -n 16; umask 077; cd /; export PATH=/nowhere")
+
+
+class KeptSandbox(Sandbox):
+    """`run` makes a session, uses it, and then runs the command in it. The session ends with the command."""
+
+    def start(
+        self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None
+    ) -> KeptAttempt:  # type: ignore[override]
+        assert output is None and monitor is None
+        return KeptAttempt(self, command)
+
+
+class KeptAttempt:
+    def __init__(self, sandbox: Sandbox, command: Command) -> None:
+        self._sandbox = sandbox
+        self._command = command
+
+    def run(self) -> Result:
+        command = self._command
+        with self._sandbox.session() as session:
+            for line in WARM_UP:
+                session.run(line)
+            plan = self._sandbox._plan(command)
+            job = session.prepare(
+                command.argv,
+                open_streams(plan),
+                cwd=command.cwd,
+                terminal=command.stdio is StdioMode.TERMINAL,
+            )
+            return session.finish(job)
+
+
+def keep(case: Case, policy: Policy, workspace: str, container: Container) -> KeptSandbox:
+    """A kept sandbox of one case, which waives exactly what the backend does not claim."""
+    wish = Sandbox(policy, backend="none", workspace=workspace).explain(["true"]).plan
+    sandbox = KeptSandbox(
+        policy,
+        backend=case.backend.name,
+        workspace=workspace,
+        waive=wish.requires - case.probe.enforces,
+        container=container,
+    )
+    sandbox._probes[case.backend.name] = case.probe
+    return sandbox
