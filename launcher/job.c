@@ -132,11 +132,9 @@ static void touch(char *words) {
     free(malloc(PAGE));
 }
 
-static void forget(struct launch *own, struct spec *command) {
-    if (own->spec.envp != command->envp) { /* merged with an image's, and the command's own were given back then */
-        free(own->spec.envp);
-        command->envp = NULL;
-    }
+/* Where an image has variables, environment_merge() has put another list in the place of the command's. */
+static void forget(const struct launch *own, struct spec *command) {
+    if (own->spec.argv == command->argv) command->envp = own->spec.envp;
     spec_free(command);
     tree_spent = (struct rusage){0};
 }

@@ -169,9 +169,9 @@ static void reap_init(struct watch *w) {
 static void on_signals(struct watch *w) {
     int signal = 0;
     while (!w->gone && (signal = signals_next(w->signals)) > 0) {
-        if (signal != SIGCHLD) forward(w, signal);
-        else if (has_namespaces(w->launch)) reap_init(w);
-        else reap_command(w);
+        /* Those for the command of a job come by the lifeline; others are from commands. */
+        if (signal != SIGCHLD && !w->launch->is_job) forward(w, signal);
+        if (signal == SIGCHLD) has_namespaces(w->launch) ? reap_init(w) : reap_command(w);
     }
 }
 

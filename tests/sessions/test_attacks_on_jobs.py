@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from corral.model.errors import SetupError
+from corral.model.feature import Feature
 from corral.model.result import Outcome
 from support.keeping import find_by_argument, python, server_of, wait_until
 
@@ -36,21 +37,27 @@ def works(session: Session) -> bool:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGHUP])
-def test_neither_the_server_nor_a_job_can_be_signalled(keeper: Keeper, backend: str, number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD])
+def test_signals_mean_nothing_to_the_server_and_to_jobs(keeper: Keeper, backend: str, number: int) -> None:
     session = keeper.session(backend=backend)
 
-    done = session.run(
-        f"for pid in 1 2 3 4 5 $PPID; do [ $pid = $$ ] || kill -{number} $pid; done; echo alive"
-    )
+    done = session.run(f"for pid in 1 2 4 5 $PPID; do [ $pid = $$ ] || kill -{number} $pid; done; echo alive")
 
     assert done.stdout == "alive\n"
     assert works(session)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_everyone_in_reach_is_nobody_else(keeper: Keeper, backend: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_server_cannot_be_ended_or_stopped(keeper: Keeper, backend: str, number: int) -> None:
     session = keeper.session(backend=backend)
+
+    assert session.run(f"kill -{number} 1; echo alive").stdout == "alive\n"
+    assert works(session)
+
+
+def test_without_a_pid_namespace_nobody_else_can_be_signalled(keeper: Keeper) -> None:
+    session = keeper.session(backend="landlock")
     other = session.start(["sleep", "1000"])
 
     done = session.run(python("import os\nprint('alive', flush=True)\nos.kill(-1, 9)"))
@@ -61,15 +68,33 @@ def test_everyone_in_reach_is_nobody_else(keeper: Keeper, backend: str) -> None:
     assert other.wait(10).signal == signal.SIGKILL
 
 
-@pytest.mark.usefixtures("without_scopes")
-def test_who_ends_its_job_ends_its_session_and_no_other(keeper: Keeper) -> None:
-    session, other = keeper.session(), keeper.session()
+@pytest.mark.parametrize("backend", ["native", "bubblewrap"])
+def test_a_command_can_end_what_another_one_left(keeper: Keeper, backend: str) -> None:
+    session = keeper.session(backend=backend)
+    session.run("sleep 1000 >/dev/null 2>&1 & echo $! > /tmp/pid")
+
+    assert session.run("kill -9 $(cat /tmp/pid)").ok
+    assert session.run("while kill -0 $(cat /tmp/pid) 2>/dev/null; do sleep 0.01; done", timeout=10).ok
+    assert works(session)
+
+
+@pytest.mark.parametrize("backend", ["native", "bubblewrap"])
+@pytest.mark.parametrize(
+    "line",
+    ["kill -9 $PPID", "kill -STOP $PPID", "kill -9 -1", "kill -9 2 4 5"],
+    ids=["9", "19", "all", "idle"],
+)
+def test_who_ends_a_job_ends_its_session_and_no_other(keeper: Keeper, backend: str, line: str) -> None:
+    session, other = keeper.session(backend=backend), keeper.session(backend=backend)
     mark = f"31{os.getpid()}"
+    session.run("true")  # so that there are jobs that wait
 
+    ended = session.run(f"trap '' TERM; {line}; sleep {mark}")
+
+    assert ended.outcome is Outcome.BLOCKED
+    assert any(violation.feature is Feature.PROC_CONTAINED for violation in ended.violations)
     with pytest.raises(SetupError) as lost:
-        session.run(f"kill -9 $PPID; sleep {mark}")
         session.run("true")
-
     assert lost.value.code == "session-lost"
     wait_until(lambda: not session.is_open, "the session is over")
     wait_until(lambda: not find_by_argument(mark), "everything of the session is gone")
@@ -79,35 +104,17 @@ def test_who_ends_its_job_ends_its_session_and_no_other(keeper: Keeper) -> None:
 
 
 @pytest.mark.usefixtures("without_scopes", "impatient")
-def test_who_stops_its_job_does_not_get_around_its_time(keeper: Keeper) -> None:
-    """The job keeps the time. One that does not answer is not waited for: the sandbox is ended."""
-    session, other = keeper.session(), keeper.session()
-    mark = f"32{os.getpid()}"
+def test_who_stops_all_that_watches_over_it_keeps_nobody_waiting(keeper: Keeper) -> None:
+    """Without namespaces and scopes the server itself can be stopped, and does not answer any more."""
+    session, other = keeper.session(backend="landlock"), keeper.session(backend="landlock")
+    server = server_of(session)
 
-    with pytest.raises(SetupError) as lost:
-        done = session.run(f"kill -STOP $PPID; sleep {mark}", timeout=0.5)
-        assert done.outcome is Outcome.TIMED_OUT
-        session.run("true")
+    ended = session.run(f"kill -STOP {server} $PPID; sleep 1000", timeout=0.5)
 
-    assert lost.value.code == "session-lost"
-    wait_until(lambda: not find_by_argument(mark), "everything of the session is gone")
+    assert ended.outcome in {Outcome.TIMED_OUT, Outcome.BLOCKED}
+    session.close()
+    wait_until(lambda: not os.path.exists(f"/proc/{server}"), "the server is gone")
     assert works(other)
-
-
-@pytest.mark.usefixtures("without_scopes", "impatient")
-def test_who_stops_the_job_that_waits_keeps_no_later_command_for_long(keeper: Keeper) -> None:
-    session = keeper.session()
-    session.run(
-        "for pid in $(cd /proc; echo [0-9]*); do [ $pid = $$ ] || kill -STOP $pid; done; kill -CONT $PPID"
-    )
-
-    done = session.run("true", timeout=0.5)
-
-    assert done.outcome is Outcome.TIMED_OUT
-    wait_until(lambda: not session.is_open, "the session is over")
-    with pytest.raises(SetupError) as lost:
-        session.run("true")
-    assert lost.value.code == "session-lost"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

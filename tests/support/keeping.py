@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from corral.session import Session
 
 PATIENCE_SECONDS = 30.0
+#: Jobs of a server that wait for commands, at most: see launcher/job.c.
+MOST_IDLE = 2
 
 
 class Keeper:

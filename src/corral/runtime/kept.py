@@ -12,6 +12,7 @@ import array
 import contextlib
 import os
 import select
+import signal
 import socket
 import struct
 import time
@@ -27,7 +28,7 @@ from corral.model.result import Enforcement
 from corral.runtime.check import check
 from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import make_spec_file
-from corral.runtime.starter import GRACE_SECONDS, make_starter
+from corral.runtime.starter import END_SECONDS, GRACE_SECONDS, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import no_descriptors
@@ -370,13 +371,28 @@ class Kept:
                 self.group = None
             self._scratch.__exit__(None, None, None)
 
+    @staticmethod
+    def _is_going(pid: int) -> bool:
+        """Wait for a process that was told to end. One that somebody has stopped is ended by force."""
+        ending = os.pidfd_open(pid)
+        try:
+            poller = select.poll()
+            poller.register(ending, select.POLLIN)
+            if poller.poll(END_SECONDS * 1000):
+                return True
+        finally:
+            os.close(ending)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return False
+
     def _end(self, process: Process) -> None:
         if self.group is not None:
             self.group.collect()
         with contextlib.suppress(OSError):
             os.write(process.lifeline, b"x")
         os.close(process.lifeline)
-        is_settled = self._starter.settle(process)
+        is_settled = self._starter.settle(process) and self._is_going(process.pid)
         os.waitpid(process.pid, 0)
 
         def read(descriptor: int) -> bool:
