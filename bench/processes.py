@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import shlex
 import shutil
 import subprocess
@@ -25,7 +26,9 @@ BWRAP = "bwrap, same isolation"
 SHELL, SHELL_PLAN, SHELL_BWRAP = "shell: bare", "shell: compiled plan", "shell: bwrap, same isolation"
 PYTHON, CLI = "python -I -c pass", "corral run -- true"
 READ, READ_BARE = "session.read_file, 4 kB", "open and read, 4 kB"
-WRITE, WRITE_BARE = "session.write_file, 4 kB", "open and write, 4 kB"
+WRITE, WRITE_BARE = "session.write_file, 4 kB, new", "open and write, 4 kB, new"
+#: An overwritten file is written out at once by ext4, whoever does it.
+WRITE_OVER, WRITE_OVER_BARE = "session.write_file, 4 kB, over", "open and write, 4 kB, over"
 LANDLOCK_WAIVERS = ("fs.metadata", "fs.protect", "proc.contained", "proc.hidden")
 
 _POOL_SIZE = 2
@@ -143,10 +146,21 @@ def files(place: Place) -> Iterator[Row]:
     assert own.read_bytes() == data == session.read_file(own.name)
     inside_read = functools.partial(session.read_file, own.name)
     inside_write = functools.partial(session.write_file, own.name, data)
+    numbers = itertools.count()
+
+    def write_new() -> None:
+        with open(direct.with_name(f"direct-{next(numbers)}"), "xb") as file:
+            file.write(data)
+
+    def inside_write_new() -> None:
+        session.write_file(f"new-{next(numbers)}", data)
+
     yield Row(READ_BARE, '`open(path, "rb").read()`', read, READ_BARE)
     yield Row(READ, "`session.read_file(path)`", inside_read, READ_BARE)
-    yield Row(WRITE_BARE, '`open(path, "wb").write(data)`', write, WRITE_BARE)
-    yield Row(WRITE, "`session.write_file(path, data)`", inside_write, WRITE_BARE)
+    yield Row(WRITE_BARE, '`open(path, "xb").write(data)`', write_new, WRITE_BARE)
+    yield Row(WRITE, "`session.write_file(path, data)`", inside_write_new, WRITE_BARE)
+    yield Row(WRITE_OVER_BARE, '`open(path, "wb").write(data)`', write, WRITE_OVER_BARE)
+    yield Row(WRITE_OVER, "`session.write_file(path, data)`", inside_write, WRITE_OVER_BARE)
 
 
 #: In the order of the table; each makes its rows, or raises Missing.

@@ -51,6 +51,7 @@ class Guard:
         self._stamps: dict[str, int] = {}
         self._quarantine = quarantine
         self._began = time.monotonic()
+        self._look_at = self._began + _GLANCE_MS / 1000
         self._aside: list[tuple[int, str]] = []
         self._settled: dict[str, int] = {}  # when a directory was last changed that was right long after
         self._trusted = False  # whether times of change can be relied upon
@@ -77,14 +78,21 @@ class Guard:
         return None if self.descriptor >= 0 else _GLANCE_MS
 
     def glance(self) -> bool:
-        """Look at what has changed since the last time; True when the descriptor is there to wait for."""
+        """Look at what has changed since the last time; True when the descriptor is there to wait for.
+
+        Whoever is woken for other reasons need not look again so soon.
+        """
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + _GLANCE_MS / 1000
         for directory, (handle, watches) in self._directories.items():
             stamp = os.fstat(handle).st_ctime_ns  # the one time that nobody can set
             if stamp != self._stamps.get(directory) or time.time_ns() - stamp < _TICK_NS:
                 self._stamps[directory] = stamp
                 for watch in watches.values():
                     self._inspect(handle, watch)
-        if time.monotonic() - self._began < _LISTEN_AFTER_SECONDS:
+        if now - self._began < _LISTEN_AFTER_SECONDS:
             return False
         is_listening = self._try_to_listen()
         self._inspect_all()
@@ -148,6 +156,7 @@ class Guard:
     def resume(self) -> tuple[str, ...]:
         """Begin again after a pause without commands; returns the names that the host has made meanwhile."""
         self._began = time.monotonic()
+        self._look_at = self._began + _GLANCE_MS / 1000
         if self.descriptor >= 0:
             with contextlib.suppress(BlockingIOError):
                 while os.read(self.descriptor, 65_536):

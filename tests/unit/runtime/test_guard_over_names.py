@@ -123,7 +123,19 @@ def test_a_directory_that_was_closed_is_opened_for_the_moment(place, guarding) -
     assert not (place / ".envrc").exists()
 
 
-def test_patience_ends(place, guarding) -> None:
+def test_nobody_looks_twice_within_two_milliseconds(place, guarding, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_GLANCE_MS", 60_000)
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc").touch()
+    guard.glance()
+
+    assert (place / ".envrc").exists()
+    assert guard.sweep() == ()
+    assert not (place / ".envrc").exists()
+
+
+def test_patience_ends(place, guarding, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_GLANCE_MS", 0)
     guard = guarding(watch_of(place, ".envrc"))
     for attempt in range(PATIENCE):
         assert not guard.is_exhausted
@@ -144,6 +156,7 @@ def test_a_directory_that_was_renamed_is_watched_still(place, guarding) -> None:
 
 def test_a_long_run_is_told_by_the_kernel(place, guarding, monkeypatch) -> None:
     monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(guard_module, "_GLANCE_MS", 0)
     guard = guarding(watch_of(place, ".envrc"))
 
     assert guard.glance()
