@@ -166,7 +166,7 @@ static enum fate take_one(const struct launch *launch, const struct post *post) 
     int given[MOST_GIVEN];
     size_t size = 0;
     const char *why = NULL;
-    struct spec command;
+    struct spec command = {0};
     touch(words);
     int count = receive(post, given, words, &size);
     if (count <= 0) return count == 0 ? IS_OVER : IS_BROKEN; /* corral wants no more; the server sees it too */

@@ -148,13 +148,14 @@ static void on_taken(struct server *s) {
     else if (got == 0 || (errno != EAGAIN && errno != EINTR)) s->is_broken = true;
 }
 
-/* Only jobs are children of the server, and jobs end by themselves. An orphan, or a job that a signal has ended or stopped,
- * means that something has left the supervision it was under. The server itself cannot be signalled from inside. */
+/* Only jobs are children of the server, and jobs end by themselves, without an error. An orphan, or a job that a signal has
+ * ended or stopped, means that something has left the supervision it was under. The server itself cannot be signalled
+ * from inside. */
 static void reap(struct server *s) {
     int status = 0, count = 0;
     bool stops_all = s->launch->spec.watch.share_permille != 0; /* then it is us who stops them */
     for (; count < REAPED && waitpid(-1, &status, WNOHANG | WUNTRACED) > 0; count++)
-        if (WIFSIGNALED(status) || (WIFSTOPPED(status) && !stops_all)) s->is_broken = true;
+        if (WIFEXITED(status) ? WEXITSTATUS(status) != 0 : !WIFSTOPPED(status) || !stops_all) s->is_broken = true;
     s->has_more = count == REAPED;
 }
 

@@ -115,6 +115,7 @@ def test_the_environment_is_that_of_a_run(stage: Stage, options: tuple[str, ...]
     by_plan = stage.run("/usr/bin/env")
 
     assert by_runner.returncode == 0, by_runner.stderr
+    assert by_plan.returncode == 0, by_plan.stderr
     assert sorted(by_plan.stdout.decode().splitlines()) == sorted(by_runner.stdout.splitlines())
 
 

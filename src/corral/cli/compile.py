@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -14,6 +15,7 @@ from corral.cli.run import report_error
 from corral.compilation import compile_sandbox
 from corral.config.find import working_directory
 from corral.config.traced import note_configuration
+from corral.host import control_directories
 from corral.linux.compiled import MalformedPlan, SeenNothing, SeenSilence, SeenStamp, decode_plan
 from corral.model.errors import CorralError, PolicyError
 
@@ -33,6 +35,7 @@ _PLACES = {"write": "may write", "read": "may read", "private": "private", "deni
 def compile_request(options: Mapping[str, Any], output: str) -> int:
     """Compile what the options say and write it; returns the exit status."""
     asked = {**defaults(), **options}
+    _make_control_directories()
 
     def make(trace: Trace) -> Sandbox:
         if not asked["no_config"]:
@@ -51,6 +54,13 @@ def compile_request(options: Mapping[str, Any], output: str) -> int:
     if waived:
         sys.stderr.write(f"corral: not enforced, because it was waived: {', '.join(waived)}\n")
     return 0
+
+
+def _make_control_directories() -> None:
+    """Every plan hides them. One that had seen none would be out of date with the first named session."""
+    for path in control_directories():
+        with contextlib.suppress(OSError):  # then the plan says that there is none
+            os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def show_plan(path: str) -> int:
