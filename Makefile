@@ -47,7 +47,7 @@ packages: ## Install the system packages that the tests need (as root, with apt)
 	@sh tests/support/packages.sh
 
 test: packages $(VENV)/.dev lint types images ## Install what the tests need and run every test.
-	$(BIN)/python -m pytest -n 2 --require $(REQUIRED)
+	$(BIN)/python -m pytest -n 3 --durations 25 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
 
