@@ -58,6 +58,9 @@ class _Variables(dict[str, str]):
     def __iter__(self) -> Iterator[str]:
         raise NotImplementedError("ask with get()")
 
+    def __contains__(self, name: object) -> bool:
+        raise NotImplementedError("ask with get()")
+
 
 class Recall:
     """What was found last, and the answers that it follows from. Not for several threads at once."""
