@@ -90,7 +90,13 @@ def orphans_come_to_us() -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """No mount on the host and no process, whatever a test did."""
-    mounts, children = Path("/proc/self/mountinfo").read_text(), _children()
+    mounts, children = _mounts(), _children()
     yield
-    assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert _mounts() == mounts
     assert _survivors(children, seconds=0.5) == set()
+
+
+def _mounts() -> list[str]:
+    """Podman, which other tests use at the same time, mounts its storage for as long as it looks at it."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in lines if "/containers/storage/" not in line]

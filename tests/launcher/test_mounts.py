@@ -266,11 +266,9 @@ def test_a_private_terminal_can_be_opened(launcher: Path, user: int) -> None:
 
 
 def test_nothing_mounted_inside_appears_on_the_host(launcher: Path, user: int, shared: Path) -> None:
-    before = Path("/proc/self/mountinfo").read_text()
-
     output(launcher, user, "true", bind(str(shared)), Mount(MountKind.TMPFS, f"{shared}/sub"))
 
-    assert Path("/proc/self/mountinfo").read_text() == before
+    assert str(shared) not in Path("/proc/self/mountinfo").read_text()
     assert (shared / "sub" / "file").exists()
 
 
