@@ -16,6 +16,7 @@ import pytest
 
 import corral.stock as stock_module
 from corral import PolicyError, Pool, SetupError
+from support.keeping import is_alive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def test_a_program_that_does_not_close_its_pool_leaves_nothing(way: str, work: P
         program.wait()
 
     assert len(pids) == 3
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_two_hundred_at_once_lose_nothing_and_leave_nothing(make_sandbox) -> None:
