@@ -327,10 +327,15 @@ def test_the_time_goes_on_while_the_launcher_is_stopped(stage: Stage) -> None:
     mark = f"65.{os.getpid()}{stage.user}"
     running = _started(stage, f"setsid sleep {mark} & echo ready; sleep {mark}")
 
+    def state() -> str:
+        return Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    assert _wait_until(lambda: _processes(mark) != [])
     running.send_signal(signal.SIGSTOP)
 
+    assert _wait_until(lambda: state() == "T")
     assert _wait_until(lambda: _processes(mark) == [])
-    assert Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert state() == "T"
     running.send_signal(signal.SIGCONT)
     running.communicate(timeout=20)
     assert running.returncode == 124
