@@ -12,7 +12,7 @@ from corral.model.container import Container, check_container
 from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.plan import Command, StdioMode
+from corral.model.plan import Command, PathKind, StdioMode
 from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
 from corral.planning.build import build, find_held, nested_repositories
@@ -356,7 +356,7 @@ class Sandbox:
 
     def _current_ground(self) -> tuple[Ground, tuple[str, ...]]:
         with self._lock:
-            if self._ground is None:
+            if self._ground is None or self._has_what_was_denied(self._ground[0]):
                 ground = build_ground(self._policy, self._workspace, self._host)
                 if isinstance(self._host, RealHost):
                     writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
@@ -366,6 +366,11 @@ class Sandbox:
                 self._ground = (ground, nested)
                 self._held = Recall()
             return self._ground
+
+    def _has_what_was_denied(self, ground: Ground) -> bool:
+        """Whether something is there by now that is denied and was missing, so that nothing hides it."""
+        missing = (target.path for target in ground.denied if target.kind is PathKind.MISSING)
+        return any(self._host.lstat(path) is not None for path in missing)
 
     def _beneath(self) -> Hierarchy | None:
         """Where the groups of runs are made, if they have a ceiling."""

@@ -13,6 +13,7 @@ from _thread import allocate_lock
 from functools import lru_cache
 
 from corral.model.errors import SetupError
+from corral.model.plan import PathKind
 from corral.runtime.guard import PATIENCE, Guard
 from corral.runtime.status import path_changed
 
@@ -44,6 +45,14 @@ class Lookout:
             for target in (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
             if target.inode
         )
+        watched = {
+            os.path.join(watch.directory, watch.name) for watch in plan.watches
+        }  # the guard sees to these
+        self._absent = tuple(
+            target.path
+            for target in plan.ground.denied
+            if target.kind is PathKind.MISSING and target.path not in watched
+        )
         # TRUST: a file that is replaced takes the mount on it along, and its number is used again, maybe by
         # the next file. As long as it is held, whatever takes its place has another number.
         self._holds: list[int] = []
@@ -59,6 +68,7 @@ class Lookout:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
         with self._lock:
             changed = [path for path, identity in self._held if _identity(path) != identity]
+            changed += filter(os.path.lexists, self._absent)
             if self._on_duty == 0:
                 changed += self._resume()
             if changed:
