@@ -1,8 +1,7 @@
 /* Serve: the sandbox stands and is kept; commands are started in it as corral asks for them.
  *
- * The server is PID 1 of the sandbox where there is one, else the process that corral has started. A request is six
- * descriptors, those that every launcher starts with: stdio, the spec of a command, a status pipe and a lifeline.
- * The server reads nothing of it. It forks a job, and the job does the rest.
+ * The server is PID 1 of the sandbox where there is one, else the process that corral has started. It forks jobs, which
+ * wait at the socket and take the requests; it reads none itself, unless no job could be made.
  *
  * TRUST: no command holds the socket, and none can trace, end or stop the server: it has no privileges and is not
  * dumpable, and it is PID 1 or out of reach of their Landlock domains. One that ends or stops a job has left its

@@ -1,4 +1,4 @@
-"""A denied path that the host makes after a sandbox was planned is denied to every command that starts then."""
+"""A denied path that the host makes after a sandbox was planned is denied to what starts then."""
 
 from __future__ import annotations
 

@@ -6,9 +6,11 @@ host's answers and from nothing else; so it is enough to ask the same questions 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from corral.model.backend import Host
@@ -40,26 +42,25 @@ class Witness:
         return _Variables(self._host.environment(), self.answers)
 
 
-class _Variables(dict[str, str]):
-    """An environment, lookups of which are remembered."""
+class _Variables(Mapping[str, str]):
+    """An environment, of which it is remembered what was looked up, or that all of it was."""
 
     def __init__(self, real: Mapping[str, str], answers: dict[tuple[Any, ...], Any]) -> None:
         self._real = real
         self._answers = answers
 
-    def get(self, name: str, default: Any = None) -> Any:
-        value = self._real.get(name)
-        self._answers["variable", name] = value
-        return default if value is None else value
-
     def __getitem__(self, name: str) -> str:
-        raise NotImplementedError("ask with get()")
+        value = self._answers["variable", name] = self._real.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
 
     def __iter__(self) -> Iterator[str]:
-        raise NotImplementedError("ask with get()")
+        self._answers["variables",] = dict(self._real)
+        return iter(self._real)
 
-    def __contains__(self, name: object) -> bool:
-        raise NotImplementedError("ask with get()")
+    def __len__(self) -> int:
+        return len(tuple(iter(self)))
 
 
 class Recall:
@@ -87,6 +88,8 @@ def _says_so(host: Host, answers: dict[tuple[Any, ...], Any]) -> bool:
             now: Any = lstat(arguments[0])
         elif name == "variable":
             now = variables.get(arguments[0])
+        elif name == "variables":
+            now = dict(variables)
         else:
             now = getattr(host, name)(*arguments)
         if now != answer:

@@ -23,8 +23,8 @@ class Answers:
     home = "/home/ada"
 
     def __init__(self) -> None:
-        self.stats: dict[str, Stat | None] = {"/work/.git": Stat(True, False, 1, 2)}
-        self.texts = {"/work/.git/config": "[core]"}
+        self.stats: dict[str, Stat | None] = {"/project/.git": Stat(True, False, 1, 2)}
+        self.texts = {"/project/.git/config": "[core]"}
         self.variables = {"XDG_CONFIG_HOME": "/cfg", "OTHER": "1"}
 
     def lstat(self, path: str) -> Stat | None:
@@ -45,9 +45,9 @@ class Finder:
 
     def __call__(self, host: Host) -> Held:
         self.calls += 1
-        host.lstat("/work/.git")
-        host.lstat("/work/missing")
-        host.read_text("/work/.git/config", 100)
+        host.lstat("/project/.git")
+        host.lstat("/project/missing")
+        host.read_text("/project/.git/config", 100)
         host.environment().get("XDG_CONFIG_HOME")
         return Held((), (), ())
 
@@ -63,10 +63,10 @@ def test_the_same_answers_give_what_was_found_before() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda host: host.stats.update({"/work/.git": Stat(True, False, 1, 3)}),
-        lambda host: host.stats.update({"/work/missing": Stat(False, False, 1, 9)}),
-        lambda host: host.stats.pop("/work/.git"),
-        lambda host: host.texts.update({"/work/.git/config": "[core] hooksPath = /x"}),
+        lambda host: host.stats.update({"/project/.git": Stat(True, False, 1, 3)}),
+        lambda host: host.stats.update({"/project/missing": Stat(False, False, 1, 9)}),
+        lambda host: host.stats.pop("/project/.git"),
+        lambda host: host.texts.update({"/project/.git/config": "[core] hooksPath = /x"}),
         lambda host: host.variables.pop("XDG_CONFIG_HOME"),
     ],
     ids=["replaced", "made", "removed", "written to", "variable"],
@@ -91,11 +91,26 @@ def test_what_nobody_asked_for_may_change() -> None:
     assert finder.calls == 1
 
 
+def test_who_reads_the_whole_environment_depends_on_all_of_it() -> None:
+    host, recall, calls = Answers(), Recall(), []
+
+    def find(asked: Host) -> Held:
+        calls.append(sorted(asked.environment()))
+        return Held((), (), ())
+
+    recall.find(host, find)  # type: ignore[arg-type]
+    recall.find(host, find)  # type: ignore[arg-type]
+    host.variables["OTHER"] = "2"
+    recall.find(host, find)  # type: ignore[arg-type]
+
+    assert calls == [["OTHER", "XDG_CONFIG_HOME"]] * 2
+
+
 def test_a_search_that_fails_is_not_remembered() -> None:
     host, recall = Answers(), Recall()
 
     def refuse(host: Host) -> Held:
-        raise ValueError(host.lstat("/work/.git"))
+        raise ValueError(host.lstat("/project/.git"))
 
     with pytest.raises(ValueError):
         recall.find(host, refuse)  # type: ignore[arg-type]
