@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
+from corral.given import bytes_of
 from corral.runtime.destinations import Destinations
 from corral.runtime.streams import PipedStreams
 
@@ -39,8 +40,7 @@ class Background:
         self._news = threading.Condition()
         self._result: Result | None = None
         self._error: BaseException | None = None
-        fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
-        streams = PipedStreams(session.output_bytes, fed, Destinations(self._take, None, None))
+        streams = PipedStreams(session.output_bytes, bytes_of(stdin), Destinations(self._take, None, None))
         self._job = session.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout, is_background=True)
         self._thread = threading.Thread(target=self._run, name="corral-background", daemon=True)
         self._thread.start()

@@ -7,12 +7,13 @@ import os
 import threading
 
 from corral.freshness import Surroundings
+from corral.given import arguments_of, bytes_of, destinations_of
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
 from corral.policy.preset import DEFAULT_PRESET
 from corral.runtime.streams import PipedStreams
 from corral.sandbox import Sandbox
-from corral.session import Session, _argv
+from corral.session import Session
 from corral.stock import Stock, stands
 from corral.turns import Turn, Turns
 
@@ -135,19 +136,13 @@ class Pool:
         wait: float | None = None,
     ) -> PooledRun:
         """Everything but the run itself: the caller may want to hold on to it, to end it."""
-        output = None
-        if stream is not None or stdout is not None or stderr is not None:
-            from corral.runtime.destinations import Destinations
-
-            output = Destinations(stream, stdout, stderr)
-        fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
         return PooledRun(
             self,
-            _argv(command),
+            arguments_of(command),
             cwd=cwd,
             env=env,
-            stdin=fed,
-            output=output,
+            stdin=bytes_of(stdin),
+            output=destinations_of(stream, stdout, stderr),
             timeout=timeout,
             wait=wait,
         )

@@ -7,6 +7,7 @@ from _thread import allocate_lock  # `threading` costs a millisecond, and a lock
 
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, check_order, get_backend, names_for
 from corral.directory import find_directory
+from corral.given import arguments_of, bytes_of, destinations_of
 from corral.host import RealHost
 from corral.model.container import Container, check_container
 from corral.model.decision import Decision, Reason
@@ -160,7 +161,7 @@ class Sandbox:
         that ran and failed is a result like any other.
         """
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
-        return self.start(prepared, _destinations(stream, stdout, stderr)).run()
+        return self.start(prepared, destinations_of(stream, stdout, stderr)).run()
 
     def watch(
         self,
@@ -181,7 +182,7 @@ class Sandbox:
         from corral.watch import Watch
 
         prepared = self.prepare(command, cwd=cwd, stdin=stdin)
-        output = _destinations(stream, stdout, stderr)
+        output = destinations_of(stream, stdout, stderr)
         return Watch(lambda monitor: self.start(prepared, output, monitor), every)
 
     def session(self) -> Session:
@@ -252,12 +253,8 @@ class Sandbox:
         stdio: StdioMode = StdioMode.CAPTURE,
     ) -> Command:
         """Bring a command into the form that plans are made of."""
-        argv = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(map(os.fspath, command))
-        if isinstance(command, str) and not command.strip():
-            argv = ()
         directory = self._workspace if cwd is None else find_directory(cwd, self._host)
-        fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
-        return Command(argv, directory, fed, stdio)
+        return Command(arguments_of(command), directory, None if stdin is None else bytes_of(stdin), stdio)
 
     def start(
         self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None
@@ -415,14 +412,6 @@ def run(
     """Run one command in a sandbox of its own. See `Sandbox` and `Sandbox.run`."""
     sandbox = Sandbox(policy, backend=backend, workspace=workspace, waive=waive)
     return sandbox.run(command, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)
-
-
-def _destinations(stream: Stream | None, stdout: Target | None, stderr: Target | None) -> Destinations | None:
-    if stream is None and stdout is None and stderr is None:
-        return None
-    from corral.runtime.destinations import Destinations
-
-    return Destinations(stream, stdout, stderr)
 
 
 def _falls_back(fallback: str) -> bool:

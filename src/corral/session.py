@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 
 from corral.attempt import quarantine_for
+from corral.given import arguments_of, bytes_of, destinations_of
 from corral.model.errors import PolicyError, SessionClosed, SetupError
 from corral.model.plan import Command
 from corral.planning.build import check_command
@@ -139,15 +140,12 @@ class Session:
         directory and with the exported variables that the last such command ended with, one at a time; but
         `cwd` and `env` win.
         """
-        output = None
-        if stream is not None or stdout is not None or stderr is not None:
-            from corral.runtime.destinations import Destinations
-
-            output = Destinations(stream, stdout, stderr)
-        fed = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
-        streams = PipedStreams(self.output_bytes, fed, output, self._kept.open_null)
+        output = destinations_of(stream, stdout, stderr)
+        streams = PipedStreams(self.output_bytes, bytes_of(stdin), output, self._kept.open_null)
         if not stateful:
-            return self.finish(self.prepare(_argv(command), streams, cwd=cwd, env=env, timeout=timeout))
+            return self.finish(
+                self.prepare(arguments_of(command), streams, cwd=cwd, env=env, timeout=timeout)
+            )
         with self.turn(command, cwd, env) as argv:
             return self.finish(self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout))
 
@@ -223,7 +221,7 @@ class Session:
         """
         from corral.background import Background
 
-        process = Background(self, _argv(command), cwd=cwd, env=env, stdin=stdin, timeout=timeout)
+        process = Background(self, arguments_of(command), cwd=cwd, env=env, stdin=stdin, timeout=timeout)
         with self._lock:
             self._background = [other for other in self._background if other.is_running] + [process]
         return process
@@ -239,7 +237,7 @@ class Session:
 
         env = {"TERM": os.environ.get("TERM", "dumb")}
         streams = TerminalStreams(self._kept.plan.ground.limits.output_bytes)
-        return self.finish(self.prepare(_argv(command), streams, env=env, terminal=True))
+        return self.finish(self.prepare(arguments_of(command), streams, env=env, terminal=True))
 
     def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
         """The content of a file, as commands of the session see it; at most `limit` bytes.
@@ -258,8 +256,7 @@ class Session:
         parents: bool = False,
     ) -> None:
         """Put content into a file, all of it or nothing, where commands of the session may write."""
-        raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
-        self._file_access().write(self._inside(path), raw, mode=mode, parents=parents)
+        self._file_access().write(self._inside(path), bytes_of(data), mode=mode, parents=parents)
 
     def list_dir(self, path: str | os.PathLike[str] = ".") -> tuple[FileEntry, ...]:
         """What lies in a directory, by name."""
@@ -365,18 +362,11 @@ class Session:
     ) -> tuple[str, ...]:
         from corral.stateful import remember
 
-        argv, line = ((), command) if isinstance(command, str) else (_argv(command), "")
-        if not argv and not line.strip():
-            argv = _argv(command)
+        is_line = isinstance(command, str) and bool(command.strip())
+        argv, line = ((), str(command)) if is_line else (arguments_of(command), "")
         areas = dict(self._kept.inside.env)
         state = f"{areas.get('TMPDIR', '/tmp')}/{_STATE}"
         return remember(argv, line, state, cwd=None if cwd is None else self._inside(cwd), env=env)
-
-
-def _argv(command: str | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(command, str):
-        return ("/bin/sh", "-c", command) if command.strip() else ()
-    return tuple(map(os.fspath, command))
 
 
 def _shorter(limit: float | None, timeout: float | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import corral.sandbox as blocking
 from corral.aio.call import call, call_short
 from corral.aio.session import HeldSession, Session
+from corral.given import destinations_of
 from corral.policy.preset import DEFAULT_PRESET
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ class Sandbox:
 
         def work(held: Held) -> Result:
             prepared = self.blocking.prepare(command, cwd=options.get("cwd"), stdin=options.get("stdin", b""))
-            output = blocking._destinations(
+            output = destinations_of(
                 held.in_loop(options.get("stream")), options.get("stdout"), options.get("stderr")
             )
             attempt = self.blocking.start(prepared, output)

@@ -13,7 +13,7 @@ from corral.model.feature import Feature
 from corral.model.result import Result
 from corral.model.violation import Evidence, Violation
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
-from corral.runtime.starter import GRACE_SECONDS
+from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
 from corral.runtime.status import Status
 from corral.runtime.violations import collect
 
@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     from corral.runtime.lookout import Lookout
     from corral.runtime.streams import InheritedStreams
 
-_CHUNK = 65_536
-#: A signal that comes right before a wait is handled after it: it must not be a long one.
-_LONGEST_WAIT_MS = 500.0
 #: After the launcher's own limit, or the wish to end it, before corral stops waiting for the job.
 _BACKSTOP_SECONDS = 10.0
-_ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
 
 class Job:
@@ -159,7 +155,7 @@ class Job:
     def _await_end(self, ends: Ends, deadline: float) -> bool:
         poller = select.poll()
         poller.register(ends.status, select.POLLIN)
-        while self._read(ends.status):
+        while self._status.read(ends.status):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -175,7 +171,7 @@ class Job:
         while not self._is_hopeless():
             for descriptor, _ in poller.poll(self._patience_ms(began, poller)):
                 if descriptor == status:
-                    if not self._read(status) or self._status.is_told:
+                    if not self._status.read(status) or self._status.is_told:
                         return
                 elif self._lookout is not None and descriptor == self._lookout.descriptor:
                     self._lookout.react()
@@ -183,17 +179,8 @@ class Job:
                     streams.carry(descriptor, poller)
             self._enforce(streams, began)
 
-    def _read(self, descriptor: int) -> bool:
-        """Take what the job has said; False when it will say no more."""
-        try:
-            while piece := os.read(descriptor, _CHUNK):
-                self._status.feed(piece)
-        except BlockingIOError:
-            return True
-        return False
-
     def _patience_ms(self, began: float, poller: select.poll) -> float:
-        wait = _LONGEST_WAIT_MS
+        wait = LONGEST_WAIT_MS
         if self._lookout is not None:
             wait = min(wait, self._lookout.prepare(poller) or wait)
         if self._wall_seconds is not None and not self._over_time:
@@ -224,7 +211,7 @@ class Job:
 
     def _is_enough(self, idle_seconds: float) -> bool:
         stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
-        return (stopped and idle_seconds >= GRACE_SECONDS) or not _ENDING.isdisjoint(self._early)
+        return (stopped and idle_seconds >= GRACE_SECONDS) or not ENDING.isdisjoint(self._early)
 
     def _result(
         self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float

@@ -12,7 +12,6 @@ import array
 import contextlib
 import os
 import select
-import signal
 import socket
 import struct
 import time
@@ -23,12 +22,11 @@ from corral.linux.encode import encode_environment
 from corral.linux.spec import HEADER, MAGIC, RECORD, U64, RecordType
 from corral.model.enforcer import ENGINE
 from corral.model.errors import SetupError
-from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM
-from corral.model.result import Enforcement
 from corral.runtime.check import check
+from corral.runtime.outcome import promised
 from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import make_spec_file
-from corral.runtime.starter import END_SECONDS, GRACE_SECONDS, make_starter
+from corral.runtime.starter import END_SECONDS, GRACE_SECONDS, ends_within, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import no_descriptors
@@ -45,7 +43,6 @@ _READY_SECONDS = 10.0
 _LAST_WORDS_SECONDS = 2.0
 #: A longer spec is sent as a file: see launcher/job.c.
 _MOST_INLINE = 60_000
-_CHUNK = 65_536
 _GRACE_MS = U64.pack(int(GRACE_SECONDS * 1000))
 _RIGHTS = struct.Struct("i")
 #: Heads of records, by the length of what follows.
@@ -115,7 +112,7 @@ class Kept:
         self.root = -1  # the sandbox's own root directory, where it has one
         self.status = Status()
         self.group: Group | None = None
-        self.enforcement = _promised(plan, launch)
+        self.enforcement = promised(plan, launch)
         self._within = within
         self._scratch = Scratch(launch)
         self._process: Process | None = None
@@ -238,12 +235,7 @@ class Kept:
         with self._lock:
             if self._process is None:
                 return False
-            try:
-                while piece := os.read(self._process.status, _CHUNK):
-                    self.status.feed(piece)
-            except BlockingIOError:
-                return True
-            return False
+            return self.status.read(self._process.status)
 
     def gone(self) -> SetupError:
         """The error of a command that finds nobody to start it."""
@@ -371,47 +363,19 @@ class Kept:
                 self.group = None
             self._scratch.__exit__(None, None, None)
 
-    @staticmethod
-    def _is_going(pid: int) -> bool:
-        """Wait for a process that was told to end. One that somebody has stopped is ended by force."""
-        ending = os.pidfd_open(pid)
-        try:
-            poller = select.poll()
-            poller.register(ending, select.POLLIN)
-            if poller.poll(END_SECONDS * 1000):
-                return True
-        finally:
-            os.close(ending)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        return False
-
     def _end(self, process: Process) -> None:
         if self.group is not None:
             self.group.collect()
         with contextlib.suppress(OSError):
             os.write(process.lifeline, b"x")
         os.close(process.lifeline)
-        is_settled = self._starter.settle(process) and self._is_going(process.pid)
+        is_settled = ends_within(process.pid, END_SECONDS)
+        if not is_settled:  # somebody has stopped it
+            self._starter.put_down(process)
         os.waitpid(process.pid, 0)
 
-        def read(descriptor: int) -> bool:
-            try:
-                while piece := os.read(descriptor, _CHUNK):
-                    self.status.feed(piece)
-            except BlockingIOError:
-                return True
-            return False
-
-        self._starter.end(process, read, lambda: is_settled and not self.status.lost)
+        self._starter.end(process, self.status.read, lambda: is_settled and not self.status.lost)
         os.close(process.status)
-
-
-def _promised(plan: Plan, launch: Launch) -> Enforcement:
-    """The mechanism of every feature that the policy asked for."""
-    named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **launch.enforced}
-    asked = {feature: named[feature] for feature in plan.requires - plan.waived}
-    return Enforcement(launch.backend, asked, plan.waived)
 
 
 def _text(text: str) -> bytes:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 
 from corral.limits.group import GroupUsage
+from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.record import Record
-from corral.model.result import Outcome, Usage
+from corral.model.result import Enforcement, Outcome, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.limits.group import Group, Span
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
     from corral.runtime.status import Status
 
 _BLOCK_BYTES = 512  # what getrusage(2) counts in
@@ -57,6 +60,13 @@ def decide_outcome(facts: Facts) -> Outcome:
         if status.is_full:
             return Outcome.DISK_LIMIT
     return Outcome.EXITED if status.exit_code is not None else Outcome.SIGNALLED
+
+
+def promised(plan: Plan, launch: Launch) -> Enforcement:
+    """What protects the command: the mechanism of every feature that the policy asked for."""
+    named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **launch.enforced}
+    asked = {feature: named[feature] for feature in plan.requires - plan.waived}
+    return Enforcement(launch.backend, asked, plan.waived)
 
 
 def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:

@@ -11,12 +11,12 @@ from _thread import RLock
 
 from corral.model.enforcer import ENGINE
 from corral.model.errors import SetupError, UnenforceableError
-from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM, Feature
-from corral.model.result import Enforcement, Result
+from corral.model.feature import Feature
+from corral.model.result import Result
 from corral.runtime.check import check
-from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
+from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure, promised
 from corral.runtime.scratch import Scratch
-from corral.runtime.starter import GRACE_SECONDS, Abandoned, lost_outer, make_starter
+from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS, Abandoned, lost_outer, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
 from corral.runtime.streams import open_streams
@@ -37,11 +37,6 @@ if TYPE_CHECKING:
 
 #: After the launcher's own limit, before corral stops waiting for the launcher.
 _BACKSTOP_SECONDS = 10.0
-_CHUNK = 65_536
-#: A signal that comes right before a wait is handled after it: it must not be a long one.
-_LONGEST_WAIT_MS = 500.0
-#: Signals by which somebody says that corral itself is to end.
-_ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
 
 class Run:
@@ -102,7 +97,7 @@ class Run:
     def _is_enough(self, idle_seconds: float) -> bool:
         """Whether to stop waiting for a reader who does not take the last of the output."""
         stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
-        return (stopped and idle_seconds >= GRACE_SECONDS) or not _ENDING.isdisjoint(self._early)
+        return (stopped and idle_seconds >= GRACE_SECONDS) or not ENDING.isdisjoint(self._early)
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
@@ -111,7 +106,7 @@ class Run:
             starter.signal(process, number)
             return
         self._early.append(number)
-        if number in _ENDING and starter is not None:
+        if number in ENDING and starter is not None:
             starter.abandon()
 
     def kill(self) -> None:
@@ -214,7 +209,7 @@ class Run:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""
         try:
             assert self._starter is not None
-            unwanted = self._is_unwanted or not _ENDING.isdisjoint(self._early)
+            unwanted = self._is_unwanted or not ENDING.isdisjoint(self._early)
             self._process = self._starter.start(streams.child_ends(), is_unwanted=unwanted)
             began = began if self._launch.outer is None else time.monotonic()  # a container starts slowly
             # Else the launcher will say so, or a file that the sandbox makes.
@@ -245,19 +240,19 @@ class Run:
         self._reap(self._process.pid)
         if self._launch.outer is not None:
             self._leave_outer(self._process.status)
-        self._starter.end(self._process, self._read_status, self._is_clean)
+        self._starter.end(self._process, self._status.read, self._is_clean)
         with self._lock:  # nobody kills by a descriptor that belongs to someone else by now
             process, self._process = self._process, None
         if process.lifeline >= 0:
             os.close(process.lifeline)
         if process.status >= 0:
-            self._read_status(process.status)
+            self._status.read(process.status)
             os.close(process.status)
 
     def _leave_outer(self, status: int) -> None:
         """The outer program is gone: whoever is left inside ends with the lifeline."""
         os.set_blocking(status, False)
-        self._read_status(status)
+        self._status.read(status)
         self._is_lost = not (self._has_told() or self._status.timed_out or self._status.exceeded)
         was_unwanted = self._is_unwanted
         self.kill()
@@ -298,7 +293,7 @@ class Run:
             if descriptor == ending:
                 return False
             if descriptor == status:
-                if not self._read_status(status):
+                if not self._status.read(status):
                     poller.unregister(status)
                     self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
                 if self._status.is_done:
@@ -317,15 +312,6 @@ class Run:
                 self._group.collect()
                 os.close(process.lifeline)
                 self._process = process.replace(lifeline=-1)
-
-    def _read_status(self, descriptor: int) -> bool:
-        """Take what the launcher has said; False when it will say no more."""
-        try:
-            while piece := os.read(descriptor, _CHUNK):
-                self._status.feed(piece)
-        except BlockingIOError:
-            return True
-        return False
 
     def _watch_over(self, poller: select.poll) -> None:
         guard = self._guard
@@ -357,7 +343,7 @@ class Run:
         return began + wall + (0.0 if own else GRACE_SECONDS + _BACKSTOP_SECONDS)
 
     def _patience_ms(self, began: float) -> float:
-        waits: list[float | None] = [_LONGEST_WAIT_MS]
+        waits: list[float | None] = [LONGEST_WAIT_MS]
         if self._guard is not None:
             waits.append(self._guard.patience_ms)
         if self._monitor is not None:
@@ -407,15 +393,10 @@ class Run:
                 lost=self._status.lost,
                 by_launcher=bool(self._status.exceeded),
             ),
-            enforcement=Enforcement(self._launch.backend, self._promised(), self._plan.waived),
+            enforcement=promised(self._plan, self._launch),
             policy=self._plan.policy,
             run_id=self._plan.run_id,
         )
-
-    def _promised(self) -> dict[Feature, str]:
-        """The mechanism of every feature that the policy asked for."""
-        named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **self._launch.enforced}
-        return {feature: named[feature] for feature in self._plan.requires - self._plan.waived}
 
     def _facts(self) -> Facts:
         return Facts(

@@ -25,6 +25,10 @@ GRACE_SECONDS = 2.0
 _GRACE_MS = int(GRACE_SECONDS * 1000)
 #: For what is left inside, when the outer program is gone.
 END_SECONDS = 10.0
+#: A signal that comes right before a wait is handled after it: it must not be a long one.
+LONGEST_WAIT_MS = 500.0
+#: Signals by which somebody says that corral itself is to end.
+ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
 
 class Abandoned(Exception):
@@ -65,6 +69,8 @@ class Starter:
 
     def put_down(self, process: Process) -> None:
         """End by force what does not answer any more."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
     def settle(self, process: Process) -> bool:
         """Make sure that a process which was told to end can be waited for; False if it took force."""
@@ -130,14 +136,8 @@ class OuterStarter(Starter):
 
     def settle(self, process: Process) -> bool:
         """An engine that hangs must not be waited for for ever."""
-        ending = os.pidfd_open(process.pid)
-        try:
-            poller = select.poll()
-            poller.register(ending, select.POLLIN)
-            if poller.poll(END_SECONDS * 1000):
-                return True
-        finally:
-            os.close(ending)
+        if ends_within(process.pid, END_SECONDS):
+            return True
         self.put_down(process)
         return False
 
@@ -154,6 +154,17 @@ class OuterStarter(Starter):
         if not is_clean():
             remove(self._launch)
         os.close(process.words)
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Whether a process ends in that time; it is not waited for."""
+    ending = os.pidfd_open(pid)
+    try:
+        poller = select.poll()
+        poller.register(ending, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
+    finally:
+        os.close(ending)
 
 
 def make_starter(launch: Launch, group: Group | None) -> Starter:

@@ -7,7 +7,7 @@ import os
 
 from corral.model.errors import SetupError
 
-_MAX_BYTES = 65_536
+_CHUNK = _MAX_BYTES = 65_536
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
 
@@ -49,6 +49,15 @@ class Status:
         *lines, self._raw = self._raw.split(b"\n")
         for line in lines:
             self._take(line.decode("utf-8", "replace"))
+
+    def read(self, descriptor: int) -> bool:
+        """Take all that is there to be read, without waiting; False when there will be no more."""
+        try:
+            while piece := os.read(descriptor, _CHUNK):
+                self.feed(piece)
+        except BlockingIOError:
+            return True
+        return False
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
