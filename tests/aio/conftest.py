@@ -9,21 +9,13 @@ import pytest
 from corral import aio
 from support.gates import Gate
 from support.pooled import probe_of
+from support.workplaces import work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace. What corral remembers, and where it keeps its own, is fresh as well."""
-    for name, variable in (("temporary", "TMPDIR"), ("state", "XDG_STATE_HOME"), ("home", "HOME")):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(variable, str(tmp_path / name))
-    made = tmp_path / "work"
-    made.mkdir()
-    return made
+__all__ = ["work"]  # a fixture of these tests
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from corral.executor import SandboxExecutor
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 from support.gates import PATIENCE_SECONDS, Gate
+from support.workplaces import work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,16 +21,7 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 
-
-@pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace; what corral remembers is fresh as well."""
-    for name, variable in (("temporary", "TMPDIR"), ("state", "XDG_STATE_HOME"), ("home", "HOME")):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(variable, str(tmp_path / name))
-    made = tmp_path / "work"
-    made.mkdir()
-    return made
+__all__ = ["work"]  # a fixture of these tests
 
 
 @pytest.fixture

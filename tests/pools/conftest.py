@@ -15,21 +15,13 @@ from support.engines import ENGINES
 from support.gates import Gate
 from support.pooled import container_of, probe_of
 from support.user_engines import start_engine
+from support.workplaces import work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
-@pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace. What corral remembers, and where it keeps its own, is fresh as well."""
-    for name, variable in (("temporary", "TMPDIR"), ("state", "XDG_STATE_HOME"), ("home", "HOME")):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(variable, str(tmp_path / name))
-    made = tmp_path / "work"
-    made.mkdir()
-    return made
+__all__ = ["work"]  # a fixture of these tests
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import stat
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.file_worlds import KINDS, World, open_descriptors, resolved
 @pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path):
     made = World(request.param, tmp_path)
+    gc.collect()  # what other tests have left is given back now, and not in between
     before = open_descriptors()
     yield made
     assert open_descriptors() == before

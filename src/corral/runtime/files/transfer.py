@@ -61,6 +61,16 @@ class _Tally:
         if depth > self._bounds.depth:
             raise OSError(errno.EFBIG, f"the copy is more than {self._bounds.depth} directories deep")
 
+    def enter(self, place: Place, path: str, depth: int) -> list[str]:
+        """The names in a directory that is held, and may be copied at this depth."""
+        with naming(path):
+            self.check_directory(place.status, depth)
+            handle = place.open_directory()
+            try:
+                return self.names(handle)
+            finally:
+                os.close(handle)
+
     def names(self, descriptor: int) -> list[str]:
         """The names in an open directory. One that grows while it is read ends at the bound."""
         names = []
@@ -121,14 +131,7 @@ class Upload:
             return place
 
     def _tree(self, origin: Place, source: str, parent: Place, path: str, *, depth: int) -> None:
-        with naming(source):
-            self._tally.check_directory(origin.status, depth)
-            handle = origin.open_directory()
-            try:
-                names = self._tally.names(handle)
-            finally:
-                os.close(handle)
-        for name in names:
+        for name in self._tally.enter(origin, source, depth):
             here, there = f"{source}/{name}", f"{path}/{name}"
             with naming(here):
                 child = Place(os.open(name, _ENTRY, dir_fd=origin.descriptor))
@@ -227,14 +230,7 @@ class Download:
             raise
 
     def _tree(self, place: Place, path: str, handle: int, target: str, *, depth: int) -> None:
-        with naming(path):
-            self._tally.check_directory(place.status, depth)
-            listing = place.open_directory()
-            try:
-                names = self._tally.names(listing)
-            finally:
-                os.close(listing)
-        for name in names:
+        for name in self._tally.enter(place, path, depth):
             here, there = f"{path}/{name}", f"{target}/{name}"
             with naming(here):
                 try:
