@@ -44,6 +44,9 @@ HOW = frozenset({"cwd", "stdin", "stream", "stdout", "stderr"})
 _LOOK_SECONDS = 0.05
 
 
+_LONGEST_WAIT_SECONDS = 0.5
+
+
 class Step(Record):
     """One command of a batch: a text for a shell, or the arguments of a program."""
 
@@ -200,7 +203,9 @@ class Parallel:
             self._running[future] = number
 
     def _collect(self, patience: float | None) -> None:
-        for future in wait(self._running, patience, FIRST_COMPLETED).done:
+        # An interrupt that comes right before a wait is raised after it: it must not be a long one.
+        longest = _LONGEST_WAIT_SECONDS if patience is None else patience
+        for future in wait(self._running, longest, FIRST_COMPLETED).done:
             number = self._running.pop(future)
             try:
                 self._found[number] = future.result()
