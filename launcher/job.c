@@ -182,13 +182,19 @@ static enum fate take_one(const struct launch *launch, const struct post *post) 
     return give_back(post) ? IS_BROKEN : GOES_ON;
 }
 
+/* INVARIANT: never more than `most` are counted, whoever else comes back or is made at the same time. */
+bool job_may_wait(atomic_int *idle, int most) {
+    int waiting = atomic_load(idle);
+    while (waiting < most)
+        if (atomic_compare_exchange_weak(idle, &waiting, waiting + 1)) return true;
+    return false;
+}
+
 int job_main(struct launch *launch, const struct post *post) {
     enum fate fate = GOES_ON;
     become_job(launch);
     while ((fate = take_one(launch, post)) == GOES_ON) {
-        if (atomic_fetch_add(post->idle, 1) < MOST_IDLE) continue;
-        atomic_fetch_sub(post->idle, 1);
-        return 0; /* enough others wait */
+        if (!job_may_wait(post->idle, MOST_IDLE)) return 0; /* enough others wait */
     }
     return fate == IS_OVER ? 0 : EXIT_SETUP_FAILED;
 }

@@ -100,6 +100,7 @@ struct post {
 };
 
 int job_main(struct launch *launch, const struct post *post); /* job.c: its exit code */
+bool job_may_wait(atomic_int *idle, int most);    /* job.c: it counts among those that wait */
 int leave_session_keyring(struct launch *launch); /* command.c */
 int signals_reset(void);                         /* command.c */
 void supervisor_linger(const struct launch *launch); /* report.c */

@@ -111,10 +111,12 @@ static int prepare(struct server *s) {
     return err ? err : bind_early(launch);
 }
 
-/* A job that waits for the next request, so that nobody waits for a process to be made. It counts from now on. */
+/* A job that waits for the next request, so that nobody waits for a process to be made. It counts from now on. One that
+ * has come back in the meantime does as well: whoever takes the last one away says so. */
 static void fork_spare(struct server *s) {
     pid_t self = getpid();
-    atomic_fetch_add(s->idle, 1);
+    s->fork_error = 0;
+    if (!job_may_wait(s->idle, 1)) return;
     pid_t job = k_clone(SIGCHLD);
     s->fork_error = job < 0 ? -job : 0;
     if (job < 0) atomic_fetch_sub(s->idle, 1);
