@@ -275,8 +275,8 @@ class Sandbox:
 
     def decide_connection(self, endpoint: Endpoint | str) -> Decision:
         """Whether a command may connect to an endpoint (`https:pypi.org`), as far as the policy says."""
+        from corral.model.connection import decide_connection
         from corral.model.endpoint import read_endpoint
-        from corral.planning.decide import decide_connection
 
         if isinstance(endpoint, str):
             endpoint = read_endpoint(endpoint)

@@ -1,21 +1,18 @@
-"""Decide about one path or one connection: what a plan lets a command do, and by which of its rules."""
+"""Decide about one path: what a plan lets a command do with it, and by which of its rules."""
 
 from __future__ import annotations
 
 import posixpath
 
 from corral.model.decision import Decision, Reason
-from corral.model.endpoint import host_covers, read_endpoint
 from corral.model.plan import PathKind
-from corral.model.policy import FsAccess, NetMode
+from corral.model.policy import FsAccess
 from corral.planning.resolve import Resolver, is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.endpoint import Endpoint
     from corral.model.plan import Grant, Plan
-    from corral.model.policy import NetPolicy
 
 _STRUCTURAL = ("/proc", "/dev")
 _DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
@@ -39,20 +36,6 @@ def decide_path(plan: Plan, host: Host, path: str, *, writes: bool) -> Decision:
     if reason is Reason.PRIVATE and not is_missing and found.path != rule:
         allowed = False  # the sandbox has nothing of this there
     return Decision(allowed, reason, found.path, rule, is_missing)
-
-
-def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:
-    """Whether a command may connect to an endpoint, as far as its name and port say."""
-    subject = str(wanted)
-    denied = next((pattern for pattern in sorted(net.deny) if host_covers(pattern, wanted.host)), "")
-    if denied and net.mode is not NetMode.NONE:
-        return Decision(False, Reason.DENIED, subject, denied)
-    if net.mode is NetMode.FULL:
-        return Decision(True, Reason.GRANTED, subject, net.mode.value)
-    for text in sorted(net.allow):
-        if read_endpoint(text).covers(wanted):
-            return Decision(True, Reason.GRANTED, subject, text)
-    return Decision(False, Reason.NOT_GRANTED, subject)
 
 
 def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:

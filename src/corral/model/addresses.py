@@ -1,0 +1,62 @@
+"""Addresses: which are public, in whatever form they come. Imported only where a network is granted."""
+
+from __future__ import annotations
+
+import ipaddress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
+
+#: Special-purpose blocks of IPv4 (the registry of IANA, RFC 6890): none of them is a host of the Internet.
+_SPECIAL_4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+            *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        ),
+    )
+)
+#: All that is assigned to hosts of the Internet lies in here, but for these.
+_GLOBAL_6 = ipaddress.IPv6Network("2000::/3")
+_SPECIAL_6 = tuple(
+    map(
+        ipaddress.IPv6Network,
+        # Protocol assignments with Teredo in them, documentation, and 6to4, which carries an IPv4 address.
+        ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+    )
+)
+#: Translated by a gateway to the IPv4 address in its last bits (RFC 6052).
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_public_address(text: str) -> bool:
+    """Whether an address is one of a host of the Internet; what is no address is not."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return _is_public(address)
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    if address.version == 4:
+        return not any(address in block for block in _SPECIAL_4)
+    if address.ipv4_mapped is not None:
+        return _is_public(address.ipv4_mapped)
+    if address in _NAT64:
+        return _is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address in _GLOBAL_6 and not any(address in block for block in _SPECIAL_6)
+
+
+def canonical_address(text: str) -> str:
+    """The one form by which an address is compared; a mapped IPv4 address is that IPv4 address.
+
+    Raises ValueError for what is no address.
+    """
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)

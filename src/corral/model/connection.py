@@ -1,0 +1,132 @@
+"""Decide about connections: where a policy lets a command go, by name, by port and by address. Pure."""
+
+from __future__ import annotations
+
+from corral.model.decision import Decision, Reason
+from corral.model.endpoint import Endpoint, host_covers, read_endpoint
+from corral.model.policy import NetMode
+from corral.model.record import Record
+from corral.model.traffic import NetReason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from corral.model.policy import NetPolicy
+
+#: Names that mean the machine itself, whatever a resolver says.
+LOCALHOST = "localhost"
+_ANY = "*"
+
+
+class Verdict(Record):
+    """What the rules say about a name or an address, and a port."""
+
+    allowed: bool
+    reason: NetReason
+    schemes: frozenset[str] = frozenset()  # of http, https, tcp: what may be spoken; tcp: anything
+    rule: str = ""  # the endpoint or host pattern that decided
+
+
+class Rules:
+    """A policy's rules about the network, read once."""
+
+    def __init__(self, net: NetPolicy) -> None:
+        self.allow = tuple(sorted((read_endpoint(text) for text in net.allow), key=str))
+        self.deny = tuple(sorted(net.deny))
+
+    def with_endpoints(self, more: Iterable[Endpoint]) -> Rules:
+        """The same, and these permitted as well."""
+        other = Rules.__new__(Rules)
+        other.allow, other.deny = (*self.allow, *more), self.deny
+        return other
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """Every port that a rule permits."""
+        return frozenset(endpoint.port for endpoint in self.allow)
+
+    def decide(self, host: str, port: int) -> Verdict:
+        """Whether a command may connect to a name, or straight to an address. Both are in canonical form."""
+        denied = next((pattern for pattern in self.deny if host_covers(pattern, host)), "")
+        if denied:
+            return Verdict(False, NetReason.DENIED, rule=denied)
+        found = [
+            endpoint for endpoint in self.allow if endpoint.port == port and self._covers(endpoint, host)
+        ]
+        if not found:
+            is_direct = is_address(host)
+            return Verdict(False, NetReason.ADDRESS if is_direct else NetReason.NOT_GRANTED)
+        schemes = frozenset(rule.scheme for rule in found)
+        return Verdict(True, NetReason.GRANTED, schemes, str(found[0]))
+
+    def decide_lookup(self, host: str) -> Verdict:
+        """Whether a name may be looked up: on some port it may be connected to."""
+        verdict = Verdict(False, NetReason.NOT_GRANTED)
+        for port in sorted(self.ports):
+            verdict = self.decide(host, port)
+            if verdict.allowed or verdict.reason is NetReason.DENIED:
+                return verdict
+        return verdict
+
+    def may_dial(self, host: str, port: int, address: str, *, is_public: bool) -> bool:
+        """Whether what a permitted name leads to may be dialled.
+
+        INVARIANT: whoever owns a name cannot lead a command into the networks of the host. What is not
+        public is dialled only where the address itself is granted, or is loopback and `localhost` was asked.
+        """
+        if is_public or (is_localhost(host) and is_loopback(address)):
+            return True
+        return any(endpoint.host == address and endpoint.port == port for endpoint in self.allow)
+
+    def _covers(self, endpoint: Endpoint, host: str) -> bool:
+        if endpoint.host != _ANY:
+            return host_covers(endpoint.host, host)
+        # Any public name. An address may be that of a name which is denied; and nobody means his own machine.
+        if is_localhost(host):
+            return False
+        if not is_address(host):
+            return True
+        from corral.model.addresses import is_public_address  # few ask for an address
+
+        return not self.deny and is_public_address(host)
+
+
+def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:
+    """Whether a command may connect to an endpoint, as far as its name and port say."""
+    subject = str(wanted)
+    if net.mode is NetMode.NONE:
+        return Decision(False, Reason.NOT_GRANTED, subject)
+    if net.mode is NetMode.FULL:
+        denied = next((pattern for pattern in sorted(net.deny) if host_covers(pattern, wanted.host)), "")
+        if denied:
+            return Decision(False, Reason.DENIED, subject, denied)
+        return Decision(True, Reason.GRANTED, subject, net.mode.value)
+    verdict = Rules(net).decide(wanted.host, wanted.port)
+    if verdict.allowed and verdict.schemes.isdisjoint({wanted.scheme, "tcp"}):
+        return Decision(False, Reason.NOT_GRANTED, subject)
+    if verdict.allowed:
+        return Decision(True, Reason.GRANTED, subject, verdict.rule)
+    reason = Reason.DENIED if verdict.reason is NetReason.DENIED else Reason.NOT_GRANTED
+    return Decision(False, reason, subject, verdict.rule)
+
+
+def capability_for(host: str, port: int) -> str:
+    """The capability that would permit a connection."""
+    scheme = {80: "http", 443: "https"}.get(port, "tcp")
+    return f"network:{Endpoint(scheme, host, port)}"
+
+
+def is_localhost(host: str) -> bool:
+    """Whether a name means the machine itself (RFC 6761)."""
+    return host == LOCALHOST or host.endswith(f".{LOCALHOST}")
+
+
+def is_address(host: str) -> bool:
+    """Whether a canonical host is an address and no name."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address in canonical form is one of the machine's own loopback."""
+    return address == "::1" or address.startswith("127.")

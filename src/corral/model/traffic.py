@@ -1,0 +1,106 @@
+"""Traffic: what a run asked of the network, what corral decided about it, and how much passed."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class NetReason(Enum):
+    """Why a lookup or a connection was permitted, or was not."""
+
+    GRANTED = "granted"  # by the policy
+    ALLOWED_LATER = "allowed-later"  # by whoever holds the session, for a time
+    ASKED = "asked"  # whoever was asked said yes
+    NOT_GRANTED = "not-granted"  # no rule names it
+    DENIED = "denied"  # a rule forbids the name
+    REFUSED = "refused"  # whoever was asked said no
+    UNANSWERED = "unanswered"  # whoever was asked said nothing in time
+    ADDRESS = "address"  # a connection to an address that no lookup gave out, and no rule names
+    NOT_PUBLIC = "not-public"  # the name leads to loopback, a private network, or the like
+    OTHER_NAME = "other-name"  # TLS or HTTP ask for another host than the one that was looked up
+    NO_NAME = "no-name"  # TLS or HTTP do not say which host they ask for
+    NOT_TLS = "not-tls"  # only TLS is permitted on this port, and this is none
+    NOT_HTTP = "not-http"
+    UNRESOLVED = "unresolved"  # the name is permitted, and leads nowhere
+    UNREACHABLE = "unreachable"  # nobody answers at the address
+    TOO_MANY = "too-many"  # connections at the same time
+    TOO_MUCH = "too-much"  # bytes
+    TOO_LATE = "too-late"  # the client did not say in time what it wants
+    MALFORMED = "malformed"  # a message that says nothing
+    NO_TOKEN = "no-token"  # noqa: S105  somebody else than the command has found the proxy
+    REVOKED = "revoked"  # what permitted it has ended
+
+
+class NetAction(Enum):
+    LOOKUP = "lookup"
+    CONNECT = "connect"
+    CLOSE = "close"
+    ALLOW = "allow"  # by whoever holds the session
+    REVOKE = "revoke"
+
+
+class NetEvent(Record):
+    """One decision, or the end of what was decided."""
+
+    action: NetAction
+    allowed: bool
+    reason: NetReason
+    host: str  # the name; or the address, where there is none
+    port: int = 0  # 0: of a lookup
+    address: str = ""  # that was dialled
+    rule: str = ""  # the endpoint or host pattern that decided
+    sent: int = 0  # bytes from the sandbox, when it is over
+    received: int = 0
+    detail: str = ""
+    time: float = 0.0  # seconds since the epoch
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, in JSON's own types."""
+        return {
+            **{name: getattr(self, name) for name in self._fields},
+            "action": self.action.value,
+            "reason": self.reason.value,
+        }
+
+
+class HostTraffic(Record):
+    """What was asked of one host and port, and how much passed."""
+
+    host: str
+    port: int
+    connections: int = 0
+    refused: int = 0  # lookups and connections
+    sent: int = 0
+    received: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, in JSON's own types."""
+        return {name: getattr(self, name) for name in self._fields}
+
+
+class Traffic(Record):
+    """All of a run, or of a session until now. Lists are bounded; counters are not."""
+
+    hosts: tuple[HostTraffic, ...] = ()  # the busiest first
+    refusals: tuple[NetEvent, ...] = ()  # the first of each kind
+    connections: int = 0
+    refused: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, in JSON's own types."""
+        return {
+            "connections": self.connections,
+            "refused": self.refused,
+            "sent": self.sent,
+            "received": self.received,
+            "hosts": [host.to_json() for host in self.hosts],
+            "refusals": [event.to_json() for event in self.refusals],
+        }
