@@ -114,7 +114,7 @@ class BubblewrapBackend:
         """Arguments for bwrap, and a spec for the launcher inside."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         inner.check_abstract_sockets(plan, abi)
-        gateway.check_denied(plan)
+        gateway.check_open(plan)
         _check_areas(ground)
         holders = limiting.read_holders(probe)
         command = common.command_spec(plan)

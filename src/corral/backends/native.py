@@ -90,7 +90,7 @@ class NativeBackend:
         """A spec for the launcher: the ground once, then the shields and the command of this run."""
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
         inner.check_abstract_sockets(plan, abi)
-        gateway.check_denied(plan)
+        gateway.check_open(plan)
         ground = plan.ground
         command = common.command_spec(plan)
         holders = limiting.read_holders(probe)

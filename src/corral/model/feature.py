@@ -39,6 +39,8 @@ class Feature(Enum):
     LIMIT_OPEN_FILES = "limit.open-files"
     LIMIT_DISK = "limit.disk"
     LIMIT_DISK_FILES = "limit.disk-files"
+    LIMIT_TRAFFIC = "limit.traffic"
+    LIMIT_TRAFFIC_RATE = "limit.traffic-rate"
 
 
 #: What each feature promises, in the words that `corral explain` and the documents print.
@@ -72,6 +74,8 @@ PROMISES: dict[Feature, str] = {
     Feature.LIMIT_OPEN_FILES: "no process opens more files than permitted",
     Feature.LIMIT_DISK: "the private areas together stay within their size",
     Feature.LIMIT_DISK_FILES: "the private areas together stay within their number of files",
+    Feature.LIMIT_TRAFFIC: "all connections together carry no more bytes than permitted",
+    Feature.LIMIT_TRAFFIC_RATE: "all connections together carry no more bytes in a second than permitted",
 }
 
 #: Enforced by the runner itself, whatever the backend is.
