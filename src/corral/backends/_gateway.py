@@ -55,25 +55,6 @@ def request(ground: Ground, addresses: str = BENCHMARK_ADDRESSES) -> Gateway | N
     return Gateway(Front.SOCKETS, addresses) if is_limited(ground) else None
 
 
-def check_open(plan: Plan) -> None:
-    """Raise UnenforceableError where the whole network is granted, but for some names, or up to a ceiling."""
-    net, limits = plan.ground.net, plan.ground.limits
-    wanted = {
-        Feature.NET_DOMAINS: bool(net.deny),
-        Feature.LIMIT_TRAFFIC: limits.traffic_bytes is not None,
-        Feature.LIMIT_TRAFFIC_RATE: limits.traffic_rate is not None,
-    }
-    lacking = frozenset(feature for feature, is_wanted in wanted.items() if is_wanted) - plan.waived
-    if net.mode is NetMode.FULL and lacking:
-        raise UnenforceableError(
-            "unenforceable",
-            "nothing keeps hosts away, or counts what passes, while the whole network is open",
-            why="that is for corral's gateway, and with `network:full` no connection passes it",
-            fix="use `--net limited`, which is ports 80 and 443 of every public host, and what else is named",
-            lacking=lacking,
-        )
-
-
 def mechanisms(plan: Plan, text: str = _MECHANISM) -> dict[Feature, str]:
     """Who holds what is said about the network, where it is limited."""
     if not is_limited(plan.ground):

@@ -19,6 +19,7 @@ class Feature(Enum):
     NET_NONE = "net.none"
     NET_PORTS = "net.ports"
     NET_DOMAINS = "net.domains"
+    NET_EXCEPT = "net.except"
     PROC_HIDDEN = "proc.hidden"
     PROC_SHIELDED = "proc.shielded"
     PROC_CONTAINED = "proc.contained"
@@ -54,6 +55,7 @@ PROMISES: dict[Feature, str] = {
     Feature.NET_NONE: "no packet and no socket reaches beyond the sandbox",
     Feature.NET_PORTS: "connections leave only to the permitted ports of public addresses",
     Feature.NET_DOMAINS: "connections leave only to the permitted names",
+    Feature.NET_EXCEPT: "the whole network is open but for some names, or up to a ceiling",
     Feature.PROC_HIDDEN: "the host's processes cannot be seen",
     Feature.PROC_SHIELDED: "the host's processes can be neither signalled nor traced",
     Feature.PROC_CONTAINED: "nothing that the command started outlives the run",

@@ -83,6 +83,8 @@ def required_features(
     features = set(_ALWAYS) | _network(policy.net) | _limits(policy.limits)
     if policy.net.mode is NetMode.NONE:
         features -= _OF_TRAFFIC  # there is none
+    elif policy.net.mode is NetMode.FULL and features & _OF_TRAFFIC:
+        features = features - _OF_TRAFFIC | {Feature.NET_EXCEPT}
     if private:
         features.add(Feature.FS_PRIVATE)
     writable = [grant.target.path for grant in grants if grant.access is FsAccess.WRITE]
@@ -105,7 +107,7 @@ def _network(net: NetPolicy) -> set[Feature]:
             named = net.deny or not net.allow <= WEB
             return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if named else [])}
         case NetMode.FULL:  # everything but what is denied
-            return {Feature.NET_DOMAINS} if net.deny else set()
+            return {Feature.NET_EXCEPT} if net.deny else set()
 
 
 def _limits(limits: Limits) -> set[Feature]:
