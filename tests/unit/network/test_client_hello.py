@@ -93,6 +93,7 @@ def test_names_are_canonical(written: bytes, name: str) -> None:
         ),
         *(b"allowed.com@evil.test", b"*", b"*.example.com", b"example.com..", b".example.com", b"a..b"),
         *(b"0x7f.1", b"0x7f000001", b"2130706433", b"127.1", b"0177.0.0.1", b"fe80::1%eth0", b"[::1]"),
+        *(b"a b.com", b"a/b"),
         *(
             b"example.com:443",
             b"-a.com",
@@ -198,7 +199,12 @@ def test_records_that_do_not_belong_are_malformed(stream: bytes) -> None:
             b"\x16\x02",
             b"\x17",
         ),
-        *(b"\x15\x03\x01\x00\x02\x01\x00", b"\x14\x03\x01\x00\x01\x01", b"\x16\xfe\xff" + bytes(40)),
+        *(
+            b"\x15\x03\x01\x00\x02\x01\x00",
+            b"\x14\x03\x01\x00\x01\x01",
+            b"\x16\x02",
+            b"\x16\xfe\xff" + bytes(40),
+        ),
     ],
 )
 def test_what_is_no_tls_is_known_by_its_first_bytes(data: bytes) -> None:

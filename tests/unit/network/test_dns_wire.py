@@ -19,6 +19,8 @@ from corral.network.dns import (
 )
 from support.wire_messages import OPT, dns_name, dns_query
 
+LONGEST = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61])
+
 
 def header(packet: bytes) -> tuple[int, ...]:
     return struct.unpack_from("!6H", packet)
@@ -177,8 +179,7 @@ def test_edns_is_answered_with_edns() -> None:
 
 
 def test_no_answer_is_longer_than_every_client_takes() -> None:
-    longest = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 61])
-    query = asked(longest, 28, counts=(1, 0, 0, 1), rest=OPT)
+    query = asked(LONGEST, 28, counts=(1, 0, 0, 1), rest=OPT)
 
     reply = answer(query, [f"fd00::{number}" for number in range(100)], ttl=2**40)
 
