@@ -1,4 +1,4 @@
-"""The gateway's thread: one epoll, one heap of timers and one queue of commands, for all borders of the process.
+"""The gateway's thread: one epoll, one heap of timers and one queue of commands, for all borders.
 
 Everything that has to do with a socket of a border happens in this thread, so none of it is locked.
 It starts with the first border and ends with the last one.
@@ -133,6 +133,10 @@ class Gateway:
     def watch(self, descriptor: int, watcher: Watcher, events: int = EDGES) -> None:
         """Tell somebody when something can be read or written."""
         self._epoll.register(descriptor, events)
+        self._watched[descriptor] = watcher
+
+    def rewatch(self, descriptor: int, watcher: Watcher) -> None:
+        """Tell somebody else from now on. What was told already is not told again."""
         self._watched[descriptor] = watcher
 
     def change(self, descriptor: int, events: int) -> None:

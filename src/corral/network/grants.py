@@ -7,12 +7,10 @@ from corral.model.traffic import NetReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any
 
     from corral.model.endpoint import Endpoint
     from corral.model.policy import NetPolicy
-
-    _K, _V = TypeVar("_K"), TypeVar("_V")
 
 #: Answers to questions that are remembered; the oldest are asked again.
 _MOST_ANSWERS = 4096
@@ -39,10 +37,6 @@ class Grants:
     def decide_lookup(self, host: str) -> Verdict:
         """Whether the name may be connected to on some port."""
         return self._rules.decide_lookup(host)
-
-    def is_denied(self, host: str, port: int) -> bool:
-        """Whether nobody needs to be asked."""
-        return self._rules.decide(host, port).reason is NetReason.DENIED
 
     def ports(self, host: str) -> tuple[int, ...]:
         """On which ports a name is permitted."""
@@ -105,7 +99,7 @@ class Grants:
         self._rules.deny = (*self._policy.deny, *self._revoked)
 
 
-def _remember(kept: dict[_K, _V], key: _K, value: _V) -> None:
+def _remember(kept: dict[Any, Any], key: object, value: object) -> None:
     if len(kept) >= _MOST_ANSWERS:
         del kept[next(iter(kept))]
     kept[key] = value

@@ -42,8 +42,8 @@ class Entry:
 class Names:
     """A bounded table; the names that were used least recently are forgotten.
 
-    Addresses are given out in turn, so that one which was forgotten belongs to nobody for as long as possible:
-    a program that kept it is refused, and does not reach another host.
+    Addresses are given out in turn, so that one which was forgotten is nobody's for as long as possible: a
+    program that kept it is refused, and does not reach another host.
     """
 
     def __init__(self, range_text: str, most: int = MOST_NAMES) -> None:

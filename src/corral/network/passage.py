@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from corral.network.gateway import Timer
     from corral.network.lookups import Outcome
     from corral.network.names import Entry
+    from corral.network.watched import HttpHead
 
     Reply = Callable[[NetReason | None], bytes]
 
@@ -58,7 +59,14 @@ class Passage:
     )
 
     def __init__(
-        self, border: Border, client: socket.socket, host: str, port: int, *, head: bytes = b"", reply: Reply | None = None
+        self,
+        border: Border,
+        client: socket.socket,
+        host: str,
+        port: int,
+        *,
+        head: bytes = b"",
+        reply: Reply | None = None,
     ) -> None:
         self.border, self.host, self.port = border, host, port
         self._client = client
@@ -66,7 +74,7 @@ class Passage:
         self._first, self._reply = head, reply
         self._state = _State.DECIDING
         self._verdict: Verdict | None = None
-        self._head: TlsHead | None = None
+        self._head: TlsHead | HttpHead | None = None
         self._has_head = self._is_queued = self._client_ends = False
         self._dial: Dial | None = None
         self._dialled = ""
@@ -167,12 +175,14 @@ class Passage:
     def _read_head(self) -> None:
         """Read until the beginning is known to be good, then relay if there is somebody to relay to."""
         try:
-            while not self._has_head and self._look():
+            while not self._has_head:
+                if self._first and self._look():
+                    break
                 data = self._client.recv(_CHUNK)
-                self._first += data
                 if not data:
                     self.refuse(NetReason.MALFORMED, "the connection ended before it had begun")
                     return
+                self._first += data
         except BlockingIOError:
             return
         except Refused as refused:
@@ -185,16 +195,22 @@ class Passage:
             self._relay()
 
     def _look(self) -> bool:
-        """True if more has to be read. Raises Refused."""
+        """Whether the beginning is good; False if more has to be read. Raises Refused."""
         assert self._verdict is not None
-        if not self._first:
-            return True
-        if not is_for_tls(self._verdict, self._first[0]):
-            self._has_head = True  # HTTP is looked at all the time
-            return False
-        head = TlsHead(self.host, checks_names=self.border.options.checks_names)
-        self._has_head = head.accepts(self._first)
-        return not self._has_head
+        if self._head is None:
+            if is_for_tls(self._verdict, self._first[0]):
+                self._head = TlsHead(self.host, checks_names=self.border.options.checks_names)
+            elif not self.border.options.checks_names:
+                self._has_head = True
+                return True
+            else:
+                from corral.network.watched import HttpHead
+
+                self._head = HttpHead(self.host, self.port)
+        self._has_head = self._head.accepts(self._first)
+        if not isinstance(self._head, TlsHead):
+            self._first = b""  # it keeps what it has seen
+        return self._has_head
 
     # Relaying.
 
@@ -204,17 +220,30 @@ class Passage:
             self._timer.cancel()
             self._timer = None
         self._state = _State.RELAYING
-        pipes = self.border.gateway.pipes
-        self._up = Flow(self._client, self._remote, self, pipes, is_sent=True)
-        self._down = Flow(self._remote, self._client, self, pipes, is_sent=False)
+        came = len(self._first) if self._head is None or isinstance(self._head, TlsHead) else self._head.came
+        self._up, self._down = self._make_flows(self._remote)
         self._tell(NetAction.CONNECT, self._verdict.reason, is_allowed=True, rule=self._verdict.rule)
         try:
-            self._up.send_first(self._first)
+            self._up.send_first(self._first, came)
         except TooMuch:
             self.border.exceed()
             return
         self._first = b""
         self._go_on()
+
+    def _make_flows(self, remote: socket.socket) -> tuple[Flow, Flow]:
+        pipes = self.border.gateway.pipes
+        if self._head is None or isinstance(self._head, TlsHead):
+            up = Flow(self._client, remote, self, pipes, is_sent=True)
+            return up, Flow(remote, self._client, self, pipes, is_sent=False)
+        from corral.network.watched import RequestFlow, ResponseFlow
+
+        requests = RequestFlow(self._client, remote, self, pipes, is_sent=True)
+        requests.watch_by(self._head.watch)
+        responses = ResponseFlow(remote, self._client, self, pipes, is_sent=False)
+        responses.answer_to(requests)
+        self._first = self._head.passing
+        return requests, responses
 
     def ready(self, descriptor: int, mask: int) -> None:
         """The kernel has news about one of the two sockets."""
@@ -242,8 +271,8 @@ class Passage:
             return
         assert self._up is not None and self._down is not None
         try:
-            has_more = self._up.pump()
-            has_more = self._down.pump() or has_more
+            has_more = self._down.pump()
+            has_more = self._up.pump() or has_more  # ORDER: an answer may release what the client has sent
         except TooMuch:
             self.border.exceed()
             return
@@ -317,7 +346,12 @@ class Passage:
         self._close(None, by_reset=True)
 
     def _close(
-        self, action: NetAction | None, reason: NetReason | None = None, detail: str = "", *, by_reset: bool = False
+        self,
+        action: NetAction | None,
+        reason: NetReason | None = None,
+        detail: str = "",
+        *,
+        by_reset: bool = False,
     ) -> None:
         if self._state is _State.ENDED:
             return

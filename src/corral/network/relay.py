@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from corral.network.requests import RequestWatch
-
     class Meter(Protocol):
         """How much may pass, of all that wants to."""
 
@@ -31,6 +29,7 @@ _F_SETPIPE_SZ = 1031
 #: After so many bytes it is somebody else's turn.
 _TURN_BYTES = 2 << 20
 _CHUNK = 64 << 10
+_SPLICE = getattr(os, "SPLICE_F_NONBLOCK", 0) | getattr(os, "SPLICE_F_MOVE", 0)
 
 
 class Pipes:
@@ -40,7 +39,6 @@ class Pipes:
         self.most = most
         self.made = 0
         self._free: list[tuple[int, int]] = []
-        self._flags = getattr(os, "SPLICE_F_NONBLOCK", 0) | getattr(os, "SPLICE_F_MOVE", 0)
 
     def take(self) -> tuple[int, int] | None:
         """A pipe with nothing in it; None if there are none left: then bytes are copied."""
@@ -99,10 +97,10 @@ class Flow:
         self._pipe: tuple[int, int] | None = None
         self._in_pipe = 0
 
-    def send_first(self, data: bytes) -> None:
-        """What was read while the beginning was looked at."""
+    def send_first(self, data: bytes, came: int) -> None:
+        """What may pass of the bytes that came while the beginning was looked at."""
         self._ahead += data
-        self._count(len(data))
+        self._count(came)
 
     def pump(self) -> bool:
         """Move what can be moved. True if there is more to do, and it is only somebody else's turn.
@@ -159,18 +157,30 @@ class Flow:
         if self._pipe is None:
             return self._copy(min(wanted, _CHUNK))
         try:
-            moved = os.splice(self._source.fileno(), self._pipe[1], wanted, flags=self._pipes._flags)
+            moved = os.splice(self._source.fileno(), self._pipe[1], wanted, flags=_SPLICE)
         except BlockingIOError:
             self.readable = False
-            return -1 if self._drain() else -1
+            self._drain()  # gives the pipe back
+            return -1
         self._in_pipe = moved
         self._is_at_end = moved == 0
         self._count(moved)
         return moved
 
+    def _receive(self, wanted: int) -> bytes | None:
+        """Read in order to look at it; None if there is nothing now."""
+        try:
+            data = self._source.recv(wanted)
+        except BlockingIOError:
+            self.readable = False
+            return None
+        self._is_at_end = not data
+        self._count(len(data))
+        return data
+
     def _from_pipe(self) -> int:
         assert self._pipe is not None
-        return os.splice(self._pipe[0], self._sink.fileno(), self._in_pipe, flags=self._pipes._flags)
+        return os.splice(self._pipe[0], self._sink.fileno(), self._in_pipe, flags=_SPLICE)
 
     def _copy(self, wanted: int) -> int:
         """Without a pipe: look, send, and take away what was sent. So nothing is held here either."""

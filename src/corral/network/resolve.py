@@ -1,4 +1,4 @@
-"""Resolve a permitted name by the host's own resolver, or by what the caller gave instead. In a worker thread."""
+"""Resolve a permitted name by the host's own resolver, or by what the caller gave instead, in a worker."""
 
 from __future__ import annotations
 
