@@ -6,6 +6,7 @@ Whoever connects to a synthetic address reaches the border's listener, exactly a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -170,8 +171,12 @@ class Stage:
         return self.connect_to(self.address(name), port)
 
     def connect_to(self, address: str, port: int | None = None) -> socket.socket:
-        client = socket.create_connection((address, port or self.port), timeout=SECONDS)
+        """Who is refused at once may hear of it here already: then reading says so again."""
+        client = socket.socket()
         self._stack.callback(client.close)
+        client.settimeout(SECONDS)
+        with contextlib.suppress(ConnectionResetError):
+            client.connect((address, port or self.port))
         return client
 
     def wait(self, found: Callable[[], object], seconds: float = SECONDS) -> None:
@@ -264,4 +269,6 @@ def is_reset(client: socket.socket) -> bool:
             pass
     except ConnectionResetError:
         return True
+    except OSError as problem:
+        return problem.errno == errno.ENOTCONN  # it was reset before `connect` had returned
     return False
