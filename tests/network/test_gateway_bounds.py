@@ -251,7 +251,8 @@ def test_the_ceiling_on_the_rate_holds_for_all_together(stage: Stage, streams: i
     assert len(took) == streams
     least = (size - rate * burst_seconds) / rate  # less what may come at once
     assert least * 0.9 <= max(took) <= least * 2 + 1
-    assert min(took) >= max(took) * 0.5  # nobody waits until the others are done
+    if streams > 1:  # the first has what may come at once; of the others nobody waits for the rest
+        assert sorted(took)[1] >= max(took) * 0.5
 
 
 def test_pipes_that_slow_readers_hold_are_bounded_and_others_pass(stage: Stage, monkeypatch) -> None:

@@ -6,7 +6,6 @@ Whoever connects to a synthetic address reaches the border's listener, exactly a
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socket
 import struct
@@ -27,6 +26,12 @@ LOOPBACK = "127.0.0.1"
 A, AAAA = 1, 28
 NO_ERROR, FORMAT_ERROR, SERVER_FAILURE, NO_SUCH_NAME = 0, 1, 2, 3
 SECONDS = 10.0
+
+
+class Client(socket.socket):
+    """A connection that may have been reset before `connect` had returned."""
+
+    was_reset = False
 
 
 class Server:
@@ -171,12 +176,14 @@ class Stage:
         return self.connect_to(self.address(name), port)
 
     def connect_to(self, address: str, port: int | None = None) -> socket.socket:
-        """Who is refused at once may hear of it here already: then reading says so again."""
-        client = socket.socket()
+        """Who is refused at once may hear of it here already; see `is_reset`."""
+        client = Client()
         self._stack.callback(client.close)
         client.settimeout(SECONDS)
-        with contextlib.suppress(ConnectionResetError):
+        try:
             client.connect((address, port or self.port))
+        except ConnectionResetError:
+            client.was_reset = True
         return client
 
     def wait(self, found: Callable[[], object], seconds: float = SECONDS) -> None:
@@ -264,11 +271,11 @@ def read_all(client: socket.socket) -> bytes:
 
 def is_reset(client: socket.socket) -> bool:
     """Whether the connection ends by a reset, and not in an orderly way."""
+    if isinstance(client, Client) and client.was_reset:
+        return True
     try:
         while client.recv(65536):
             pass
     except ConnectionResetError:
         return True
-    except OSError as problem:
-        return problem.errno == errno.ENOTCONN  # it was reset before `connect` had returned
     return False
