@@ -72,6 +72,8 @@ int phase_own_cgroup(struct launch *launch);     /* start.c */
 int phase_hostname(struct launch *launch);       /* net.c */
 int phase_mounts(struct launch *launch);         /* mounts.c */
 int phase_net(struct launch *launch);            /* net.c */
+int phase_gateway(struct launch *launch);        /* gateway.c */
+int phase_gateway_inside(struct launch *launch); /* gateway.c */
 int phase_session(struct launch *launch);        /* command.c */
 int phase_surroundings(struct launch *launch);   /* command.c */
 int phase_limits(struct launch *launch);         /* confine.c */
@@ -108,6 +110,10 @@ int landlock_prepare(struct launch *launch);     /* confine.c */
 bool areas_are_full(const struct launch *launch); /* init.c */
 int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */
 int child_obey(pid_t parent);                    /* start.c: end with the parent, be traced by nobody */
+
+/* gateway.c */
+bool has_gateway(const struct launch *launch);   /* with sockets */
+int gateway_send(const int *descriptors, int count); /* to corral; the status channel is a socket then */
 
 /* Signals. signals.c */
 int signals_block_all(void);

@@ -20,7 +20,7 @@
  *   namespaces    before the mounts, which only a private mount namespace may change
  *   expect        inside the sandbox of another program: what it was told to do is there, or nothing runs
  *   mounts        before caps: the last phase that needs authority over the mount namespace
- *   net           before caps, for the same reason; loopback comes up
+ *   net           before caps, for the same reason; loopback comes up, and the sockets of the gateway are made
  *   limits        before seccomp, which forbids raising them again
  *   no_new_privs  required by landlock and seccomp when unprivileged
  *   caps          after everything that needed one
@@ -32,6 +32,7 @@ const struct phase SUPERVISOR_PHASES[] = {
     {"cgroup", phase_cgroup},
     {"mounts", phase_in_place},
     {"expect", phase_expect},
+    {"net", phase_gateway_inside},
     {"namespaces", phase_start},
     {NULL, NULL},
 };
@@ -46,6 +47,7 @@ const struct phase INIT_PHASES[] = {
     {"namespaces", phase_hostname},
     {"mounts", phase_mounts},
     {"net", phase_net},
+    {"net", phase_gateway},
     {"no_new_privs", phase_no_new_privs},
     {"caps", phase_caps},
     {NULL, NULL},

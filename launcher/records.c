@@ -202,6 +202,19 @@ static const char *parse_serve(struct spec *spec, struct cursor *c) {
     return spec->serve_flags & ~(uint32_t)SERVE_FLAGS ? "unknown serve flag" : NULL;
 }
 
+/* Flags, then ports as far as the record goes. */
+static const char *parse_gateway(struct spec *spec, struct cursor *c) {
+    spec->gateway_flags = cursor_u32(c);
+    if (spec->gateway_flags & ~(uint32_t)GATEWAY_FLAGS) return "unknown gateway flag";
+    while (c->left && !c->bad) {
+        uint32_t port = cursor_u32(c);
+        if (!port || port > UINT16_MAX) return "a gateway at no port";
+        if (spec->gateway_ports == SPEC_MAX_PORTS) return "a gateway at too many ports";
+        spec->gateway_port[spec->gateway_ports++] = (uint16_t)port;
+    }
+    return NULL;
+}
+
 static const char *parse_fault(struct spec *spec, struct cursor *c) {
     spec->fault = cursor_string(c);
     return NULL;
@@ -235,6 +248,7 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_IMAGE_ENVIRONMENT] = parse_empty,
     [RECORD_SERVE] = parse_serve,
     [RECORD_KEEP] = parse_empty,
+    [RECORD_GATEWAY] = parse_gateway,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

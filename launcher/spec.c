@@ -63,6 +63,7 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
         RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT, RECORD_SERVE, RECORD_KEEP,
+        RECORD_GATEWAY,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
@@ -96,6 +97,8 @@ static const char *check_dependencies(const struct spec *spec) {
     if (count[RECORD_MOUNT] && !count[RECORD_INSIDE] && (spec->namespaces & mount_needs) != mount_needs)
         return "mounts without a mount and a user namespace";
     if (count[RECORD_LOOPBACK] && !(spec->namespaces & K_CLONE_NEWNET)) return "loopback without a network namespace";
+    bool has_network = count[RECORD_LOOPBACK] || count[RECORD_INSIDE] || spec->gateway_flags & GATEWAY_NOTIFY;
+    if (count[RECORD_GATEWAY] && !has_network) return "a gateway without a network";
     if (count[RECORD_HOSTNAME] && !(spec->namespaces & K_CLONE_NEWUTS)) return "host name without a UTS namespace";
     if ((count[RECORD_LANDLOCK_PATH] || count[RECORD_LANDLOCK_PORT]) && !count[RECORD_LANDLOCK])
         return "Landlock rules without a ruleset";

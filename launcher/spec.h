@@ -13,6 +13,7 @@ enum {
     SPEC_MAX_RECORDS = 1000000,
     SPEC_MAX_FILTER = 4096, /* instructions */
     SPEC_MAX_HOSTNAME = 64,
+    SPEC_MAX_PORTS = 128, /* of a gateway */
 };
 
 enum record_type {
@@ -43,6 +44,7 @@ enum record_type {
     RECORD_IMAGE_ENVIRONMENT,
     RECORD_SERVE,
     RECORD_KEEP,
+    RECORD_GATEWAY,
     RECORD_TYPES,
 };
 
@@ -127,6 +129,12 @@ enum serve_flag {
     SERVE_FLAGS = 7,
 };
 
+enum gateway_flag {
+    GATEWAY_ROUTES = 1, /* every address is made the sandbox's own */
+    GATEWAY_NOTIFY = 2, /* no sockets: the filter tells corral about connections, and corral makes them */
+    GATEWAY_FLAGS = 3,
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -165,6 +173,9 @@ struct spec {
     char **argv, **envp; /* end in NULL */
     uint64_t wall_ms, grace_ms;
     uint32_t serve_flags;
+    uint32_t gateway_flags;
+    uint16_t gateway_port[SPEC_MAX_PORTS];
+    size_t gateway_ports;
     const char *fault;
 };
 

@@ -57,7 +57,9 @@ static int check_namespaces(struct launch *launch) {
 static int child_main(struct launch *launch) {
     char go = 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) return EXIT_SETUP_FAILED;
-    if (close(STATUS_FD) < 0 || close(LIFELINE_FD) < 0) return EXIT_SETUP_FAILED;
+    if (close(LIFELINE_FD) < 0) return EXIT_SETUP_FAILED;
+    bool is_needed = has_gateway(launch) && has_namespaces(launch); /* by phase_gateway, which gives it up */
+    if (!is_needed && close(STATUS_FD) < 0) return EXIT_SETUP_FAILED;
     if (read(launch->channel_fd, &go, 1) != 1) return EXIT_SETUP_FAILED;
     /* Only now: the supervisor, an ordinary user, could not open the maps of a process that is not dumpable. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;

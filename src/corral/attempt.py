@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.crossing import open_crossing
 from corral.host import state_directory
 from corral.model.errors import SetupError
 from corral.runtime.run import Run
@@ -44,7 +45,7 @@ class Attempt:
         self._run = self._planned()
 
     def _planned(self) -> Run:
-        explanation = self._sandbox._explain(self._command)
+        explanation, border = open_crossing(self._sandbox._explain(self._command), self._sandbox.network)
         self.refusal = explanation.refusal
         self._uses_outer = explanation.launch.outer is not None
         return Run(
@@ -54,6 +55,7 @@ class Attempt:
             output=self._output,
             monitor=self._monitor,
             within=self._sandbox._beneath(),
+            border=border,
         )
 
     def run(self) -> Result:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
     from corral.model.result import Result
+    from corral.network.options import NetworkOptions
     from corral.planning.build import Held
     from corral.runtime.destinations import Destinations, Stream, Target
     from corral.runtime.monitor import Monitor
@@ -64,7 +65,8 @@ class Sandbox:
 
     `policy` is a Policy or the name of a preset; `backend` a name or "auto", which chooses among `backends`
     in their order; `container` what container engines are told besides; `waive` the features to give up, on
-    record; `within` a ceiling over this and other sandboxes. Nothing is started before `run`.
+    record; `within` a ceiling over this and other sandboxes; `network` what the gateway is told, where the
+    network is limited. Nothing is started before `run`.
     With `fallback="unconfined"` a command runs WITHOUT any sandbox where no backend can enforce the policy.
     """
 
@@ -79,6 +81,7 @@ class Sandbox:
         container: Container = _OWN_CONTAINER,
         fallback: str = REFUSE,
         within: Ceiling | None = None,
+        network: NetworkOptions | None = None,
         host: Host | None = None,
     ) -> None:
         if isinstance(policy, str):
@@ -97,6 +100,7 @@ class Sandbox:
         self._backend = backend
         self._waived = frozenset(_feature(name) for name in waive)
         self._within = within
+        self._network = network
         self._lock = allocate_lock()
         self._ground: tuple[Ground, tuple[str, ...]] | None = None
         self._held = Recall()
@@ -116,6 +120,11 @@ class Sandbox:
     def workspace(self) -> str:
         """The directory that commands work in."""
         return self._workspace
+
+    @property
+    def network(self) -> NetworkOptions | None:
+        """What the gateway is told besides the policy, where the network is limited."""
+        return self._network
 
     @property
     def is_unconfined(self) -> bool:
@@ -138,6 +147,7 @@ class Sandbox:
             container=self._container,
             fallback=RUN_UNCONFINED if self._falls_back else REFUSE,
             within=self._within,
+            network=self._network,
             host=self._host,
         )
 

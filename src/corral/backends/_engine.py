@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from corral.backends import _engine_container as container
 from corral.backends import _engine_mounts as mounts
+from corral.backends import _gateway as gateway
 from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends._engine_inside import Layout, build_environment, build_spec, check_cwd
@@ -64,6 +65,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     container.check_image(about.image)
     container.check_workspace(about.workspace)
     _check_sockets(ground, probe)
+    gateway.check_denied(plan)
     if _shares_network(plan):
         inner.check_abstract_sockets(plan, abi)
     named, views_of_volumes = container.read_volumes(about, ground)
@@ -117,6 +119,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         scratch=scratch,
         scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
         group=_group(plan, probe),
+        gateway=gateway.request(ground, gateway.LOOPBACK_ADDRESSES),
     )
 
 
@@ -134,6 +137,8 @@ def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterato
     ground = plan.ground
     if ground.net.mode is not NetMode.FULL:
         yield from ("--network", "none")
+        if gateway.is_limited(ground):  # its sockets are made by the launcher, which has no privilege here
+            yield from ("--sysctl", "net.ipv4.ip_unprivileged_port_start=0")
     elif _shares_network(plan):
         yield from ("--network", "host")
     yield from container.publish_arguments(plan.container, ground.net.mode)
@@ -210,6 +215,9 @@ def _private_files(ground: Ground, scratch: str) -> Iterator[str]:
     for number, file in enumerate(ground.private_files):
         words = ("type=bind", f"src={scratch}/private-{number}", f"dst={file.path}", "readonly")
         yield from ("--mount", mounts.join_words(words))
+    if gateway.is_limited(ground):
+        words = ("type=bind", f"src={scratch}/resolv.conf", "dst=/etc/resolv.conf", "readonly")
+        yield from ("--mount", mounts.join_words(words))
 
 
 def _scratch_files(
@@ -223,6 +231,8 @@ def _scratch_files(
         files.append(PrivateFile(f"{scratch}/nothing.d", b"", 0, is_directory=True))
     for number, file in enumerate(ground.private_files):
         files.append(PrivateFile(f"{scratch}/private-{number}", file.content))
+    if gateway.is_limited(ground):
+        files.append(PrivateFile(f"{scratch}/resolv.conf", gateway.RESOLVER))
     return tuple(files)
 
 

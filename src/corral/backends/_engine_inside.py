@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from corral.backends import _engine_mounts as mounts
+from corral.backends import _gateway as gateway
 from corral.backends import _launcher as common
 from corral.linux import landlock
 from corral.linux.encode import encode
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Expect, ExpectFlag, Landlock, PathRule
+from corral.linux.spec import Expect, ExpectFlag, GatewayFlag, Landlock, PathRule
 from corral.model.errors import PolicyError
 from corral.model.policy import NetMode
 from corral.model.record import Record
@@ -76,6 +77,7 @@ def build_spec(plan: Plan, layout: Layout, abi: int, machine: str) -> bytes:
             cwd=layout.cwd,
             inside=True,
             image_environment=True,
+            gateway=gateway.sockets(ground, GatewayFlag(0)),
             rlimits=common.rlimits(ground.limits),
             landlock=_landlock(layout, abi) if abi else None,
             seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=plan.command.keeps),

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Facts = Mapping[str, object]
 
 _CLAIMS = frozenset(Feature) - {
-    Feature.NET_PORTS,
-    Feature.NET_DOMAINS,
     Feature.LIMIT_MEMORY,
     Feature.LIMIT_CPU,
     Feature.LIMIT_CPU_TIME,

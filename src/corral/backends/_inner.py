@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.backends import _gateway as gateway
 from corral.backends import _launcher as common
 from corral.linux import landlock
 from corral.linux.spec import Landlock, PathRule
@@ -54,6 +55,7 @@ def mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **gateway.mechanisms(plan),
         **common.single_process(plan),
     }
 

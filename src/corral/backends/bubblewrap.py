@@ -1,6 +1,6 @@
 """Bubblewrap: `bwrap` makes namespaces and the file system, corral-launch is the first process inside.
 
-Guarantees   everything but net.ports and net.domains; limits as with native
+Guarantees   everything but limit.disk-files; limits as with native
 Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, Landlock,
              seccomp, limits. What bwrap was told to do is looked at from inside before the command runs.
 Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from corral.backends import _gateway as gateway
 from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
@@ -23,7 +24,7 @@ from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import Inside, Launch, Outer, StartFailure
+from corral.model.launch import Front, Gateway, Inside, Launch, Outer, StartFailure
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Dependence, Probe
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from corral.backends._limits import Holders
     from corral.backends._mounts import Place
+    from corral.linux.spec import GatewaySockets
     from corral.model.backend import Host
     from corral.model.plan import Ground, Plan
 
@@ -42,8 +44,10 @@ _COVERS = "/.corral"  # a tmpfs for its masks, which it takes away: see launcher
 _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
+#: Over the new network alone: routes, and sockets at low ports.
+_GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE")
 
-CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {Feature.LIMIT_DISK_FILES}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
@@ -100,19 +104,24 @@ class BubblewrapBackend:
         )
         claims = CLAIMS - limiting.BY_GROUPS | holders.claims
         probe = Probe(self.name, True, claims, version=version, details=details)
-        return common.judge_outer(probe, host.try_outer(_trial(probe, host)), PROGRAM, _NAMESPACES_FORBIDDEN)
+        trial = host.try_outer(_trial(probe, host, gateway.TRIAL))
+        if trial.phase == "net":
+            probe = probe.replace(enforces=claims - gateway.CLAIMS)
+            trial = host.try_outer(_trial(probe, host, None))
+        return common.judge_outer(probe, trial, PROGRAM, _NAMESPACES_FORBIDDEN)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """Arguments for bwrap, and a spec for the launcher inside."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         inner.check_abstract_sockets(plan, abi)
+        gateway.check_denied(plan)
         _check_areas(ground)
         holders = limiting.read_holders(probe)
         command = common.command_spec(plan)
         return Launch(
             backend=self.name,
             argv=(
-                *(probe.detail("program"), *_namespaces(ground), *_frame(probe)),
+                *(probe.detail("program"), *_namespaces(ground), *_frame(probe, gateway.is_limited(ground))),
                 *_ground_arguments(ground),
                 *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
             ),
@@ -125,6 +134,7 @@ class BubblewrapBackend:
             ),
             outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
+            gateway=gateway.request(ground),
             inside=Inside(command.env),
         )
 
@@ -142,11 +152,12 @@ def _namespaces(ground: Ground) -> tuple[str, ...]:
     )
 
 
-def _frame(probe: Probe) -> tuple[str, ...]:
-    """What every sandbox has. The two capabilities are for the launcher, which ends with none."""
+def _frame(probe: Probe, has_gateway: bool) -> tuple[str, ...]:
+    """What every sandbox has. The capabilities are for the launcher, which ends with none."""
+    needed = ("CAP_SYS_ADMIN", "CAP_SETPCAP", *(_GATEWAY_CAPABILITIES if has_gateway else ()))
     return (
         *("--die-with-parent", "--as-pid-1", "--clearenv"),
-        *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
+        *("--cap-drop", "ALL", *(word for name in needed for word in ("--cap-add", name))),
         *("--proc", "/proc", "--remount-ro", "/proc", *_devices()),
         *("--ro-bind", probe.detail("launcher"), _LAUNCHER),
     )
@@ -207,6 +218,7 @@ def _encoded_ground(
             argv=(),
             cwd="/",
             inside=True,
+            gateway=gateway.sockets(ground),
             rlimits=common.rlimits(ground.limits)
             + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
@@ -253,7 +265,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     }
 
 
-def _trial(probe: Probe, host: Host) -> Launch:
+def _trial(probe: Probe, host: Host, sockets: GatewaySockets | None) -> Launch:
     """As a run would be, without files of the host."""
     abi = int(probe.detail("landlock_abi"))
     user = ("--unshare-user",) if host.uid != 0 else ()
@@ -262,6 +274,7 @@ def _trial(probe: Probe, host: Host) -> Launch:
         argv=("/corral-trial",),
         cwd="/",
         inside=True,
+        gateway=sockets,
         landlock=lock,
         seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
         expects=(Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY),),
@@ -277,10 +290,11 @@ def _trial(probe: Probe, host: Host) -> Launch:
                 "--unshare-net",
                 *user,
             ),
-            *(*_frame(probe), "--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
+            *(*_frame(probe, sockets is not None), "--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
         ),
         env=(),
         enforced={},
+        gateway=Gateway(Front.SOCKETS),
         spec=join(encode_ground(spec), encode_command(spec)),
         outer=Outer(start_seconds=_START_SECONDS),
     )

@@ -1,7 +1,7 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything but net.ports and net.domains; limit.memory, limit.cpu and limit.cpu-time need control
-             groups, and so does root's limit.pids
+Guarantees   everything; limit.memory, limit.cpu and limit.cpu-time need control groups, and so does root's
+             limit.pids
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from corral.backends import _gateway as gateway
 from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from corral.backends._limits import Holders
     from corral.backends._mounts import Place
+    from corral.linux.spec import GatewaySockets
     from corral.model.backend import Host
     from corral.model.plan import Ground, Plan
 
@@ -44,7 +46,7 @@ _AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS}
+CLAIMS = frozenset(Feature)
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
@@ -61,7 +63,10 @@ class NativeBackend:
         if unusable is not None:
             return unusable
         abi = host.landlock_abi()
-        trial = host.try_launch(_trial_spec(abi, host))
+        trial = host.try_launch(_trial_spec(abi, host, gateway.TRIAL))
+        has_gateway = trial.phase != "net"
+        if not has_gateway:
+            trial = host.try_launch(_trial_spec(abi, host))
         if trial.phase != "exec":
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
@@ -69,7 +74,7 @@ class NativeBackend:
         return Probe(
             self.name,
             True,
-            CLAIMS - limiting.BY_GROUPS | holders.claims,
+            CLAIMS - limiting.BY_GROUPS - (frozenset() if has_gateway else gateway.CLAIMS) | holders.claims,
             version=landlock.describe(abi) if abi else "without landlock",
             details=(
                 ("launcher", host.launcher()[0]),
@@ -85,6 +90,7 @@ class NativeBackend:
         """A spec for the launcher: the ground once, then the shields and the command of this run."""
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
         inner.check_abstract_sockets(plan, abi)
+        gateway.check_denied(plan)
         ground = plan.ground
         command = common.command_spec(plan)
         holders = limiting.read_holders(probe)
@@ -106,6 +112,7 @@ class NativeBackend:
                 launcher_pids=common.own_pids(kept=plan.command.keeps),
                 ends_by_group=False,
             ),
+            gateway=gateway.request(ground),
             inside=Inside(command.env),
         )
 
@@ -131,6 +138,7 @@ def _encoded_ground(
             gid_map=_id_map(ground.uid, ground.gid),
             hostname=_HOSTNAME,
             loopback=private_network,
+            gateway=gateway.sockets(ground),
             watch=watch,
             areas=_areas(ground) if ground.private else None,
             rlimits=common.rlimits(ground.limits)
@@ -200,7 +208,7 @@ def _places_in_areas(ground: Ground) -> Iterator[str]:
             place = place.rpartition("/")[0]
 
 
-def _trial_spec(abi: int, host: Host) -> bytes:
+def _trial_spec(abi: int, host: Host, sockets: GatewaySockets | None = None) -> bytes:
     made = (Mount(MountKind.PROC, "/proc", flags=_READ_ONLY), *_device_mounts(), _private("/tmp"))
     spec = Spec(
         argv=("/corral-trial",),
@@ -212,6 +220,7 @@ def _trial_spec(abi: int, host: Host) -> bytes:
         areas=Areas(_AREAS_BYTES, 1024),
         hostname=_HOSTNAME,
         loopback=True,
+        gateway=sockets,
         landlock=inner.trial_landlock(abi),
         seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
     )

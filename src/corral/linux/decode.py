@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.linux.reader import MalformedSpec, Reader
 from corral.linux.spec import (
     AREAS,
     CPU_TIME,
@@ -10,6 +11,7 @@ from corral.linux.spec import (
     LANDLOCK,
     MAGIC,
     MAX_BYTES,
+    MAX_PORTS,
     MAX_RECORDS,
     MOUNT,
     PATH_RULE,
@@ -26,6 +28,8 @@ from corral.linux.spec import (
     CpuTime,
     Expect,
     ExpectFlag,
+    GatewayFlag,
+    GatewaySockets,
     Landlock,
     Mount,
     MountFlag,
@@ -40,7 +44,6 @@ from corral.linux.spec import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import struct
     from collections.abc import Callable
 
 _SINGLE = frozenset(
@@ -63,6 +66,7 @@ _SINGLE = frozenset(
         RecordType.IMAGE_ENVIRONMENT,
         RecordType.SERVE,
         RecordType.KEEP,
+        RecordType.GATEWAY,
     }
 )
 _OF_COMMANDS = frozenset(
@@ -77,47 +81,9 @@ _NEWPID = 0x20000000
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
 _GIVEN = frozenset(map(str, range(6, 32)))
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
+_GATEWAY_FLAGS, _MOST_PORT = int(GatewayFlag.ROUTES | GatewayFlag.NOTIFY), 65535
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
-
-
-class MalformedSpec(ValueError):
-    """The bytes are not a spec."""
-
-
-class _Reader:
-    """Takes values off the front of a payload; whatever is left over at the end is an error."""
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-        self._at = 0
-
-    def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
-        if self._at + layout.size > len(self._payload):
-            raise MalformedSpec("a record is too short")
-        values = layout.unpack_from(self._payload, self._at)
-        self._at += layout.size
-        return values
-
-    def string(self) -> str:
-        end = self._payload.find(b"\0", self._at)
-        if end < 0:
-            raise MalformedSpec("a string does not end")
-        raw = self._payload[self._at : end]
-        self._at = end + 1
-        return raw.decode("utf-8", "surrogateescape")
-
-    def blob(self) -> bytes:
-        (length,) = self.fixed(U32)
-        if self._at + length > len(self._payload):
-            raise MalformedSpec("a blob is too short")
-        raw = self._payload[self._at : self._at + length]
-        self._at += length
-        return raw
-
-    def end(self) -> None:
-        if self._at != len(self._payload):
-            raise MalformedSpec("a record is too long")
 
 
 class _Draft:
@@ -146,6 +112,7 @@ class _Draft:
         self.wall = (0, 0)
         self.fault = ""
         self.serves: ServeFlag | None = None
+        self.gateway: GatewaySockets | None = None
 
 
 def decode(raw: bytes, *, faults: bool = False) -> Spec:
@@ -182,18 +149,18 @@ def _read_record(draft: _Draft, kind: int, payload: bytes, *, faults: bool) -> N
             raise MalformedSpec("the filter's length is impossible")
         draft.seccomp = payload
         return
-    reader = _Reader(payload)
+    reader = Reader(payload)
     _READERS[RecordType(kind)](draft, reader)
     reader.end()
 
 
-def _read_namespaces(draft: _Draft, reader: _Reader) -> None:
+def _read_namespaces(draft: _Draft, reader: Reader) -> None:
     (draft.namespaces,) = reader.fixed(U32)
     if draft.namespaces & ~_NAMESPACE_BITS or not draft.namespaces:
         raise MalformedSpec("a namespace is unknown")
 
 
-def _read_id_map(draft: _Draft, reader: _Reader) -> None:
+def _read_id_map(draft: _Draft, reader: Reader) -> None:
     (which,) = reader.fixed(U32)
     if which > 1 or draft.maps[which]:
         raise MalformedSpec("an id map is unknown or repeated")
@@ -202,7 +169,7 @@ def _read_id_map(draft: _Draft, reader: _Reader) -> None:
         raise MalformedSpec("an id map is empty")
 
 
-def _read_mount(draft: _Draft, reader: _Reader) -> None:
+def _read_mount(draft: _Draft, reader: Reader) -> None:
     kind, flags, device, inode, size, mode = reader.fixed(MOUNT)
     source, target, content = reader.string(), reader.string(), reader.blob()
     if kind not in MountKind._value2member_map_ or flags & ~0xF:
@@ -214,7 +181,7 @@ def _read_mount(draft: _Draft, reader: _Reader) -> None:
     )
 
 
-def _read_expect(draft: _Draft, reader: _Reader) -> None:
+def _read_expect(draft: _Draft, reader: Reader) -> None:
     flags, device, inode = reader.fixed(EXPECT)
     path = reader.string()
     if flags & ~0x1F or not is_plain_path(path):
@@ -222,106 +189,118 @@ def _read_expect(draft: _Draft, reader: _Reader) -> None:
     draft.expects.append(Expect(path, ExpectFlag(flags), device, inode))
 
 
-def _read_rlimit(draft: _Draft, reader: _Reader) -> None:
+def _read_rlimit(draft: _Draft, reader: Reader) -> None:
     draft.rlimits.append(Rlimit(*reader.fixed(RLIMIT)))
 
 
-def _read_landlock(draft: _Draft, reader: _Reader) -> None:
+def _read_landlock(draft: _Draft, reader: Reader) -> None:
     handled_fs, handled_net, scoped = reader.fixed(LANDLOCK)
     draft.landlock = (handled_fs, handled_net, scoped)
 
 
-def _read_landlock_path(draft: _Draft, reader: _Reader) -> None:
+def _read_landlock_path(draft: _Draft, reader: Reader) -> None:
     rights, device, inode = reader.fixed(PATH_RULE)
     draft.paths.append(PathRule(rights, reader.string(), device, inode))
     if not is_plain_path(draft.paths[-1].path):
         raise MalformedSpec("a Landlock path is not plain")
 
 
-def _read_landlock_port(draft: _Draft, reader: _Reader) -> None:
+def _read_landlock_port(draft: _Draft, reader: Reader) -> None:
     (rights,), (port,) = reader.fixed(U64), reader.fixed(U64)
     draft.ports.append((rights, port))
 
 
-def _read_cwd(draft: _Draft, reader: _Reader) -> None:
+def _read_cwd(draft: _Draft, reader: Reader) -> None:
     draft.cwd = reader.string()
     if not is_plain_path(draft.cwd):
         raise MalformedSpec("the working directory is not plain")
 
 
-def _read_environment(draft: _Draft, reader: _Reader) -> None:
+def _read_environment(draft: _Draft, reader: Reader) -> None:
     name, equals, value = reader.string().partition("=")
     if not name or not equals:
         raise MalformedSpec("an environment entry has no name")
     draft.env.append((name, value))
 
 
-def _read_wall(draft: _Draft, reader: _Reader) -> None:
+def _read_wall(draft: _Draft, reader: Reader) -> None:
     (wall,), (grace,) = reader.fixed(U64), reader.fixed(U64)
     if not wall:
         raise MalformedSpec("the time limit is zero")
     draft.wall = (wall, grace)
 
 
-def _read_hostname(draft: _Draft, reader: _Reader) -> None:
+def _read_hostname(draft: _Draft, reader: Reader) -> None:
     draft.hostname = reader.string()
     if not 0 < len(draft.hostname.encode("utf-8", "surrogateescape")) <= 64:
         raise MalformedSpec("the host name's length is impossible")
 
 
-def _read_cgroup(draft: _Draft, reader: _Reader) -> None:
+def _read_cgroup(draft: _Draft, reader: Reader) -> None:
     (kind,), path = reader.fixed(U32), reader.string()
     if kind not in CgroupKind._value2member_map_ or not _is_group_path(path):
         raise MalformedSpec("a cgroup is of an unknown kind, or its path is not plain")
     draft.cgroups.append(Cgroup(CgroupKind(kind), path))
 
 
-def _read_cgroup_kill(draft: _Draft, reader: _Reader) -> None:
+def _read_cgroup_kill(draft: _Draft, reader: Reader) -> None:
     (kind,), path = reader.fixed(U32), reader.string()
     if kind not in CgroupKillKind._value2member_map_ or not is_plain_path(path):
         raise MalformedSpec("the way to end a cgroup is unknown, or its path is not plain")
     draft.cgroup_kill = CgroupKill(CgroupKillKind(kind), path)
 
 
-def _read_cpu_time(draft: _Draft, reader: _Reader) -> None:
+def _read_cpu_time(draft: _Draft, reader: Reader) -> None:
     limit, grace, divisor = reader.fixed(CPU_TIME)
     draft.cpu_time = CpuTime(limit, grace, divisor, reader.string())
     if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not _is_group_path(draft.cpu_time.path):
         raise MalformedSpec("the processor time is impossible")
 
 
-def _read_watch(draft: _Draft, reader: _Reader) -> None:
+def _read_watch(draft: _Draft, reader: Reader) -> None:
     draft.watch = Watch(*reader.fixed(WATCH))
     if draft.watch.share_permille > 1000 or bool(draft.watch.share_permille) != bool(draft.watch.processors):
         raise MalformedSpec("a share of the processors is impossible")
 
 
-def _read_areas(draft: _Draft, reader: _Reader) -> None:
+def _read_areas(draft: _Draft, reader: Reader) -> None:
     draft.areas = Areas(*reader.fixed(AREAS))
     if not draft.areas.size_bytes or not draft.areas.inodes:
         raise MalformedSpec("the private areas have no room")
 
 
-def _read_argument(draft: _Draft, reader: _Reader) -> None:
+def _read_argument(draft: _Draft, reader: Reader) -> None:
     draft.argv.append(reader.string())
 
 
-def _read_fault(draft: _Draft, reader: _Reader) -> None:
+def _read_fault(draft: _Draft, reader: Reader) -> None:
     draft.fault = reader.string()
 
 
-def _read_serve(draft: _Draft, reader: _Reader) -> None:
+def _read_serve(draft: _Draft, reader: Reader) -> None:
     (flags,) = reader.fixed(U32)
     if flags & ~_SERVE_FLAGS:
         raise MalformedSpec("unknown serve flag")
     draft.serves = ServeFlag(flags)
 
 
-def _read_nothing(draft: _Draft, reader: _Reader) -> None:
+def _read_gateway(draft: _Draft, reader: Reader) -> None:
+    (flags,) = reader.fixed(U32)
+    if flags & ~_GATEWAY_FLAGS:
+        raise MalformedSpec("unknown gateway flag")
+    ports: list[int] = []
+    while not reader.is_at_end:
+        ports += reader.fixed(U32)
+    if len(ports) > MAX_PORTS or not all(0 < port <= _MOST_PORT for port in ports):
+        raise MalformedSpec("a gateway at no port, or at too many")
+    draft.gateway = GatewaySockets(tuple(ports), GatewayFlag(flags))
+
+
+def _read_nothing(draft: _Draft, reader: Reader) -> None:
     """The record's presence is its meaning."""
 
 
-_READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
+_READERS: dict[int, Callable[[_Draft, Reader], None]] = {
     RecordType.NAMESPACES: _read_namespaces,
     RecordType.ID_MAP: _read_id_map,
     RecordType.CGROUP: _read_cgroup,
@@ -349,6 +328,7 @@ _READERS: dict[int, Callable[[_Draft, _Reader], None]] = {
     RecordType.IMAGE_ENVIRONMENT: _read_nothing,
     RecordType.SERVE: _read_serve,
     RecordType.KEEP: _read_nothing,
+    RecordType.GATEWAY: _read_gateway,
 }
 
 
@@ -363,6 +343,12 @@ def is_plain_path(path: str) -> bool:
 def _is_group_path(path: str) -> bool:
     """A plain path, or `@N` for a descriptor that the launcher was given."""
     return is_plain_path(path) or (path[:1] == "@" and path[1:] in _GIVEN)
+
+
+def _has_network(draft: _Draft) -> bool:
+    """Whether there is a network of the sandbox's own, or the filter stands in for one."""
+    own = {RecordType.LOOPBACK, RecordType.INSIDE} & draft.seen
+    return bool(own) or (draft.gateway is not None and GatewayFlag.NOTIFY in draft.gateway.flags)
 
 
 def _check_whole(draft: _Draft) -> None:
@@ -388,6 +374,7 @@ def _check_whole(draft: _Draft) -> None:
         ),
         (bool(draft.expects) and not inside, "expectations of a sandbox of our own"),
         (RecordType.LOOPBACK in draft.seen and not spaces & _NEWNET, "loopback without a namespace"),
+        (draft.gateway is not None and not _has_network(draft), "a gateway without a network"),
         (bool(draft.hostname) and not spaces & _NEWUTS, "a host name without a namespace"),
         (draft.landlock is None and bool(draft.paths or draft.ports), "Landlock rules without a ruleset"),
         (draft.areas is not None and not draft.mounts, "private areas without mounts"),
@@ -418,6 +405,7 @@ def _finish(draft: _Draft) -> Spec:
         mounts=tuple(draft.mounts),
         hostname=draft.hostname,
         loopback=RecordType.LOOPBACK in draft.seen,
+        gateway=draft.gateway,
         rlimits=tuple(draft.rlimits),
         landlock=landlock,
         seccomp=draft.seccomp,

@@ -95,6 +95,8 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield RecordType.HOSTNAME, _string(spec.hostname)
     if spec.loopback:
         yield RecordType.LOOPBACK, b""
+    if spec.gateway is not None:
+        yield RecordType.GATEWAY, b"".join(map(U32.pack, (spec.gateway.flags, *spec.gateway.ports)))
     if spec.areas is not None:
         yield RecordType.AREAS, AREAS.pack(spec.areas.size_bytes, spec.areas.inodes)
     if spec.watch is not None:

@@ -19,6 +19,7 @@ from corral.model.record import Record
 MAGIC = b"CORRAL\x00\x01"
 MAX_BYTES = 8 * 1024 * 1024
 MAX_RECORDS = 1_000_000
+MAX_PORTS = 128  # of a gateway
 
 HEADER = struct.Struct("<8sII")
 RECORD = struct.Struct("<II")
@@ -64,6 +65,7 @@ class RecordType(IntEnum):
         26  # u32 flags: keep the sandbox, and start the commands that come on stdin, a socket; at most once
     )
     KEEP = 27  # empty: what the command leaves running goes on until the lifeline is cut; at most once
+    GATEWAY = 28  # u32 flags, u32 ports: sockets that are made and sent on the status channel; at most once
 
 
 class MountKind(IntEnum):
@@ -89,6 +91,16 @@ class ServeFlag(IntFlag):
     FILTERED = 1  # the server itself is bound by the filter, which permits all that it does
     SIGNALS = 2  # commands may signal each other: no scope of Landlock's, a PID namespace holds them
     SOCKETS = 4  # commands may meet at abstract sockets: a network namespace holds them
+
+
+class GatewayFlag(IntFlag):
+    ROUTES = 1  # every address is made the sandbox's own, so that the gateway hears of all
+    NOTIFY = 2  # no sockets: the filter tells corral about connections, and corral makes them
+
+
+class GatewaySockets(Record):
+    ports: tuple[int, ...] = ()
+    flags: GatewayFlag = GatewayFlag(0)
 
 
 class Mount(Record):
@@ -203,6 +215,7 @@ class Spec(Record):
     mounts: tuple[Mount, ...] = ()
     hostname: str = ""
     loopback: bool = False
+    gateway: GatewaySockets | None = None
     rlimits: tuple[Rlimit, ...] = ()
     landlock: Landlock | None = None
     seccomp: bytes = b""

@@ -9,7 +9,7 @@ There is no join. Authority is given by whoever has it, never computed from what
 
 from __future__ import annotations
 
-from corral.model.endpoint import Endpoint, host_covers, read_endpoint
+from corral.model.endpoint import Endpoint, grant_covers, host_covers, is_address, read_endpoint
 from corral.model.policy import EnvPolicy, Limits, NetMode, NetPolicy, Policy
 from corral.model.reach import Reach, is_within_files, meet_files
 
@@ -71,9 +71,11 @@ def meet_net(a: NetPolicy, b: NetPolicy) -> NetPolicy:
         return NetPolicy(NetMode.FULL, deny=deny)
     ours, theirs = _endpoints(a), _endpoints(b)
     if a.mode is NetMode.FULL or b.mode is NetMode.FULL:
-        met = ours or theirs
+        # An address may be that of a name which is denied to whoever has all the rest.
+        bound = b if a.mode is NetMode.LIMITED else a
+        met = {each for each in ours or theirs if not (bound.deny and is_address(each.host))}
     else:
-        pairs = [_meet_endpoints(one, other) for one in ours for other in theirs]
+        pairs = [_meet_endpoints(one, other, has_denied=bool(deny)) for one in ours for other in theirs]
         met = {endpoint for endpoint in pairs if endpoint is not None}
     reached = {endpoint for endpoint in met if not _is_covered(endpoint.host, deny, host_covers)}
     if not reached:
@@ -93,7 +95,7 @@ def is_within_net(a: NetPolicy, b: NetPolicy) -> bool:
         return b.mode is NetMode.FULL and all(_is_covered(host, a.deny, host_covers) for host in b.deny)
     theirs = _endpoints(b)
     return all(
-        (b.mode is NetMode.FULL or _is_covered(endpoint, theirs, Endpoint.covers))
+        _is_granted(endpoint, b, theirs)
         and not _is_covered(endpoint.host, b.deny, host_covers)
         and all(_is_covered(host, a.deny, host_covers) for host in b.deny if host_covers(endpoint.host, host))
         for endpoint in _endpoints(a)
@@ -101,14 +103,20 @@ def is_within_net(a: NetPolicy, b: NetPolicy) -> bool:
     )
 
 
+def _is_granted(endpoint: Endpoint, net: NetPolicy, granted: set[Endpoint]) -> bool:
+    if net.deny and is_address(endpoint.host):
+        return any(each.covers(endpoint) and each.host == endpoint.host for each in granted)
+    return net.mode is NetMode.FULL or _is_covered(endpoint, granted, Endpoint.covers)
+
+
 def _endpoints(net: NetPolicy) -> set[Endpoint]:
     return {read_endpoint(text) for text in net.allow} if net.mode is NetMode.LIMITED else set()
 
 
-def _meet_endpoints(a: Endpoint, b: Endpoint) -> Endpoint | None:
+def _meet_endpoints(a: Endpoint, b: Endpoint, *, has_denied: bool) -> Endpoint | None:
     """Part by part: neither of tcp:db:443 and https:* covers the other, and https:db is in both."""
     scheme = _narrower(a.scheme, b.scheme, lambda wide, narrow: wide in {narrow, "tcp"})
-    host = _narrower(a.host, b.host, host_covers)
+    host = _narrower(a.host, b.host, lambda wide, narrow: grant_covers(wide, narrow, has_denied=has_denied))
     return Endpoint(scheme, host, a.port) if scheme and host and a.port == b.port else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.decision import Decision, Reason
-from corral.model.endpoint import Endpoint, host_covers, read_endpoint
+from corral.model.endpoint import Endpoint, host_covers, is_address, is_localhost, read_endpoint
 from corral.model.policy import NetMode
 from corral.model.record import Record
 from corral.model.traffic import NetReason
@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from corral.model.policy import NetPolicy
-
-#: Names that mean the machine itself, whatever a resolver says.
-LOCALHOST = "localhost"
-_ANY = "*"
 
 
 class Verdict(Record):
@@ -52,7 +48,9 @@ class Rules:
         if denied:
             return Verdict(False, NetReason.DENIED, rule=denied)
         found = [
-            endpoint for endpoint in self.allow if endpoint.port == port and self._covers(endpoint, host)
+            rule
+            for rule in self.allow
+            if rule.port == port and grant_covers(rule.host, host, has_denied=bool(self.deny))
         ]
         if not found:
             is_direct = is_address(host)
@@ -79,18 +77,6 @@ class Rules:
             return True
         return any(endpoint.host == address and endpoint.port == port for endpoint in self.allow)
 
-    def _covers(self, endpoint: Endpoint, host: str) -> bool:
-        if endpoint.host != _ANY:
-            return host_covers(endpoint.host, host)
-        # Any public name. An address may be that of a name which is denied; and nobody means his own machine.
-        if is_localhost(host):
-            return False
-        if not is_address(host):
-            return True
-        from corral.model.addresses import is_public_address  # few ask for an address
-
-        return not self.deny and is_public_address(host)
-
 
 def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:
     """Whether a command may connect to an endpoint, as far as its name and port say."""
@@ -115,16 +101,6 @@ def capability_for(host: str, port: int) -> str:
     """The capability that would permit a connection."""
     scheme = {80: "http", 443: "https"}.get(port, "tcp")
     return f"network:{Endpoint(scheme, host, port)}"
-
-
-def is_localhost(host: str) -> bool:
-    """Whether a name means the machine itself (RFC 6761)."""
-    return host == LOCALHOST or host.endswith(f".{LOCALHOST}")
-
-
-def is_address(host: str) -> bool:
-    """Whether a canonical host is an address and no name."""
-    return ":" in host or host.rpartition(".")[2].isdigit()
 
 
 def is_loopback(address: str) -> bool:

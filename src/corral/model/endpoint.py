@@ -10,6 +10,8 @@ from corral.model.record import Record
 
 #: The ports that a scheme stands for when none is written; TCP stands for none.
 DEFAULT_PORTS = {"http": 80, "https": 443}
+#: Names that mean the machine itself, whatever a resolver says.
+LOCALHOST = "localhost"
 _ANY = "*"
 _MOST_LABEL, _MOST_NAME, _MOST_PORT = 63, 253, 65535
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -34,7 +36,7 @@ class Endpoint(Record):
         """Whether every connection to the other one is also a connection to this one."""
         if self.port != other.port or self.scheme not in {other.scheme, "tcp"}:
             return False
-        return host_covers(self.host, other.host)
+        return grant_covers(self.host, other.host)
 
 
 def parse_endpoint(scheme: str, target: str) -> Endpoint:
@@ -66,6 +68,31 @@ def host_covers(pattern: str, host: str) -> bool:
     if pattern in {host, _ANY}:
         return True
     return pattern.startswith("*.") and host.removeprefix("*").endswith(pattern[1:]) and host != pattern
+
+
+def grant_covers(pattern: str, host: str, *, has_denied: bool = False) -> bool:
+    """Whether a host pattern that is granted stands for everything that another one does.
+
+    INVARIANT: `*` is every host of the Internet: not the machine itself, nor what is not public. And where
+    some names are denied (`has_denied`), no address: it may be that of one of those.
+    """
+    if pattern != _ANY or host == _ANY:
+        return host_covers(pattern, host)
+    if not is_address(host):
+        return not is_localhost(host.removeprefix("*."))
+    from corral.model.addresses import is_public_address  # few ask for an address
+
+    return not has_denied and is_public_address(host)
+
+
+def is_localhost(host: str) -> bool:
+    """Whether a name means the machine itself (RFC 6761)."""
+    return host == LOCALHOST or host.endswith(f".{LOCALHOST}")
+
+
+def is_address(host: str) -> bool:
+    """Whether a canonical host is an address and no name."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
 
 
 def parse_host(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -57,6 +59,20 @@ class Inside(Record):
     has_own_root: bool = True  # what its first process sees as the root directory is the sandbox's own
 
 
+class Front(Enum):
+    """How the connections of a command come to the gateway."""
+
+    SOCKETS = "sockets"  # listening sockets out of the sandbox's own network: no program knows of it
+    PROXY = "proxy"  # a proxy that programs are told of, where there is no network of their own
+
+
+class Gateway(Record):
+    """Connections that corral makes in the command's stead."""
+
+    front: Front
+    addresses: str = ""  # the range from which names get addresses inside
+
+
 class Launch(Record):
     backend: str
     argv: tuple[str, ...]
@@ -67,6 +83,7 @@ class Launch(Record):
     scratch: str = ""  # a private directory to make before and to remove after
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     group: GroupRequest | None = None
+    gateway: Gateway | None = None  # its sockets come on the status channel
     cwd: str = "/"
     inside: Inside | None = None  # for commands that are started later; None: it cannot be kept
     started: str = ""  # a file that appears when a sandbox without a launcher stands; else nothing has run

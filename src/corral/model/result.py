@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from corral.model.feature import Feature
     from corral.model.policy import Policy
+    from corral.model.traffic import Traffic
     from corral.model.violation import Violation
 
 
@@ -89,6 +90,7 @@ class Result(Record):
     run_id: str
     stdout_size: int | None = None  # bytes that were printed; None: the command had the caller's own
     stderr_size: int | None = None
+    network: Traffic | None = None  # what passed the gateway; None: there was none
 
     @property
     def ok(self) -> bool:

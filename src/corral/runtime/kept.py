@@ -35,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
+    from corral.model.border import Border
     from corral.model.launch import Launch
     from corral.model.plan import Plan
     from corral.runtime.spawn import Process
@@ -94,7 +95,14 @@ class Ends:
 class Kept:
     """One kept sandbox, from its start to its end. `request` may be called from several threads."""
 
-    def __init__(self, plan: Plan, launch: Launch, *, within: Hierarchy | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        launch: Launch,
+        *,
+        within: Hierarchy | None = None,
+        border: Border | None = None,
+    ) -> None:
         check(plan, launch)
         if launch.inside is None or launch.spec is None:
             raise SetupError(
@@ -110,7 +118,8 @@ class Kept:
         self._lock, self._asking = allocate_lock(), allocate_lock()
         self._null = -1  # an open null device, for commands that get no input
         self.root = -1  # the sandbox's own root directory, where it has one
-        self.status = Status()
+        self.border = border  # where connections go, if the launch has a gateway
+        self.status = Status(is_socket=launch.gateway is not None)
         self.group: Group | None = None
         self.enforcement = promised(plan, launch)
         self._within = within
@@ -167,6 +176,7 @@ class Kept:
             ready = [descriptor for descriptor, _ in poller.poll(max(0.0, left) * 1000)]
             if self._requests.fileno() in ready:
                 self._take_root()
+                self._connect_border()
                 return
             if not ready or not self._read_status():
                 break
@@ -177,6 +187,13 @@ class Kept:
             why=f"nothing was heard of it within {_READY_SECONDS:g} seconds",
             fix="run `corral doctor`; if the machine is very busy, try again",
         )
+
+    def _connect_border(self) -> None:
+        """The sockets of the sandbox's own network came before its root directory did."""
+        self._read_status()
+        given = self.status.take_given()
+        if self.border is not None and given:
+            self.border.attach(given)
 
     def _take_root(self) -> None:
         assert self._requests is not None
@@ -358,6 +375,10 @@ class Kept:
             if process is not None:
                 self._end(process)
         finally:
+            for descriptor in self.status.take_given():
+                os.close(descriptor)
+            if self.border is not None:
+                self.border.close()
             if self.group is not None:
                 self.group.remove()
                 self.group = None

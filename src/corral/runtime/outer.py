@@ -19,7 +19,7 @@ import time
 
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
-from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own
+from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own, own_status
 from corral.runtime.starter import Abandoned
 
 TYPE_CHECKING = False
@@ -156,7 +156,7 @@ class Meeting:
     ) -> Process:
         try:
             memory = own(self._owned, make_spec_file(spec))
-            status_read, status_write = (own(self._owned, end) for end in os.pipe())
+            status_read, status_write = own_status(self._owned, self._launch)
             lifeline_read, lifeline_write = (own(self._owned, end) for end in os.pipe())
             given = array.array("i", (*stdio, memory, status_write, lifeline_read, *files))
             control.sendmsg([b"g"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, given)])

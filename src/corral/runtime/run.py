@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
+    from corral.model.border import Border
     from corral.model.launch import Launch
     from corral.model.plan import Plan
     from corral.runtime.destinations import Destinations
@@ -51,6 +52,7 @@ class Run:
         output: Destinations | None = None,
         monitor: Monitor | None = None,
         within: Hierarchy | None = None,
+        border: Border | None = None,
     ) -> None:
         check(plan, launch)
         self.backend = launch.backend
@@ -60,7 +62,8 @@ class Run:
         self._output = output
         self._monitor = monitor
         self._within = within
-        self._status = Status()
+        self._border = border  # where connections go, if the launch has a gateway
+        self._status = Status(is_socket=launch.gateway is not None)
         self._process: Process | None = None
         self._guard: Guard | None = None
         self._group: Group | None = None
@@ -84,6 +87,7 @@ class Run:
             try:
                 result = self._supervise(streams)
             finally:
+                self._close_border()
                 if self._group is not None:
                     self._group.remove()
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
@@ -182,6 +186,18 @@ class Run:
         if self._group is not None and self._group.has_run_out_of_memory():
             return
         raise lost_outer(self._launch)
+
+    def _connect_border(self) -> None:
+        """The sockets of the sandbox's own network have come: from now on somebody answers there."""
+        if self._status.given and self._border is not None:
+            self._border.attach(self._status.take_given())
+
+    def _close_border(self) -> None:
+        """INVARIANT: no connection outlives the run."""
+        for descriptor in self._status.take_given():
+            os.close(descriptor)
+        if self._border is not None:
+            self._border.close()
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -296,6 +312,7 @@ class Run:
                 if not self._status.read(status):
                     poller.unregister(status)
                     self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
+                self._connect_border()
                 if self._status.is_done:
                     self._release()
             elif self._guard is not None and descriptor == self._guard.descriptor:
@@ -373,6 +390,7 @@ class Run:
             self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
         outcome = decide_outcome(self._facts())
         guarded = tuple(self._guard.violations) if self._guard is not None else ()
+        border = self._border
         return Result(
             outcome=outcome,
             exit_code=self._status.exit_code if outcome in ENDED_BY_ITSELF else None,
@@ -387,7 +405,7 @@ class Run:
             violations=collect(
                 self._plan,
                 outcome,
-                guarded,
+                guarded + (border.violations() if border is not None else ()),
                 streams.stderr,
                 signal=self._status.signal,
                 lost=self._status.lost,
@@ -396,6 +414,7 @@ class Run:
             enforcement=promised(self._plan, self._launch),
             policy=self._plan.policy,
             run_id=self._plan.run_id,
+            network=border.traffic() if border is not None else None,
         )
 
     def _facts(self) -> Facts:

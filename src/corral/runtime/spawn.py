@@ -58,7 +58,7 @@ def spawn(
             memory, promise = own_pipe(owned)
         else:
             memory, promise = own(owned, make_spec_file(spec)), -1
-        status_read, status_write = own_pipe(owned)
+        status_read, status_write = own_status(owned, launch)
         lifeline_read, lifeline_write = own_pipe(owned)
         places = zip((*stdio, memory, status_write, lifeline_read), (0, 1, 2, 3, 4, 5), strict=True)
         pid = os.posix_spawn(
@@ -118,7 +118,7 @@ def try_spec(
     launcher: str, spec: bytes, seconds: float, place: Callable[[int], None] | None = None
 ) -> LaunchTrial:
     """Run the launcher with a spec and say how far it came. Never raises."""
-    from corral.model.launch import Launch
+    from corral.model.launch import Front, Gateway, Launch
 
     try:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -131,7 +131,8 @@ def try_spec(
         return spec
 
     try:
-        trial = Launch("trial", (launcher,), (), {})
+        # A spec may have sockets sent; nobody takes them here, and so they are closed.
+        trial = Launch("trial", (launcher,), (), {}, gateway=Gateway(Front.SOCKETS))
         process = spawn(trial, spec, (null, null, null), put if place is not None else None)
     except SetupError as problem:
         return LaunchTrial(False, "spawn", 0, problem.why)
@@ -192,6 +193,22 @@ def own_pipe(owned: list[int]) -> tuple[int, int]:
         os.close(write_end)
         raise
     return read_end, own(owned, write_end)
+
+
+def own_status(owned: list[int], launch: Launch) -> tuple[int, int]:
+    """The status channel of a launch: a pipe, or a pair of sockets where descriptors come back by it."""
+    if launch.gateway is None:
+        return own_pipe(owned)
+    import socket  # a launch with a gateway needs it anyway
+
+    ours, theirs = socket.socketpair()
+    ends = ours.detach(), theirs.detach()
+    try:
+        ours_moved = own(owned, ends[0])
+    except OSError:
+        os.close(ends[1])
+        raise
+    return ours_moved, own(owned, ends[1])
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

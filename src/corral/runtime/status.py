@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno as errno_names
 import os
+import struct
 
 from corral.model.errors import SetupError
 
 _CHUNK = _MAX_BYTES = 65_536
+_MOST_GIVEN = 160  # more than a launcher sends
+_INT = struct.Struct("i")
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
 
@@ -15,6 +18,7 @@ _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
     "cgroup": "run `corral doctor` to see which limits hold here",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
+    "net": "run `corral doctor` to see whether this host can do without the command's own network",
     "mounts": "run `corral doctor`; if a path changed meanwhile, run the command again",
     "expect": "run the command again; a mount that nobody asked for is a volume that the image declares, or "
     "comes from the engine's own configuration (containers.conf): take it out there",
@@ -27,8 +31,10 @@ _FIXES = {
 class Status:
     """Collects the launcher's lines. They come from outside the sandbox, and are bounded all the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_socket: bool = False) -> None:
         self._raw = b""
+        self._is_socket = is_socket  # then descriptors may come along
+        self.given: list[int] = []  # descriptors that came; whoever takes them away owns them
         self.started = False
         self.timed_out = False
         self.lost = False
@@ -53,11 +59,33 @@ class Status:
     def read(self, descriptor: int) -> bool:
         """Take all that is there to be read, without waiting; False when there will be no more."""
         try:
-            while piece := os.read(descriptor, _CHUNK):
+            while piece := self._receive(descriptor) if self._is_socket else os.read(descriptor, _CHUNK):
                 self.feed(piece)
         except BlockingIOError:
             return True
         return False
+
+    def _receive(self, descriptor: int) -> bytes:
+        import socket  # only for launches that have a gateway
+
+        channel = socket.socket(fileno=descriptor)
+        try:
+            piece, ancillary, _, _ = channel.recvmsg(
+                _CHUNK, socket.CMSG_SPACE(_MOST_GIVEN * _INT.size), socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionResetError:
+            return b""
+        finally:
+            channel.detach()
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self.given += (number for (number,) in _INT.iter_unpack(payload[: len(payload) // 4 * 4]))
+        return piece
+
+    def take_given(self) -> tuple[int, ...]:
+        """The descriptors that came, which belong to the caller from now on."""
+        taken, self.given = tuple(self.given), []
+        return taken
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")

@@ -1,0 +1,143 @@
+/* gateway: listening sockets in the sandbox's own network namespace, sent to corral, which so takes the connections of
+ * the command outside, where the policy is. A socket keeps the namespace that it was made in.
+ *
+ * INVARIANT: nothing in here gives the sandbox a way out: without corral at the other end its connections are refused. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "kernel.h"
+#include "launch.h"
+
+enum {
+    BACKLOG = 4096,
+    DNS_PORT = 53,
+    MOST_SOCKETS = SPEC_MAX_PORTS + 2, /* and those for names, UDP and TCP */
+};
+
+/* One route: every address of a family is the sandbox's own, so that whoever is asked for, the gateway hears it. */
+static int make_all_local(int family) {
+    struct {
+        struct nlmsghdr header;
+        struct rtmsg route;
+        struct rtattr attribute;
+        uint32_t device;
+    } request = {
+        .header = {.nlmsg_len = sizeof request, .nlmsg_type = RTM_NEWROUTE,
+                   .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE},
+        .route = {.rtm_family = (unsigned char)family, .rtm_table = RT_TABLE_LOCAL, .rtm_protocol = RTPROT_STATIC,
+                  .rtm_scope = RT_SCOPE_HOST, .rtm_type = RTN_LOCAL},
+        .attribute = {.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_OIF},
+        .device = if_nametoindex("lo"),
+    };
+    struct {
+        struct nlmsghdr header;
+        struct nlmsgerr error;
+        char rest[256]; /* the request, once more */
+    } answer = {0};
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (fd < 0) return -errno;
+    int err = 0;
+    if (send(fd, &request, sizeof request, 0) < 0) err = -errno;
+    ssize_t got = err ? 0 : recv(fd, &answer, sizeof answer, 0);
+    if (got < 0) err = -errno;
+    close(fd);
+    if (err) return err;
+    bool is_told = (size_t)got >= sizeof answer.header + sizeof answer.error && answer.header.nlmsg_type == NLMSG_ERROR;
+    return is_told ? answer.error.error : -EPROTO;
+}
+
+static int make_routes(struct launch *launch) {
+    set_detail(launch, "every address of IPv4 leads to the gateway");
+    int err = make_all_local(AF_INET);
+    if (err) return err;
+    set_detail(launch, "every address of IPv6 leads to the gateway");
+    err = make_all_local(AF_INET6);
+    return err == -EAFNOSUPPORT || err == -EOPNOTSUPP ? 0 : err; /* a kernel without IPv6 */
+}
+
+static int bind_any(int fd, int family, int port) {
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int on = 1, off = 0;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) return -errno;
+    if (family == AF_INET) return bind(fd, (struct sockaddr *)&four, sizeof four) < 0 ? -errno : 0;
+    if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) < 0) return -errno;
+    return bind(fd, (struct sockaddr *)&six, sizeof six) < 0 ? -errno : 0;
+}
+
+/* At every address of both families, or of IPv4 where there is no other. */
+static int open_socket(struct launch *launch, int kind, int port) {
+    int family = AF_INET6;
+    set_detail(launch, "listen at port %d", port);
+    int fd = k_result(socket(family, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd == -EAFNOSUPPORT) fd = k_result(socket(family = AF_INET, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd < 0) return fd;
+    int err = bind_any(fd, family, port);
+    if (err == -EADDRNOTAVAIL && family == AF_INET6) { /* IPv6 is there, and switched off */
+        close(fd);
+        fd = k_result(socket(AF_INET, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (fd < 0) return fd;
+        err = bind_any(fd, AF_INET, port);
+    }
+    if (!err && kind == SOCK_STREAM && listen(fd, BACKLOG) < 0) err = -errno;
+    if (err) close(fd);
+    return err ? err : fd;
+}
+
+int gateway_send(const int *descriptors, int count) {
+    static const char WORD[] = "gateway\n";
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int) * MOST_SOCKETS)];
+    } ancillary = {0};
+    struct iovec data = {.iov_base = (void *)(uintptr_t)WORD, .iov_len = sizeof WORD - 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
+                             .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count)};
+    if (count < 1 || count > MOST_SOCKETS) return -EINVAL;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                               .cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count)};
+    memcpy(CMSG_DATA(header), descriptors, sizeof(int) * (size_t)count);
+    return sendmsg(STATUS_FD, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int open_all(struct launch *launch, int *found, int *count) {
+    const struct spec *spec = &launch->spec;
+    for (size_t i = 0; i < spec->gateway_ports; i++) {
+        int fd = open_socket(launch, SOCK_STREAM, spec->gateway_port[i]);
+        if (fd < 0) return fd;
+        found[(*count)++] = fd;
+    }
+    static const int KINDS[] = {SOCK_DGRAM, SOCK_STREAM};
+    for (int i = 0; i < 2; i++) {
+        int fd = open_socket(launch, KINDS[i], DNS_PORT);
+        if (fd < 0) return fd;
+        found[(*count)++] = fd;
+    }
+    set_detail(launch, "send the sockets to corral");
+    return gateway_send(found, *count);
+}
+
+bool has_gateway(const struct launch *launch) {
+    return launch->spec.count[RECORD_GATEWAY] && !(launch->spec.gateway_flags & GATEWAY_NOTIFY);
+}
+
+int phase_gateway(struct launch *launch) {
+    int found[MOST_SOCKETS], count = 0;
+    if (!has_gateway(launch)) return 0;
+    int err = launch->spec.gateway_flags & GATEWAY_ROUTES ? make_routes(launch) : 0;
+    if (!err) err = open_all(launch, found, &count);
+    while (count > 0) close(found[--count]); /* INVARIANT: nobody inside holds one */
+    if (err || !has_namespaces(launch)) return err;
+    /* Init has kept the way to corral for this alone. A server's descriptors keep their numbers. */
+    if (is_server(launch)) return dup2(STDOUT_FILENO, STATUS_FD) < 0 ? -errno : 0;
+    return close(STATUS_FD) < 0 ? -errno : 0;
+}
+
+int phase_gateway_inside(struct launch *launch) { return has_namespaces(launch) ? 0 : phase_gateway(launch); }

@@ -1,0 +1,72 @@
+"""What a backend says where the policy limits the network: which sockets are made, and who decides."""
+
+from __future__ import annotations
+
+from corral.linux.spec import MAX_PORTS, GatewayFlag, GatewaySockets
+from corral.model.connection import Rules
+from corral.model.errors import UnenforceableError
+from corral.model.feature import Feature
+from corral.model.launch import Front, Gateway
+from corral.model.policy import NetMode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.plan import Ground, Plan
+
+#: Reserved for tests of networks (RFC 2544): no host of the Internet has one of these.
+BENCHMARK_ADDRESSES = "198.18.0.0/15"
+#: Where no route can be made: these are the sandbox's own without one.
+LOOPBACK_ADDRESSES = "127.64.0.0/10"
+#: Always there: hosts may be permitted later, by whoever holds a session.
+_WEB_PORTS = frozenset({80, 443})
+_FEATURES = (Feature.NET_PORTS, Feature.NET_DOMAINS)
+CLAIMS = frozenset(_FEATURES)
+#: For images, whose own says nothing of it.
+RESOLVER = b"nameserver 127.0.0.1\noptions timeout:5 attempts:2\n"
+_MECHANISM = "net namespace whose connections corral's gateway makes"
+#: For a probe.
+TRIAL = GatewaySockets((80, 443), GatewayFlag.ROUTES)
+
+
+def is_limited(ground: Ground) -> bool:
+    """Whether connections leave to some places and not to others."""
+    return ground.net.mode is NetMode.LIMITED
+
+
+def sockets(ground: Ground, flags: GatewayFlag = GatewayFlag.ROUTES) -> GatewaySockets | None:
+    """The sockets that the launcher makes; None where the network is not limited."""
+    if not is_limited(ground):
+        return None
+    ports = tuple(sorted(Rules(ground.net).ports | _WEB_PORTS))
+    if len(ports) > MAX_PORTS:
+        raise UnenforceableError(
+            "unenforceable",
+            f"the policy permits {len(ports)} different ports",
+            why=f"corral's gateway listens at {MAX_PORTS} ports at most",
+            fix="name fewer ports, or grant `network:full`",
+            lacking=CLAIMS,
+        )
+    return GatewaySockets(ports, flags)
+
+
+def request(ground: Ground, addresses: str = BENCHMARK_ADDRESSES) -> Gateway | None:
+    """What the runner is asked for; None where the network is not limited."""
+    return Gateway(Front.SOCKETS, addresses) if is_limited(ground) else None
+
+
+def check_denied(plan: Plan) -> None:
+    """Raise UnenforceableError where the whole network is granted, but for some names."""
+    net = plan.ground.net
+    if net.mode is NetMode.FULL and net.deny and Feature.NET_DOMAINS not in plan.waived:
+        raise UnenforceableError(
+            "unenforceable",
+            "nothing can keep single hosts away while the whole network is open",
+            why="names are known to corral's gateway, and with `network:full` no connection passes it",
+            fix="use `--net limited`, which is ports 80 and 443 of every public host, and what else is named",
+            lacking=frozenset({Feature.NET_DOMAINS}),
+        )
+
+
+def mechanisms(plan: Plan, text: str = _MECHANISM) -> dict[Feature, str]:
+    """Who holds what is said about the network, where it is limited."""
+    return dict.fromkeys(_FEATURES, text) if is_limited(plan.ground) else {}

@@ -1,0 +1,31 @@
+"""Border: what a run or a session needs of the gateway that makes its connections."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corral.model.traffic import Traffic
+    from corral.model.violation import Violation
+
+
+class Border(Protocol):
+    """One sandbox, as the gateway sees it. When it is closed, nothing passes any more."""
+
+    def attach(self, descriptors: Sequence[int]) -> None:
+        """Take connections at these sockets, which belong to the border from now on."""
+
+    def mark(self) -> int:
+        """This moment, for `violations`."""
+
+    def violations(self, since: int = 0) -> tuple[Violation, ...]:
+        """What was refused since a moment, each kind once; observed, since the gateway itself refused it."""
+
+    def traffic(self) -> Traffic:
+        """What was asked until now, and what passed. Also after the end."""
+
+    def close(self) -> None:
+        """End all connections. Returns when all sockets are closed; may be called again."""

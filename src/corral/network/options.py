@@ -1,0 +1,30 @@
+"""What whoever makes a sandbox may tell the gateway besides the policy."""
+
+from __future__ import annotations
+
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from corral.model.traffic import NetEvent
+
+    Resolve = Callable[[str, int], Sequence[tuple[str, int]]]
+    Ask = Callable[["NetRequest"], bool]
+
+
+class NetRequest(Record):
+    """A connection that no rule is about."""
+
+    host: str
+    port: int
+
+
+class NetworkOptions(Record):
+    resolve: Resolve | None = None  # name and port to addresses and ports; None: the host's own resolver
+    ask: Ask | None = None  # decides about hosts that no rule names, at the first connection; None: refused
+    ask_seconds: float = 30.0  # no answer by then is a no
+    on_event: Callable[[NetEvent], None] | None = None  # hears of every decision, in the gateway's thread
+    checks_names: bool = True  # TLS and HTTP must ask for the host that was looked up
+    most_connections: int = 2048  # at the same time
