@@ -240,4 +240,3 @@ def _answer(status: str, text: str, *, closes: bool) -> bytes:
         "",
     )
     return "\r\n".join(lines).encode("ascii") + body
-

@@ -39,7 +39,12 @@ class Head(Record):
         """The length of its body, or CHUNKED. Raises Unfit where two could be meant."""
         encodings, lengths = self.values("transfer-encoding"), self.values("content-length")
         if encodings:
-            if lengths or len(encodings) > 1 or encodings[0].lower() != "chunked" or self.version == "HTTP/1.0":
+            if (
+                lengths
+                or len(encodings) > 1
+                or encodings[0].lower() != "chunked"
+                or self.version == "HTTP/1.0"
+            ):
                 raise unreadable("the length of a request's body can be read in two ways")
             return CHUNKED
         if not lengths:

@@ -15,6 +15,7 @@ import os
 import select
 import struct
 import sys
+from functools import cache
 
 from corral.model.addresses import canonical_address
 from corral.model.record import Record
@@ -162,10 +163,14 @@ class Notified:
         except ValueError:
             return errno.EINVAL
         except OSError as problem:
-            self._on_refused(Target(0), f"its address cannot be read: {os.strerror(problem.errno or 0)}")
+            if problem.errno == errno.EIO:  # nothing is there
+                return errno.EFAULT
+            self._on_refused(Target(0), f"its address cannot be read: {problem.strerror}")
             return errno.EACCES
         if not target.address:
-            return errno.EACCES  # no socket of another family can be made; an inherited one is not led elsewhere
+            return (
+                errno.EACCES
+            )  # no socket of another family can be made; an inherited one is not led elsewhere
         if (target.address, target.port) != (_LOOPBACK, self._port):
             self._on_refused(target, "a direct connection")
             return errno.EACCES
@@ -265,6 +270,7 @@ def _shut_down(held: int) -> None:
         raise _last_error()
 
 
+@cache
 def _system() -> ctypes.CDLL:
     import ctypes  # only where a command without a network of its own connects
 
