@@ -126,11 +126,20 @@ class Engine:
         """Run a command as the child of the container's first process, as corral's launcher would."""
         return self._run(["--rm", *arguments], command)
 
-    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str]) -> bool:
-        """Run a command, and ask the engine whether the kernel ended it for its memory."""
+    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], seconds: float = 0) -> bool:
+        """Run a command, and ask the engine whether the kernel ended it for its memory.
+
+        It may hear of that after the container has ended: so it is asked until it says so, for some seconds.
+        """
         name = f"{IMAGE}-{next(self._numbers)}"
         self._run(["--name", name, *arguments], command)
-        return self._check(["inspect", "--format", "{{.State.OOMKilled}}", name]).strip() == "true"
+        deadline = time.monotonic() + seconds
+        while True:
+            if self._check(["inspect", "--format", "{{.State.OOMKilled}}", name]).strip() == "true":
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.1)
 
     def start(self, command: Sequence[str]) -> None:
         """Start a container that is left running, and that an engine which ends does not wait for."""
@@ -250,13 +259,15 @@ class Podman(Engine):
         ulimits = [f"--ulimit={name}={most}:{most}" for name, most in defaults if f"{name}=" not in given]
         return [*super()._run_options(arguments), *ulimits, "--cgroup-parent", f"/{self.group}"]
 
-    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str]) -> bool:
+    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], seconds: float = 0) -> bool:
         """With control groups of version 1, conmon 2.1 leaves its mark where podman 4.3 does not look for it:
         in the working directory. When newer ones are required, this can go.
         """
         mark = self.folder / "oom"
         mark.unlink(missing_ok=True)
-        return super().run_out_of_memory(arguments, command) or mark.exists()
+        return (
+            super().run_out_of_memory(arguments, command) or mark.exists()
+        )  # which it leaves before it ends
 
 
 ENGINES: dict[str, type[Engine]] = {"docker": Docker, "podman": Podman}

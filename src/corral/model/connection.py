@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from corral.model.decision import Decision, Reason
-from corral.model.endpoint import Endpoint, host_covers, is_address, is_localhost, read_endpoint
+from corral.model.endpoint import (
+    Endpoint,
+    grant_covers,
+    host_covers,
+    is_address,
+    is_localhost,
+    read_endpoint,
+)
 from corral.model.policy import NetMode
 from corral.model.record import Record
 from corral.model.traffic import NetReason
