@@ -174,10 +174,16 @@ class Notified:
         if (target.address, target.port) != (_LOOPBACK, self._port):
             self._on_refused(target, "a direct connection")
             return errno.EACCES
-        return self._connect(request, target.family)
+        try:
+            held = _take_descriptor(request)
+        except OSError as problem:
+            if problem.errno == errno.EBADF:
+                return errno.EBADF
+            self._on_refused(target, f"its socket cannot be taken: {problem.strerror}")
+            return errno.EACCES
+        return self._connect(request, held, target.family)
 
-    def _connect(self, request: Request, family: int) -> int:
-        held = _take_descriptor(request)
+    def _connect(self, request: Request, held: int, family: int) -> int:
         try:
             with self._lock:
                 if self._wake < 0:
