@@ -109,11 +109,27 @@ def parse_host(text: str) -> str:
     if len(beneath) > _MOST_NAME or not all(_is_label(label) for label in labels):
         raise ValueError(f"{text!r} is not the name of a host")
     is_pattern = name.startswith("*.")
-    if _is_number(labels[-1]):  # resolvers read 127.1, 0x7f.1 and 2130706433 as addresses
+    if is_number(labels[-1]):  # resolvers read 127.1, 0x7f.1 and 2130706433 as addresses
         if is_pattern:
             raise ValueError(f"{text!r}: there is nothing beneath an address")
         return _address(beneath, text)
     return f"*.{beneath}" if is_pattern else beneath
+
+
+def parse_one_host(text: str) -> str:
+    """The canonical form of a host that a client asks for. Raises ValueError with a sentence.
+
+    INVARIANT: it is no pattern, and what it was written in was ASCII. A client that could ask for `*` or for
+    `*.example.com` would be asking for every rule; and other letters each program folds in its own way.
+    """
+    if "*" in text or not text.isascii():
+        raise ValueError(f"{text!r} is not the name of one host")
+    return parse_host(text)
+
+
+def is_number(label: str) -> bool:
+    """Whether resolvers read a name that ends in this label as an address: 1, 0x7f."""
+    return label.isdigit() or (label.startswith("0x") and _HEX_DIGITS.issuperset(label[2:]))
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -137,10 +153,6 @@ def _is_label(label: str) -> bool:
     return plain and label[0] != "-" and label[-1] != "-"
 
 
-def _is_number(label: str) -> bool:
-    return label.isdigit() or (label.startswith("0x") and _HEX_DIGITS.issuperset(label[2:]))
-
-
 def _address(name: str, text: str) -> str:
     import ipaddress  # few policies name an address
 
@@ -150,7 +162,9 @@ def _address(name: str, text: str) -> str:
         raise ValueError(f"{text!r} is not an address in its usual form") from None
     if "%" in name:
         raise ValueError(f"{text!r}: what a zone means is for each host to say; leave it out")
-    return str(address)
+    # One host has one form: a denied address must not be reachable in its other spelling.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _to_ascii(name: str, text: str) -> str:

@@ -1,0 +1,351 @@
+"""Border: everything that one sandbox asks of the network, decided and carried out.
+
+Its public methods may be called by any thread; all the rest happens in the gateway's.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from corral.model.connection import is_loopback
+from corral.model.endpoint import Endpoint
+from corral.model.record import Record
+from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.network.gateway import enter, leave
+from corral.network.grants import Grants
+from corral.network.listeners import DNS_PORT, DnsSocket, DnsStream, TcpListener
+from corral.network.lookups import Lookups, Questions
+from corral.network.meter import Meter
+from corral.network.names import Names
+from corral.network.passage import Passage
+from corral.network.tally import Tally
+from corral.network.workers import Lane
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from corral.model.policy import NetPolicy
+    from corral.model.traffic import Traffic
+    from corral.model.violation import Violation
+    from corral.network.gateway import Gateway, Timer
+    from corral.network.names import Entry
+    from corral.network.passage import Reply
+    from corral.network.resolve import Resolve
+
+    Ask = Callable[["NetRequest"], bool]
+
+#: A border that holds a multiple of what is left for all waits: no sandbox takes everything.
+_SHARE_OF_ROOM = 3
+_LEAST_ROOM = 8
+_AFTER_REST_SECONDS = 0.25
+_LOOKUPS_AT_ONCE, _QUESTIONS_AT_ONCE = 4, 8
+_CLOSE_SECONDS, _EVENT_SECONDS = 10.0, 2.0
+RANGE = "198.18.0.0/15"
+
+
+class NetRequest(Record):
+    """What a command wants and no rule names."""
+
+    host: str
+    port: int
+
+
+class NetworkOptions(Record):
+    """How a border does what the policy says."""
+
+    resolve: Resolve | None = None  # the host's own resolver
+    ask: Ask | None = None  # in a thread
+    ask_seconds: float = 30.0
+    on_event: Callable[[NetEvent], None] | None = None  # in a thread, one after the other
+    checks_names: bool = True  # TLS and HTTP have to name the host that was looked up
+    most_connections: int = 2048
+
+
+def open_border(
+    net: NetPolicy,
+    options: NetworkOptions,
+    *,
+    range: str = RANGE,  # noqa: A002
+    most_bytes: int | None = None,
+    most_rate: int | None = None,
+) -> Border:
+    """A border without any socket yet. It has to be closed."""
+    names = Names(range)
+    grants = Grants(net)
+    gateway = enter()
+    try:
+        return Border(gateway, grants, names, options, most_bytes=most_bytes, most_rate=most_rate)
+    except BaseException:
+        leave()
+        raise
+
+
+class Border:
+    """Of one sandbox."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        grants: Grants,
+        names: Names,
+        options: NetworkOptions,
+        *,
+        most_bytes: int | None,
+        most_rate: int | None,
+    ) -> None:
+        self.gateway, self.grants, self.names, self.options = gateway, grants, names, options
+        self._event_lane = Lane(gateway.callbacks, 1, 2)
+        self._lookup_lane = Lane(gateway.lookups, _LOOKUPS_AT_ONCE, 1024)
+        self._question_lane = Lane(gateway.callbacks, _QUESTIONS_AT_ONCE, 1024)
+        self.tally = Tally(options.on_event, self._event_lane)
+        self.lookups = Lookups(gateway, names, grants, options.resolve, self._lookup_lane)
+        self.questions: Questions | None = None
+        if options.ask is not None:
+            self.questions = Questions(gateway, options.ask, options.ask_seconds, self._question_lane)
+        self.meter = Meter(gateway, most_bytes, most_rate)
+        self._listeners: list[TcpListener | DnsSocket] = []
+        self._open: set[Passage | DnsStream] = set()
+        self._timers: dict[Endpoint, list[Timer]] = {}
+        self._rest: Timer | None = None
+        self._is_exhausted = self._is_closed = False
+        self._close_lock = threading.Lock()
+        self.faults = 0
+
+    # For everybody.
+
+    def attach(self, descriptors: Sequence[int]) -> None:
+        """Serve listening sockets. They belong to the border from now on, whatever happens."""
+        sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        self._call(lambda: self._attach(sockets))
+
+    def allow(self, endpoint: Endpoint, for_seconds: float | None = None) -> None:
+        """Permit more than the policy does, for a time or until it is revoked. Deny rules stay."""
+        self._call(lambda: self._allow(endpoint, for_seconds))
+
+    def revoke(self, host: str) -> None:
+        """Forbid a host, whoever has permitted it, and end the connections to it."""
+        self._call(lambda: self._revoke(host))
+
+    def relay(
+        self, client: socket.socket, host: str, port: int, head: bytes = b"", reply: Reply | None = None
+    ) -> None:
+        """Carry on for a proxy, which has read what its client wants: `host` in canonical form.
+
+        `head` was read already and is not yet passed on. `reply` gives what the client is told: for None
+        once the connection stands, else for the reason why it does not. The client is owned from now on.
+        """
+        client.setblocking(False)
+        self.gateway.call(lambda: self._relay(client, host, port, head, reply))
+
+    def traffic(self) -> Traffic:
+        """What was asked and how much has passed, until now."""
+        return self.tally.traffic()
+
+    def violations(self) -> tuple[Violation, ...]:
+        """What the command tried and the policy forbids."""
+        return self.tally.violations(self.grants)
+
+    def close(self) -> None:
+        """End everything. When this returns, all sockets are closed and all events were told."""
+        with self._close_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self.gateway.call_and_wait(self._close, _CLOSE_SECONDS)
+        self._lookup_lane.close()
+        self._question_lane.close()
+        self._event_lane.close(_EVENT_SECONDS)
+        leave()
+
+    def _call(self, action: Callable[[], None]) -> None:
+        if not self._is_closed:
+            self.gateway.call_and_wait(action, _CLOSE_SECONDS)
+
+    # In the loop: what the sandbox does.
+
+    def accept(self, client: socket.socket, port: int) -> None:
+        """A connection, to whatever address it was meant."""
+        try:
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            address = _plain(client.getsockname()[0])
+        except OSError:
+            client.close()
+            return
+        entry = self.names.find(address)
+        host = self._host_of(address, port, entry)
+        try:
+            if port == DNS_PORT and not (entry is not None and self.grants.decide(host, port).allowed):
+                self._start(DnsStream(self, client))
+            else:
+                self._start(Passage(self, client, host, port), entry)
+        except Exception:
+            client.close()
+            raise
+
+    def answer(self, packet: bytes, reply: Callable[[bytes | None], None]) -> None:
+        """A lookup; `reply` is called once, now or later."""
+        from corral.network.answers import answer_packet
+
+        answer_packet(self, packet, reply)
+
+    def ask(self, host: str, port: int, done: Callable[[NetReason], None]) -> None:
+        """Ask about what no rule names, unless it was answered before."""
+        assert self.questions is not None
+        refusal = self.grants.refusal(host, port)
+        if refusal is not None:
+            done(refusal)
+            return
+        endpoint = Endpoint({80: "http", 443: "https"}.get(port, "tcp"), host, port)
+        self.questions.ask(host, port, done, lambda reason: self.grants.answer(endpoint, reason))
+
+    def forget(self, one: Passage | DnsStream) -> None:
+        """It is over."""
+        if one in self._open:
+            self._open.remove(one)
+            self.gateway.connections -= 1
+
+    # In the loop: bounds.
+
+    def has_room(self) -> bool:
+        """Whether one more connection may be had."""
+        mine, left = len(self._open), self.gateway.most_connections - self.gateway.connections
+        if self._is_exhausted or mine >= self.options.most_connections or left <= 0:
+            return False
+        return mine < max(_LEAST_ROOM, _SHARE_OF_ROOM * left)
+
+    def rest(self, seconds: float = 0.0) -> None:
+        """Accept nothing for a moment."""
+        if self._rest is None and not self._is_closed:
+            for listener in self._listeners:
+                listener.pause(is_paused=True)
+            self._rest = self.gateway.later(seconds or _AFTER_REST_SECONDS, self, self._go_on)
+
+    def exceed(self) -> None:
+        """All bytes that may pass have passed."""
+        if not self._is_exhausted:
+            self._is_exhausted = True
+            self._end_all(NetReason.TOO_MUCH)
+
+    def fail(self, problem: Exception) -> None:
+        self.faults += 1
+
+    def _go_on(self) -> None:
+        self._rest = None
+        if self.has_room():
+            for listener in self._listeners:
+                listener.pause(is_paused=False)
+        elif not self._is_exhausted:
+            self._rest = self.gateway.later(_AFTER_REST_SECONDS, self, self._go_on)
+
+    # In the loop: what the holder of the border does.
+
+    def _attach(self, sockets: list[socket.socket]) -> None:
+        for sock in sockets:
+            if self._is_closed:
+                sock.close()
+            elif sock.type == socket.SOCK_DGRAM:
+                self._listeners.append(DnsSocket(self, sock))
+            else:
+                self._listeners.append(TcpListener(self, sock))
+
+    def _allow(self, endpoint: Endpoint, for_seconds: float | None) -> None:
+        self.grants.allow(endpoint)
+        detail = ""
+        if for_seconds is not None:
+            detail = f"for {for_seconds:g} seconds"
+            timer = self.gateway.later(for_seconds, self, lambda: self._expire(endpoint))
+            self._timers.setdefault(endpoint, []).append(timer)
+        self._tell(NetAction.ALLOW, NetReason.ALLOWED_LATER, endpoint, detail)
+
+    def _expire(self, endpoint: Endpoint) -> None:
+        if self.grants.expire(endpoint):
+            self._tell(NetAction.REVOKE, NetReason.REVOKED, endpoint, "its time is over")
+            self._end_unpermitted()
+
+    def _revoke(self, host: str) -> None:
+        for endpoint in [one for one in self._timers if one.host == host]:
+            for timer in self._timers.pop(endpoint):
+                timer.cancel()
+        self.grants.revoke(host)
+        self.tally.record(NetEvent(NetAction.REVOKE, True, NetReason.REVOKED, host))
+        self._end_unpermitted()
+
+    def _relay(self, client: socket.socket, host: str, port: int, head: bytes, reply: Reply | None) -> None:
+        passage = Passage(self, client, host, port, head=head, reply=reply)
+        if self._is_closed:
+            client.close()
+            return
+        self._open.add(passage)
+        self.gateway.connections += 1
+        if len(self._open) > self.options.most_connections or self._is_exhausted:
+            passage.refuse(NetReason.TOO_MUCH if self._is_exhausted else NetReason.TOO_MANY)
+            return
+        passage.start()
+
+    def _start(self, one: Passage | DnsStream, entry: Entry | None = None) -> None:
+        self._open.add(one)
+        self.gateway.connections += 1
+        try:
+            if isinstance(one, Passage):
+                one.start(entry)
+            else:
+                one.start()
+        except Exception as problem:
+            one.fail(problem)
+            raise
+
+    def _host_of(self, address: str, port: int, entry: Entry | None) -> str:
+        """The name that was looked up; what is loopback there, and nobody's name, is the host's own."""
+        if entry is not None:
+            return entry.name
+        if self.names.covers(address) or not is_loopback(address):
+            return address
+        is_granted = self.grants.decide(address, port).allowed
+        return address if is_granted and not self.grants.decide("localhost", port).allowed else "localhost"
+
+    def _end_unpermitted(self) -> None:
+        for one in tuple(self._open):
+            if isinstance(one, Passage) and not one.rests_on_grants():
+                one.end(NetReason.REVOKED)
+
+    def _end_all(self, reason: NetReason) -> None:
+        for one in tuple(self._open):
+            if isinstance(one, Passage):
+                one.end(reason)
+            else:
+                one.close()
+
+    def _tell(self, action: NetAction, reason: NetReason, endpoint: Endpoint, detail: str) -> None:
+        self.tally.record(
+            NetEvent(action, True, reason, endpoint.host, endpoint.port, rule=str(endpoint), detail=detail)
+        )
+
+    def _close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        for one in tuple(self._open):
+            if isinstance(one, Passage):
+                one.abort()
+            else:
+                one.close()
+        self.lookups.close()
+        if self.questions is not None:
+            self.questions.close()
+        self.meter.close()
+        if self._rest is not None:
+            self._rest.cancel()
+        for timers in self._timers.values():
+            for timer in timers:
+                timer.cancel()
+        self._timers.clear()
+
+
+def _plain(address: str) -> str:
+    """IPv4 in its own form; and without the zone, which says nothing here."""
+    from corral.model.addresses import canonical_address
+
+    return canonical_address(address.partition("%")[0])

@@ -1,0 +1,286 @@
+"""The gateway's thread: one epoll, one heap of timers and one queue of commands, for all borders.
+
+Everything that has to do with a socket of a border happens in this thread, so none of it is locked.
+It starts with the first border and ends with the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import select
+import threading
+import time
+from collections import deque
+from itertools import count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Owner(Protocol):
+        """Whoever is called by the loop. What it raises ends it, and nobody else."""
+
+        def fail(self, problem: Exception) -> None: ...
+
+    class Watcher(Owner, Protocol):
+        def ready(self, descriptor: int, mask: int) -> None: ...
+
+
+#: Both directions, told once for each change: whoever is told goes on until the kernel says "would block".
+EDGES = 0
+READABLE = 0
+if hasattr(select, "epoll"):
+    EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+    READABLE = select.EPOLLIN
+_MOST_EVENTS = 256
+#: The part of the process's descriptors that all borders together may take.
+_SHARE_OF_DESCRIPTORS = 0.5
+_LEAST_CONNECTIONS = 16
+_MOST_PIPES = 64
+_STOP_SECONDS = 5.0
+
+
+class Timer:
+    """Something to do later, unless it is cancelled."""
+
+    __slots__ = ("_gateway", "action", "owner")
+
+    def __init__(self, gateway: Gateway, owner: Owner, action: Callable[[], None]) -> None:
+        self._gateway, self.owner = gateway, owner
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Forget it. Harmless afterwards, and when it has come to pass."""
+        if self.action is not None:
+            self.action = None
+            self._gateway.count_cancelled()
+
+
+class Gateway:
+    """The loop. Only `call`, `call_and_wait` and `stop` may be called by other threads."""
+
+    def __init__(self) -> None:
+        from corral.network.relay import Pipes
+        from corral.network.workers import Workers
+
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._wake, READABLE)
+        self._commands: deque[tuple[Owner | None, Callable[[], None]]] = deque()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = count()
+        self._cancelled = 0
+        self._watched: dict[int, Watcher] = {}
+        self._soon: list[tuple[Owner, Callable[[], None]]] = []
+        self._closing: list[socket.socket] = []
+        self._is_stopping = self._has_ended = False
+        self._wake_lock = threading.Lock()
+        #: Errors that nobody foresaw. There must be none; they are counted so that tests can say so.
+        self.faults: list[str] = []
+        self.lookups = Workers("corral-lookup", 32)
+        self.callbacks = Workers("corral-callback", 64)
+        descriptors = int(_descriptor_limit() * _SHARE_OF_DESCRIPTORS)
+        self.pipes = Pipes(min(_MOST_PIPES, descriptors // 16))
+        #: Connections of all borders: each has two sockets.
+        self.most_connections = max(_LEAST_CONNECTIONS, descriptors // 2 - self.pipes.most)
+        self.connections = 0
+        self.now = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="corral-gateway", daemon=True)
+        self._thread.start()
+
+    # Called by other threads.
+
+    def call(self, action: Callable[[], None], owner: Owner | None = None) -> None:
+        """Do something in the loop, soon."""
+        self._commands.append((owner, action))
+        with self._wake_lock:  # after its end the descriptor may be somebody else's
+            if not self._has_ended:
+                with contextlib.suppress(BlockingIOError):  # it is awake anyway
+                    os.eventfd_write(self._wake, 1)
+
+    def call_and_wait(self, action: Callable[[], None], seconds: float = 10.0) -> bool:
+        """Do something in the loop, and say whether it was done in time."""
+        if self.is_own_thread():
+            action()
+            return True
+        done = threading.Event()
+
+        def do() -> None:
+            try:
+                action()
+            finally:
+                self.call(done.set)  # ORDER: one turn later, when what was to be closed is closed
+
+        self.call(do)
+        return done.wait(seconds)
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the loop."""
+        return threading.current_thread() is self._thread
+
+    def stop(self) -> None:
+        """End the thread. No border is left."""
+        self.call(self._stop)
+        if not self.is_own_thread():
+            self._thread.join(_STOP_SECONDS)
+
+    # Called in the loop.
+
+    def watch(self, descriptor: int, watcher: Watcher, events: int = EDGES) -> None:
+        """Tell somebody when something can be read or written."""
+        self._epoll.register(descriptor, events)
+        self._watched[descriptor] = watcher
+
+    def rewatch(self, descriptor: int, watcher: Watcher) -> None:
+        """Tell somebody else from now on. What was told already is not told again."""
+        self._watched[descriptor] = watcher
+
+    def change(self, descriptor: int, events: int) -> None:
+        """Watch for something else; for nothing, if it is 0."""
+        self._epoll.modify(descriptor, events)
+
+    def close(self, sock: socket.socket) -> None:
+        """Watch no longer, and close at the end of this turn.
+
+        INVARIANT: no descriptor is used anew within a turn: an event that is still to be told would be told
+        to whoever got the number.
+        """
+        descriptor = sock.fileno()
+        if descriptor < 0:
+            return
+        if self._watched.pop(descriptor, None) is not None:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(descriptor)
+        self._closing.append(sock)
+
+    def later(self, seconds: float, owner: Owner, action: Callable[[], None]) -> Timer:
+        """Do something after a time."""
+        timer = Timer(self, owner, action)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), timer))
+        return timer
+
+    def soon(self, owner: Owner, action: Callable[[], None]) -> None:
+        """Do something in the next turn, after the others had theirs."""
+        self._soon.append((owner, action))
+
+    def count_cancelled(self) -> None:
+        """Many timers are cancelled long before their time: they do not stay for it."""
+        self._cancelled += 1
+        if self._cancelled > 256 and self._cancelled > len(self._timers) // 2:
+            self._timers = [entry for entry in self._timers if entry[2].action is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            events = self._epoll.poll(self._patience(), _MOST_EVENTS)
+            self.now = time.monotonic()
+            for descriptor, mask in events:
+                watcher = self._watched.get(descriptor)
+                if watcher is not None:
+                    try:
+                        watcher.ready(descriptor, mask)
+                    except Exception as problem:
+                        self._report(watcher, problem)
+            self._run_timers()
+            self._run_soon()
+            self._run_commands()
+            self._close_all()
+        with self._wake_lock:
+            self._has_ended = True
+            os.close(self._wake)
+        self._epoll.close()
+        self.pipes.close()
+        self.lookups.stop()
+        self.callbacks.stop()
+
+    def _patience(self) -> float | None:
+        if self._soon or self._commands:
+            return 0
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0][0] - time.monotonic())
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= self.now:
+            timer = heapq.heappop(self._timers)[2]
+            action, timer.action = timer.action, None
+            if action is None:
+                self._cancelled -= 1
+            else:
+                self._do(timer.owner, action)
+
+    def _run_soon(self) -> None:
+        waiting, self._soon = self._soon, []
+        for owner, action in waiting:
+            self._do(owner, action)
+
+    def _run_commands(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        for _ in range(len(self._commands)):  # those that come meanwhile have the next turn
+            owner, action = self._commands.popleft()
+            self._do(owner, action)
+
+    def _do(self, owner: Owner | None, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as problem:
+            self._report(owner, problem)
+
+    def _report(self, owner: Owner | None, problem: Exception) -> None:
+        """INVARIANT: whatever a sandbox sends, the loop goes on; who has failed ends alone."""
+        import traceback
+
+        if len(self.faults) < 100:
+            self.faults.append("".join(traceback.format_exception(problem)))
+        try:
+            if owner is not None:
+                owner.fail(problem)
+        except Exception as another:
+            self.faults.append(repr(another))
+
+    def _close_all(self) -> None:
+        for sock in self._closing:
+            with contextlib.suppress(OSError):
+                sock.close()
+        self._closing.clear()
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+
+
+def _descriptor_limit() -> int:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20
+
+
+_lock = threading.Lock()
+_current: Gateway | None = None
+_borders = 0
+
+
+def enter() -> Gateway:
+    """The gateway of this process, for one more border."""
+    global _current, _borders  # noqa: PLW0603
+    with _lock:
+        if _current is None:
+            _current = Gateway()
+        _borders += 1
+        return _current
+
+
+def leave() -> None:
+    """One border less; the last one ends the thread."""
+    global _current, _borders  # noqa: PLW0603
+    with _lock:
+        _borders -= 1
+        if _borders == 0 and _current is not None:
+            _current.stop()
+            _current = None

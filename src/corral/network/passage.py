@@ -1,0 +1,434 @@
+"""Passage: one connection of a sandbox, from the moment it was accepted until both of its sides are closed.
+
+ORDER: decide; find the addresses and check them; dial. Meanwhile the client's first bytes are read and looked
+at. Only when both have gone well is the first byte passed on, in either direction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+from enum import Enum
+
+from corral.model.connection import is_address
+from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.network.dial import Dial
+from corral.network.heads import Refused, TlsHead, is_for_tls, needs_look
+from corral.network.meter import TooMuch
+from corral.network.relay import Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corral.model.connection import Verdict
+    from corral.network.border import Border
+    from corral.network.gateway import Timer
+    from corral.network.lookups import Outcome
+    from corral.network.names import Entry
+    from corral.network.watched import HttpHead
+
+    Reply = Callable[[NetReason | None], bytes]
+
+_HEAD_SECONDS = 10.0
+_FAREWELL_SECONDS = 2.0
+_CHUNK = 64 << 10
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close by a reset
+_READ, _WRITE = 0, 0
+if hasattr(select, "epoll"):
+    _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+    _WRITE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
+
+
+class _State(Enum):
+    DECIDING = 0  # somebody is asked, or a name is looked up
+    OPENING = 1  # dialled, and the client's first bytes are awaited
+    RELAYING = 2
+    FAREWELL = 3  # a proxy's last words have been sent: until the client has read them
+    ENDED = 4
+
+
+class Passage:
+    """Whoever accepted the client has given it away; it is closed here, whatever happens."""
+
+    __slots__ = (
+        *("_client", "_client_ends", "_count", "_dial", "_dialled", "_down", "_first", "_has_head", "_head"),
+        *("_is_queued", "_remote", "_reply", "_state", "_timer", "_up", "_verdict", "border", "host", "port"),
+    )
+
+    def __init__(
+        self,
+        border: Border,
+        client: socket.socket,
+        host: str,
+        port: int,
+        *,
+        head: bytes = b"",
+        reply: Reply | None = None,
+    ) -> None:
+        self.border, self.host, self.port = border, host, port
+        self._client = client
+        self._remote: socket.socket | None = None
+        self._first, self._reply = head, reply
+        self._state = _State.DECIDING
+        self._verdict: Verdict | None = None
+        self._head: TlsHead | HttpHead | None = None
+        self._has_head = self._is_queued = self._client_ends = False
+        self._dial: Dial | None = None
+        self._dialled = ""
+        self._timer: Timer | None = None
+        self._up: Flow | None = None
+        self._down: Flow | None = None
+        self._count = border.tally.host(host, port)
+
+    # Deciding.
+
+    def start(self, entry: Entry | None = None) -> None:
+        """`entry`: of the name whose synthetic address was connected to."""
+        self.border.gateway.watch(self._client.fileno(), self)
+        self._decide(entry)
+
+    def _decide(self, entry: Entry | None) -> None:
+        verdict = self.border.grants.decide(self.host, self.port)
+        if verdict.allowed:
+            self._permit(verdict, entry)
+        elif verdict.reason is NetReason.DENIED or self.border.questions is None:
+            self.refuse(verdict.reason, rule=verdict.rule)
+        else:
+            self.border.ask(self.host, self.port, lambda reason: self._answered(reason, entry))
+
+    def _answered(self, reason: NetReason, entry: Entry | None) -> None:
+        if self._state is not _State.DECIDING:
+            return
+        verdict = self.border.grants.decide(self.host, self.port)
+        if reason is NetReason.ASKED and verdict.allowed:
+            self._permit(verdict, entry)
+        else:
+            self.refuse(verdict.reason if reason is NetReason.ASKED else reason, rule=verdict.rule)
+
+    def _permit(self, verdict: Verdict, entry: Entry | None) -> None:
+        self._verdict = verdict
+        if is_address(self.host):
+            self._open(((self.host, self.port),))
+            return
+        addresses = entry.addresses(self.port) if entry is not None else None
+        if addresses is not None:
+            self._open(addresses)
+            return
+        self.border.lookups.find(self.host, self._found)
+
+    def _found(self, outcome: Outcome) -> None:
+        if self._state is not _State.DECIDING:
+            return
+        if outcome.reason is not NetReason.GRANTED:
+            self.refuse(outcome.reason, outcome.detail, address=outcome.address)
+            return
+        self._open(self.border.names.give(self.host).addresses(self.port) or ())
+
+    # Opening.
+
+    def _open(self, addresses: tuple[tuple[str, int], ...]) -> None:
+        """INVARIANT: every address that is dialled, wherever it came from, passes this check right before."""
+        grants = self.border.grants
+        checked = [one for one in addresses if grants.may_dial(self.host, self.port, one[0])]
+        if not checked:
+            refused = addresses[0][0] if addresses else ""
+            reason = NetReason.NOT_PUBLIC if refused else NetReason.UNRESOLVED
+            self.refuse(reason, f"it leads to {refused}" if refused else "", address=refused)
+            return
+        assert self._verdict is not None
+        self._state = _State.OPENING
+        self._has_head = not needs_look(self._verdict, checks_names=self.border.options.checks_names)
+        if not self._has_head and self._reply is None:
+            self._await_head()
+        self._dial = Dial(self.border.gateway, checked, self._reached)
+        self._dial.start()
+        if self._state is _State.OPENING and self._reply is None:
+            self._read_head()
+
+    def _await_head(self) -> None:
+        self._timer = self.border.gateway.later(_HEAD_SECONDS, self, self._head_too_late)
+
+    def _head_too_late(self) -> None:
+        self._timer = None
+        self.refuse(NetReason.TOO_LATE)
+
+    def _reached(self, remote: socket.socket | None, detail: str) -> None:
+        self._dial = None
+        if self._state is not _State.OPENING:
+            if remote is not None:
+                self.border.gateway.close(remote)
+            return
+        if remote is None:
+            self.refuse(NetReason.UNREACHABLE, detail)
+            return
+        self._remote, self._dialled = remote, detail
+        self.border.gateway.rewatch(remote.fileno(), self)
+        if self._reply is not None:
+            self._client.send(self._reply(None))  # a few bytes into an empty buffer
+            if not self._has_head:
+                self._await_head()
+        self._read_head()
+
+    def _read_head(self) -> None:
+        """Read until the beginning is known to be good, then relay if there is somebody to relay to."""
+        try:
+            while not self._has_head:
+                if self._first and self._look():
+                    break
+                data = self._client.recv(_CHUNK)
+                if not data:
+                    self.refuse(NetReason.MALFORMED, "the connection ended before it had begun")
+                    return
+                self._first += data
+        except BlockingIOError:
+            return
+        except Refused as refused:
+            self.refuse(refused.reason, refused.detail)
+            return
+        except OSError:
+            self.abort()
+            return
+        if self._has_head and self._remote is not None:
+            self._relay()
+
+    def _look(self) -> bool:
+        """Whether the beginning is good; False if more has to be read. Raises Refused."""
+        assert self._verdict is not None
+        if self._head is None:
+            if is_for_tls(self._verdict, self._first[0]):
+                self._head = TlsHead(self.host, checks_names=self.border.options.checks_names)
+            elif not self.border.options.checks_names:
+                self._has_head = True
+                return True
+            else:
+                from corral.network.watched import HttpHead
+
+                self._head = HttpHead(self.host, self.port)
+        self._has_head = self._head.accepts(self._first)
+        if not isinstance(self._head, TlsHead):
+            self._first = b""  # it keeps what it has seen
+        return self._has_head
+
+    # Relaying.
+
+    def _relay(self) -> None:
+        assert self._remote is not None and self._verdict is not None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._state = _State.RELAYING
+        came = len(self._first) if self._head is None or isinstance(self._head, TlsHead) else self._head.came
+        self._up, self._down = self._make_flows(self._remote)
+        self._tell(NetAction.CONNECT, self._verdict.reason, is_allowed=True, rule=self._verdict.rule)
+        try:
+            self._up.send_first(self._first, came)
+        except TooMuch:
+            self.border.exceed()
+            return
+        self._first = b""
+        self._go_on()
+
+    def _make_flows(self, remote: socket.socket) -> tuple[Flow, Flow]:
+        pipes = self.border.gateway.pipes
+        if self._head is None or isinstance(self._head, TlsHead):
+            up = Flow(self._client, remote, self, pipes, is_sent=True)
+            return up, Flow(remote, self._client, self, pipes, is_sent=False)
+        from corral.network.watched import RequestFlow, ResponseFlow
+
+        requests = RequestFlow(self._client, remote, self, pipes, is_sent=True)
+        requests.watch_by(self._head.watch)
+        responses = ResponseFlow(remote, self._client, self, pipes, is_sent=False)
+        responses.answer_to(requests)
+        self._first = self._head.passing
+        return requests, responses
+
+    def ready(self, descriptor: int, mask: int) -> None:
+        """The kernel has news about one of the two sockets."""
+        if self._state is _State.RELAYING:
+            assert self._up is not None and self._down is not None
+            inward, outward = (
+                (self._up, self._down) if descriptor == self._client.fileno() else (self._down, self._up)
+            )
+            if mask & _READ:
+                inward.readable = True
+            if mask & _WRITE:
+                outward.writable = True
+            self._go_on()
+            if mask & select.EPOLLERR and self._has_error(descriptor):
+                self.abort()
+        elif self._state is _State.FAREWELL:
+            self._read_away()
+        elif mask & (select.EPOLLHUP | select.EPOLLERR):
+            self.abort()
+        elif self._state is _State.OPENING and (self._reply is None or self._remote is not None):
+            self._read_head()
+
+    def _go_on(self) -> None:
+        if self._state is not _State.RELAYING:
+            return
+        assert self._up is not None and self._down is not None
+        try:
+            has_more = self._down.pump()
+            has_more = self._up.pump() or has_more  # ORDER: an answer may release what the client has sent
+        except TooMuch:
+            self.border.exceed()
+            return
+        except Refused as refused:
+            self.end(refused.reason, refused.detail)
+            return
+        except OSError:
+            self.abort()
+            return
+        if self._up.is_done and self._down.is_done:
+            self._close(NetAction.CLOSE)
+        elif has_more and not self._is_queued:
+            self._is_queued = True
+            self.border.gateway.soon(self, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_queued = False
+        self._go_on()
+
+    def grant(self, wanted: int) -> int:
+        """How much a flow may read now."""
+        granted = self.border.meter.grant(wanted)
+        if granted <= 0 and not self._is_queued:
+            self._is_queued = True
+            self.border.meter.pause(self, self._next_turn)
+        return granted
+
+    def count(self, passed: int, is_sent: bool) -> None:
+        """Bytes were read. Raises TooMuch."""
+        if is_sent:
+            self._count.sent += passed
+            self.border.tally.sent += passed
+        else:
+            self._count.received += passed
+            self.border.tally.received += passed
+        self.border.meter.count(passed)
+
+    # The end.
+
+    def rests_on_grants(self) -> bool:
+        """Whether what is permitted just now still permits this connection, as it is."""
+        if self._verdict is None:
+            return True  # not decided yet
+        verdict = self.border.grants.decide(self.host, self.port)
+        return verdict.allowed and ("tcp" in verdict.schemes or self._verdict.schemes <= verdict.schemes)
+
+    def refuse(self, reason: NetReason, detail: str = "", *, address: str = "", rule: str = "") -> None:
+        """It never was one. The client sees a reset, or what its proxy says."""
+        if self._state in {_State.ENDED, _State.FAREWELL}:
+            return
+        self._tell(NetAction.CONNECT, reason, is_allowed=False, detail=detail, address=address, rule=rule)
+        if self._reply is not None and self._remote is None:
+            self._say_farewell(self._reply(reason))
+        else:
+            self._close(None, by_reset=True)
+
+    def end(self, reason: NetReason, detail: str = "") -> None:
+        """It may not go on."""
+        if self._state is _State.RELAYING:
+            self._close(NetAction.CLOSE, reason, detail, by_reset=True)
+        else:
+            self.refuse(reason, detail)
+
+    def abort(self) -> None:
+        """One side has gone; so does the other."""
+        was_relaying = self._state is _State.RELAYING
+        self._close(NetAction.CLOSE if was_relaying else None, detail="reset", by_reset=True)
+
+    def fail(self, problem: Exception) -> None:
+        """What nobody foresaw ends this connection, and no other."""
+        self._close(None, by_reset=True)
+
+    def _close(
+        self,
+        action: NetAction | None,
+        reason: NetReason | None = None,
+        detail: str = "",
+        *,
+        by_reset: bool = False,
+    ) -> None:
+        if self._state is _State.ENDED:
+            return
+        self._state = _State.ENDED
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._dial is not None:
+            self._dial.cancel()
+        for flow in (self._up, self._down):
+            if flow is not None:
+                flow.release()
+        for sock in (self._client, self._remote):
+            if sock is None:
+                continue
+            if by_reset:
+                with contextlib.suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            self.border.gateway.close(sock)
+        if action is not None and self._verdict is not None:
+            self._tell(action, reason or self._verdict.reason, is_allowed=reason is None, detail=detail)
+        self.border.forget(self)
+
+    def _tell(
+        self,
+        action: NetAction,
+        reason: NetReason,
+        *,
+        is_allowed: bool,
+        detail: str = "",
+        address: str = "",
+        rule: str = "",
+    ) -> None:
+        self.border.tally.record(
+            NetEvent(
+                action,
+                is_allowed,
+                reason,
+                self.host,
+                self.port,
+                address or self._dialled,
+                rule,
+                self._up.total if self._up is not None else 0,
+                self._down.total if self._down is not None else 0,
+                detail,
+            )
+        )
+
+    def _has_error(self, descriptor: int) -> bool:
+        sock = self._client if descriptor == self._client.fileno() else self._remote
+        if self._state is not _State.RELAYING or sock is None:
+            return False
+        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+    def _say_farewell(self, words: bytes) -> None:
+        """A reset right after the words would take them away from the client."""
+        self._state = _State.FAREWELL
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.border.gateway.later(_FAREWELL_SECONDS, self, self._finish_farewell)
+        try:
+            self._client.send(words)
+            self._client.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._finish_farewell()
+            return
+        self._read_away()
+
+    def _read_away(self) -> None:
+        try:
+            for _ in range(16):
+                if not self._client.recv(_CHUNK):
+                    self._finish_farewell()
+                    return
+        except BlockingIOError:
+            return
+        except OSError:
+            self._finish_farewell()
+
+    def _finish_farewell(self) -> None:
+        self._close(None)

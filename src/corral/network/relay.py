@@ -1,0 +1,212 @@
+"""Relay bytes from one socket to another: within the kernel where nobody has to look at them.
+
+A flow is one direction. It is told what has become possible (`readable`, `writable`) and goes on until the
+kernel says "would block". Its passage hears of the end, and of errors as the OSError that they are.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Meter(Protocol):
+        """How much may pass, of all that wants to."""
+
+        def grant(self, wanted: int) -> int:
+            """So many bytes may be read now; 0: the flow is told when there are more."""
+            ...
+
+        def count(self, passed: int, is_sent: bool) -> None: ...
+
+
+#: What a pipe holds. More costs memory that a sandbox can make the kernel keep; less costs system calls.
+_PIPE_BYTES = 256 << 10
+_F_SETPIPE_SZ = 1031
+#: After so many bytes it is somebody else's turn.
+_TURN_BYTES = 2 << 20
+_CHUNK = 64 << 10
+_SPLICE = getattr(os, "SPLICE_F_NONBLOCK", 0) | getattr(os, "SPLICE_F_MOVE", 0)
+
+
+class Pipes:
+    """A small pool. A flow holds a pipe only while there is something in it."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.made = 0
+        self._free: list[tuple[int, int]] = []
+
+    def take(self) -> tuple[int, int] | None:
+        """A pipe with nothing in it; None if there are none left: then bytes are copied."""
+        if self._free:
+            return self._free.pop()
+        if self.made >= self.most:
+            return None
+        try:
+            pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        self.made += 1
+        _enlarge(pipe[1])
+        return pipe
+
+    def give_back(self, pipe: tuple[int, int], *, is_empty: bool) -> None:
+        """INVARIANT: what one connection left in a pipe never reaches another one."""
+        if is_empty:
+            self._free.append(pipe)
+            return
+        self.made -= 1
+        for descriptor in pipe:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        while self._free:
+            self.give_back(self._free.pop(), is_empty=False)
+
+
+def _enlarge(descriptor: int) -> None:
+    import contextlib
+    import fcntl
+
+    with contextlib.suppress(OSError):  # the user has more pipes than the kernel likes: a small one will do
+        fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+class Flow:
+    """One direction of a connection, its bytes unseen."""
+
+    __slots__ = (
+        *("_ahead", "_in_pipe", "_is_at_end", "_meter", "_pipe", "_pipes", "_sink", "_source"),
+        *("is_done", "is_sent", "readable", "total", "writable"),
+    )
+
+    def __init__(
+        self, source: socket.socket, sink: socket.socket, meter: Meter, pipes: Pipes, *, is_sent: bool
+    ) -> None:
+        self._source, self._sink, self._meter, self._pipes = source, sink, meter, pipes
+        self.is_sent = is_sent
+        self.readable = self.writable = True
+        self.total = 0
+        self.is_done = False
+        self._is_at_end = False
+        self._ahead = b""  # what was read already, to be sent first
+        self._pipe: tuple[int, int] | None = None
+        self._in_pipe = 0
+
+    def send_first(self, data: bytes, came: int) -> None:
+        """What may pass of the bytes that came while the beginning was looked at."""
+        self._ahead += data
+        self._count(came)
+
+    def pump(self) -> bool:
+        """Move what can be moved. True if there is more to do, and it is only somebody else's turn.
+
+        Raises OSError if one of the two sides has ended the connection badly.
+        """
+        turn = _TURN_BYTES
+        while turn > 0:
+            if not self._drain():
+                return False
+            if self._is_at_end:
+                self._pass_end()
+                return False
+            if not self.readable or not self.writable:
+                return False
+            wanted = self._meter.grant(turn)
+            if wanted <= 0:
+                return False
+            moved = self._fill(wanted)
+            if moved < 0:
+                return False
+            turn -= moved
+        return True
+
+    def release(self) -> None:
+        """Give back what is held. Nothing moves afterwards."""
+        self.is_done = True
+        self._ahead = b""
+        if self._pipe is not None:
+            self._pipes.give_back(self._pipe, is_empty=not self._in_pipe)
+            self._pipe = None
+
+    def _drain(self) -> bool:
+        """Send what was read. True if nothing is left of it."""
+        while self._ahead or self._in_pipe:
+            if not self.writable:
+                return False
+            try:
+                if self._ahead:
+                    self._ahead = self._ahead[self._sink.send(self._ahead) :]
+                else:
+                    self._in_pipe -= self._from_pipe()
+            except BlockingIOError:
+                self.writable = False
+                return False
+        if self._pipe is not None:
+            self._pipes.give_back(self._pipe, is_empty=True)
+            self._pipe = None
+        return True
+
+    def _fill(self, wanted: int) -> int:
+        """Read: how much; -1 if there is nothing now. Nothing is held at this moment."""
+        self._pipe = self._pipes.take()
+        if self._pipe is None:
+            return self._copy(min(wanted, _CHUNK))
+        try:
+            moved = os.splice(self._source.fileno(), self._pipe[1], wanted, flags=_SPLICE)
+        except BlockingIOError:
+            self.readable = False
+            self._drain()  # gives the pipe back
+            return -1
+        self._in_pipe = moved
+        self._is_at_end = moved == 0
+        self._count(moved)
+        return moved
+
+    def _receive(self, wanted: int) -> bytes | None:
+        """Read in order to look at it; None if there is nothing now."""
+        try:
+            data = self._source.recv(wanted)
+        except BlockingIOError:
+            self.readable = False
+            return None
+        self._is_at_end = not data
+        self._count(len(data))
+        return data
+
+    def _from_pipe(self) -> int:
+        assert self._pipe is not None
+        return os.splice(self._pipe[0], self._sink.fileno(), self._in_pipe, flags=_SPLICE)
+
+    def _copy(self, wanted: int) -> int:
+        """Without a pipe: look, send, and take away what was sent. So nothing is held here either."""
+        try:
+            data = self._source.recv(wanted, socket.MSG_PEEK)
+        except BlockingIOError:
+            self.readable = False
+            return -1
+        if not data:
+            self._is_at_end = True
+            return 0
+        try:
+            sent = self._sink.send(data)
+        except BlockingIOError:
+            self.writable = False
+            return -1
+        self._source.recv(sent)
+        self._count(sent)
+        return sent
+
+    def _pass_end(self) -> None:
+        """The source says no more: the sink is told, and may still answer."""
+        if not self.is_done:
+            self.is_done = True
+            self._sink.shutdown(socket.SHUT_WR)
+
+    def _count(self, passed: int) -> None:
+        self.total += passed
+        self._meter.count(passed, self.is_sent)

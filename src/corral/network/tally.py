@@ -1,0 +1,173 @@
+"""Tally: what a border has decided and how much has passed, counted, bounded, and told to whoever listens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corral.model.violation import Violation
+    from corral.network.grants import Grants
+    from corral.network.workers import Lane
+
+_MOST_HOSTS = 1024
+_MOST_REFUSALS = 256
+#: Events that wait for a slow listener; more are only counted.
+_MOST_WAITING = 8192
+#: One name is asked for twice, for both kinds of addresses: that is one lookup.
+_SAME_LOOKUP_SECONDS = 2.0
+#: Where a limit, the client or the host was in the way, and not the policy.
+_NO_VIOLATION = frozenset(
+    {NetReason.UNRESOLVED, NetReason.UNREACHABLE, NetReason.TOO_MANY, NetReason.TOO_LATE, NetReason.MALFORMED}
+)
+#: What a capability for this host and port would permit.
+_GRANTABLE = frozenset(
+    {NetReason.NOT_GRANTED, NetReason.ADDRESS, NetReason.REFUSED, NetReason.UNANSWERED, NetReason.REVOKED}
+)
+#: What only `tcp` permits.
+_OTHER_PROTOCOL = frozenset({NetReason.NOT_TLS, NetReason.NOT_HTTP, NetReason.NO_NAME})
+_OTHERS = ("", 0)  # all hosts that are too many
+
+
+class HostCount:
+    """Counters of one host and port. Only the loop adds to them."""
+
+    __slots__ = ("connections", "received", "refused", "sent")
+
+    def __init__(self) -> None:
+        self.connections = self.refused = self.sent = self.received = 0
+
+
+class Tally:
+    """Written by the loop, read by anybody."""
+
+    def __init__(self, on_event: Callable[[NetEvent], None] | None, lane: Lane) -> None:
+        self._on_event, self._lane = on_event, lane
+        self._lock = threading.Lock()
+        self._hosts: dict[tuple[str, int], HostCount] = {}
+        self._refusals: dict[tuple[NetAction, NetReason, str, int], NetEvent] = {}
+        self._lookups: dict[tuple[str, bool], tuple[float, int]] = {}
+        self._events: deque[NetEvent] = deque()
+        self.connections = self.refused = self.sent = self.received = 0
+        self.dropped_events = self.failed_callbacks = 0
+
+    def record(self, event: NetEvent, *, kind: int = 0) -> None:
+        """Count an event and tell it. `kind`: of the record that a lookup asked for."""
+        event = event.replace(time=time.time())
+        if event.action is NetAction.LOOKUP and self._is_same_lookup(event, kind):
+            return
+        with self._lock:
+            self._count(event)
+        if self._on_event is None:
+            return
+        if len(self._events) >= _MOST_WAITING:
+            self.dropped_events += 1
+            return
+        self._events.append(event)
+        if len(self._events) == 1:
+            self._lane.submit(self._tell)
+
+    def host(self, host: str, port: int) -> HostCount:
+        """The counters of a host, for bytes."""
+        with self._lock:
+            return self._host(host, port)
+
+    def traffic(self) -> Traffic:
+        """All until now."""
+        with self._lock:
+            hosts = [
+                HostTraffic(host, port, count.connections, count.refused, count.sent, count.received)
+                for (host, port), count in self._hosts.items()
+            ]
+            refusals = tuple(self._refusals.values())
+        hosts.sort(key=lambda one: (-(one.sent + one.received), -one.connections, one.host, one.port))
+        return Traffic(tuple(hosts), refusals, self.connections, self.refused, self.sent, self.received)
+
+    def violations(self, grants: Grants) -> tuple[Violation, ...]:
+        """What the command tried and the policy forbids, each once."""
+        with self._lock:
+            refusals = tuple(self._refusals.values())
+        found: dict[Violation, None] = {}
+        for event in refusals:
+            if event.reason not in _NO_VIOLATION:
+                found[_violation(event, grants)] = None
+        return tuple(found)
+
+    def _count(self, event: NetEvent) -> None:
+        if event.action is NetAction.CONNECT and event.allowed:
+            self.connections += 1
+            self._host(event.host, event.port).connections += 1
+        if event.allowed or event.action in {NetAction.ALLOW, NetAction.REVOKE}:
+            return
+        self.refused += 1
+        self._host(event.host, event.port).refused += 1
+        if len(self._refusals) < _MOST_REFUSALS:
+            self._refusals.setdefault((event.action, event.reason, event.host, event.port), event)
+
+    def _host(self, host: str, port: int) -> HostCount:
+        key = (host, port)
+        found = self._hosts.get(key)
+        if found is None:
+            if len(self._hosts) >= _MOST_HOSTS:
+                key = _OTHERS
+            found = self._hosts.setdefault(key, HostCount())
+        return found
+
+    def _is_same_lookup(self, event: NetEvent, kind: int) -> bool:
+        key, now = (event.host, event.allowed), time.monotonic()
+        before = self._lookups.pop(key, None)
+        if before is not None and before[1] != kind and now - before[0] < _SAME_LOOKUP_SECONDS:
+            return True
+        if len(self._lookups) >= _MOST_REFUSALS:
+            del self._lookups[next(iter(self._lookups))]
+        self._lookups[key] = (now, kind)
+        return False
+
+    def _tell(self) -> None:
+        """In a worker, one after the other. Whatever a listener raises is its own matter, and counted."""
+        assert self._on_event is not None
+        while self._events:
+            try:
+                self._on_event(self._events[0])
+            except Exception:
+                self.failed_callbacks += 1
+            self._events.popleft()
+
+
+def _violation(event: NetEvent, grants: Grants) -> Violation:
+    from corral.model.feature import Feature
+    from corral.model.violation import Evidence, Violation
+
+    subject = _join(event.host, event.port) if event.port else event.host
+    is_known = event.port and event.reason is NetReason.NOT_GRANTED and grants.ports(event.host)
+    feature = Feature.NET_PORTS if is_known else Feature.NET_DOMAINS
+    detail = event.reason.value.replace("-", " ")
+    if event.detail:
+        detail = f"{detail}: {event.detail}"
+    return Violation(feature, subject, Evidence.OBSERVED, detail, _hint(event, grants))
+
+
+def _hint(event: NetEvent, grants: Grants) -> str:
+    """The capability that would permit what was refused; nothing where none would."""
+    from corral.model.connection import capability_for
+    from corral.model.endpoint import Endpoint
+
+    ports = grants.all_ports
+    port = event.port or (443 if 443 in ports or not ports else min(ports))
+    if event.reason in _GRANTABLE:
+        return capability_for(event.host, port)
+    if event.reason is NetReason.NOT_PUBLIC and event.address:
+        return capability_for(event.address, port)
+    if event.reason in _OTHER_PROTOCOL and event.port:
+        return f"network:{Endpoint('tcp', event.host, event.port)}"
+    return ""
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,86 @@
+"""Flows of a plain HTTP connection: each request is looked at, the bodies and the answers pass unseen."""
+
+from __future__ import annotations
+
+from corral.network.heads import Refused
+from corral.network.http1 import Mismatch, RequestWatch
+from corral.network.relay import Flow
+
+_CHUNK = 64 << 10
+#: Longer bodies go through a pipe.
+_WORTH_A_PIPE = 16 << 10
+
+
+class HttpHead:
+    """The first head of a connection; afterwards its watch goes on with the flow."""
+
+    __slots__ = ("came", "passing", "watch")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.watch = RequestWatch(host, port)
+        self.passing = b""
+        self.came = 0
+
+    def accepts(self, data: bytes) -> bool:
+        """Whether the first head is complete and good. Raises Refused."""
+        self.came += len(data)
+        try:
+            self.passing += self.watch.feed(data)
+        except Mismatch as mismatch:
+            raise Refused(mismatch.reason, mismatch.detail) from None
+        return bool(self.passing)
+
+
+class RequestFlow(Flow):
+    """From the client to the server."""
+
+    __slots__ = ("_watch",)
+
+    _watch: RequestWatch
+
+    def watch_by(self, watch: RequestWatch) -> None:
+        self._watch = watch
+
+    def release_held(self, data: bytes) -> None:
+        """What was held until the server had answered. It was counted when it came."""
+        self._ahead += data
+
+    def _fill(self, wanted: int) -> int:
+        watch = self._watch
+        if watch.is_opaque:
+            return super()._fill(wanted)
+        if watch.body_left >= _WORTH_A_PIPE:
+            moved = super()._fill(min(wanted, watch.body_left))
+            if moved > 0:
+                watch.skip(moved)
+            return moved
+        data = self._receive(min(wanted, _CHUNK))
+        if data:
+            try:
+                self._ahead = watch.feed(data)
+            except Mismatch as mismatch:
+                raise Refused(mismatch.reason, mismatch.detail) from None
+        return -1 if data is None else len(data)
+
+
+class ResponseFlow(Flow):
+    """From the server to the client. It is looked at only where the client wants to change the protocol."""
+
+    __slots__ = ("_requests",)
+
+    _requests: RequestFlow
+
+    def answer_to(self, requests: RequestFlow) -> None:
+        self._requests = requests
+
+    def _fill(self, wanted: int) -> int:
+        if not self._requests._watch.awaits_answer:
+            return super()._fill(wanted)
+        data = self._receive(min(wanted, _CHUNK))
+        if data:
+            self._ahead = data
+            try:
+                self._requests.release_held(self._requests._watch.answered(data))
+            except Mismatch as mismatch:
+                raise Refused(mismatch.reason, mismatch.detail) from None
+        return -1 if data is None else len(data)
