@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from corral.crossing import open_crossing
 from corral.host import state_directory
 from corral.model.errors import SetupError
 from corral.runtime.run import Run
@@ -45,17 +44,18 @@ class Attempt:
         self._run = self._planned()
 
     def _planned(self) -> Run:
-        explanation, border = open_crossing(self._sandbox._explain(self._command), self._sandbox.network)
+        explanation = self._sandbox._explain(self._command)
+        crossing = self._sandbox._crossing(explanation)
         self.refusal = explanation.refusal
         self._uses_outer = explanation.launch.outer is not None
         return Run(
-            explanation.plan,
-            explanation.launch,
+            crossing.plan,
+            crossing.launch,
             quarantine=quarantine_for(explanation.plan.run_id),
             output=self._output,
             monitor=self._monitor,
             within=self._sandbox._beneath(),
-            border=border,
+            border=crossing.border,
         )
 
     def run(self) -> Result:

@@ -6,27 +6,39 @@ from corral.model.launch import Front
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.model.probe import Probe
     from corral.network.border import Border
     from corral.network.options import NetworkOptions
-    from corral.sandbox import Explanation
 
 
-def open_crossing(
-    explanation: Explanation, options: NetworkOptions | None
-) -> tuple[Explanation, Border | None]:
-    """What will happen, and the border that stands between it and the network; None where there is none."""
-    gateway = explanation.launch.gateway
+class Crossing:
+    """What is launched, and the border between it and the network; None where there is nothing to cross."""
+
+    def __init__(self, plan: Plan, launch: Launch, border: Border | None = None) -> None:
+        self.plan, self.launch, self.border = plan, launch, border
+
+
+def open_crossing(plan: Plan, launch: Launch, probe: Probe, options: NetworkOptions | None) -> Crossing:
+    """Open the border that a launch asks for. Whoever runs the launch closes it."""
+    gateway = launch.gateway
     if gateway is None:
-        return explanation, None
+        return Crossing(plan, launch)
     from corral.network.border import open_border  # most runs have no network
     from corral.network.options import NetworkOptions
 
-    net = explanation.plan.ground.net
-    border = open_border(net, options or NetworkOptions(), addresses=gateway.addresses)
+    limits = plan.ground.limits
+    border = open_border(
+        plan.ground.net,
+        options or NetworkOptions(),
+        addresses=gateway.addresses,
+        most_bytes=limits.traffic_bytes,
+        most_rate=limits.traffic_rate,
+    )
     if gateway.front is not Front.PROXY:
-        return explanation, border
+        return Crossing(plan, launch, border)
     from corral.backends.registry import get_backend
 
-    plan = explanation.plan.replace(proxy=border.open_proxy())
-    launch = get_backend(explanation.launch.backend).lower(plan, explanation.probe)
-    return explanation.replace(plan=plan, launch=launch), border
+    told = plan.replace(proxy=border.open_proxy())
+    return Crossing(told, get_backend(launch.backend).lower(told, probe), border)

@@ -9,7 +9,6 @@ import time
 from contextlib import contextmanager
 
 from corral.attempt import quarantine_for
-from corral.crossing import open_crossing
 from corral.given import arguments_of, bytes_of, destinations_of
 from corral.model.errors import PolicyError, SessionClosed, SetupError
 from corral.model.plan import Command
@@ -73,10 +72,10 @@ class Session:
             return self._made()
 
     def _made(self) -> tuple[Kept, Lookout | None]:
-        wanted = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
-        explanation, border = open_crossing(wanted, self._sandbox.network)
-        plan = explanation.plan
-        kept = Kept(plan, explanation.launch, within=self._sandbox._beneath(), border=border)
+        explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
+        crossing = self._sandbox._crossing(explanation)
+        plan = crossing.plan
+        kept = Kept(plan, crossing.launch, within=self._sandbox._beneath(), border=crossing.border)
         has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
         # ORDER: before the mounts are made, so that what they cover is held from then on.
         lookout = Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None

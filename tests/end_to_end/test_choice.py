@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from conftest import Corral
 
-#: Nobody enforces names of hosts in this version.
-HOPELESS = {"allow_domains": ["example.com"]}
+#: Nobody keeps single hosts away while the whole network is open.
+HOPELESS = {"network": "full", "deny_domains": ["example.com"]}
 PLACE = "fallback = unconfined, ~/.config/corral/corral.json:"
 WARNING = f"corral: WARNING: the command runs WITHOUT A SANDBOX: {PLACE}"
 
@@ -40,9 +40,9 @@ def test_a_fallback_is_loud_and_on_record(corral: Corral, user_file: Path, proje
     for done in (plain, as_json):
         lines = done.stderr.decode().splitlines()
         assert lines[0].startswith(WARNING)
-        assert lines[1].startswith("corral:   native: cannot enforce net.domains")
+        assert lines[1].startswith("corral:   native: cannot enforce net.except")
     assert (record["backend"], "fs.read" in record["waived"]) == ("none", True)
-    assert "native: cannot enforce net.domains" in record["fallback"]
+    assert "native: cannot enforce net.except" in record["fallback"]
 
 
 def test_explain_check_show_and_why_say_it_before(corral: Corral, user_file: Path) -> None:
@@ -104,10 +104,12 @@ def test_an_order_in_the_users_file_is_followed(corral: Corral, user_file: Path)
 
 
 def test_a_refusal_has_a_line_for_each_backend(corral: Corral) -> None:
-    done = corral("run", "--net", "limited", "--", "true")
+    done = corral("run", "--net", "full", "--cap", "network:deny:example.com", "--", "true")
     lines = done.stderr.decode().splitlines()
     reasons = [line[11:].partition(":")[0] for line in lines[1:-1]]
-    as_json = json.loads(corral("run", "--json", "--net", "limited", "--", "true").stdout)["error"]
+    as_json = json.loads(
+        corral("run", "--json", "--net", "full", "--cap", "network:deny:example.com", "--", "true").stdout
+    )["error"]
 
     assert lines[1].startswith("  because: native: ")
     assert set(reasons) <= set(BUILTIN) and len(reasons) > 1

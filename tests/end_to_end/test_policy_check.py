@@ -31,14 +31,19 @@ def test_a_policy_that_can_be_enforced_ends_with_the_backend_that_is_taken(corra
 
 
 def test_a_policy_that_cannot_be_enforced_ends_with_the_refusal(corral: Corral, project: Path) -> None:
-    done = corral("policy", "check", "--net", "limited", "--cap", "disk:limit:1g")
+    done = corral(
+        "policy", "check", "--net", "full", "--cap", "network:deny:example.com", "--cap", "disk:limit:1g"
+    )
     text = done.stdout.decode()
 
     assert done.returncode == 3
     assert "`corral run` would refuse the command.\n  because: native: cannot enforce" in text
     assert _row(text, "disk:limit:1GiB").split()[2:4] == ["enforced", "no"]
     assert any("proc.hidden" in line and "approx." in line for line in text.splitlines())
-    assert corral("run", "--net", "limited", "--", "touch", "ran").returncode == 3
+    assert (
+        corral("run", "--net", "full", "--cap", "network:deny:example.com", "--", "touch", "ran").returncode
+        == 3
+    )
     assert not (project / "ran").exists()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.config.configuration import Configuration
 
 #: What no backend of this version enforces.
-HOPELESS = "network:https:example.com"
+HOPELESS = ("network:full", "network:deny:example.com")
 
 
 @pytest.fixture
@@ -45,18 +45,18 @@ def sandbox(project: Path, *capabilities: str, **options) -> Sandbox:
 
 def test_without_it_what_cannot_be_enforced_is_refused(project: Path) -> None:
     with pytest.raises(UnenforceableError):
-        sandbox(project, HOPELESS).run(["true"])
+        sandbox(project, *HOPELESS).run(["true"])
 
 
 def test_with_it_the_command_runs_and_the_result_says_so(project: Path) -> None:
-    used = sandbox(project, HOPELESS, fallback="unconfined")
+    used = sandbox(project, *HOPELESS, fallback="unconfined")
     result = used.run(["/bin/sh", "-c", "echo ${CORRAL_SANDBOX-outside}"])
     required = used.explain("true").plan.requires
 
     assert result.stdout == "outside\n"
     assert result.enforcement.backend == "none"
     assert result.enforcement.waived >= required - RUNNER_FEATURES
-    assert "net.domains" in result.enforcement.fallback
+    assert "net.except" in result.enforcement.fallback
     assert result.to_json()["enforcement"]["fallback"] == result.enforcement.fallback
 
 
@@ -69,7 +69,7 @@ def test_where_a_backend_does_it_the_fallback_changes_nothing(project: Path) -> 
 
 
 def test_fidelity_says_that_nothing_would_confine_it(project: Path) -> None:
-    found = sandbox(project, HOPELESS, fallback="unconfined").fidelity()
+    found = sandbox(project, *HOPELESS, fallback="unconfined").fidelity()
 
     assert (found.chosen, found.falls_back) == ("none", True)
     assert found.reasons
@@ -104,7 +104,7 @@ def test_another_word_is_a_mistake(project: Path) -> None:
 
 
 def test_the_users_own_file_can_say_it(project: Path) -> None:
-    say(project, '[sandbox]\nfallback = "unconfined"\nallow_domains = ["example.com"]\n')
+    say(project, '[sandbox]\nfallback = "unconfined"\nnetwork = "full"\ndeny_domains = ["example.com"]\n')
     configuration = load(project)
 
     assert (configuration.fallback, configuration.fallback_withheld) == ("unconfined", "")
@@ -127,9 +127,9 @@ _ONLY = "only your own configuration can say it"
 
 
 def test_a_projects_file_cannot_make_a_policy_unenforceable_to_get_out(project: Path) -> None:
-    """It narrows the network to one host, which nobody enforces: the next command would run unconfined."""
+    """It denies one host of an open network, which nobody enforces: the next command would run unconfined."""
     say(project, '[sandbox]\nfallback = "unconfined"\nnetwork = "full"\n')
-    (project / "corral.toml").write_text('[sandbox]\nallow_domains = ["example.com"]\n')
+    (project / "corral.toml").write_text('[sandbox]\ndeny_domains = ["example.com"]\n')
     configuration = load(project)
 
     assert (configuration.fallback, "corral.toml" in configuration.fallback_withheld) == ("refuse", True)

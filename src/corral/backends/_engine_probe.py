@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Facts = Mapping[str, object]
 
 _CLAIMS = frozenset(Feature) - {
+    Feature.NET_EXCEPT,
     Feature.LIMIT_MEMORY,
     Feature.LIMIT_CPU,
     Feature.LIMIT_CPU_TIME,

@@ -19,8 +19,9 @@ BENCHMARK_ADDRESSES = "198.18.0.0/15"
 LOOPBACK_ADDRESSES = "127.64.0.0/10"
 #: Always there: hosts may be permitted later, by whoever holds a session.
 _WEB_PORTS = frozenset({80, 443})
-_FEATURES = (Feature.NET_PORTS, Feature.NET_DOMAINS)
-CLAIMS = frozenset(_FEATURES)
+_RULES = (Feature.NET_PORTS, Feature.NET_DOMAINS)
+_CEILINGS = (Feature.LIMIT_TRAFFIC, Feature.LIMIT_TRAFFIC_RATE)
+CLAIMS = frozenset((*_RULES, *_CEILINGS))
 #: For images, whose own says nothing of it.
 RESOLVER = b"nameserver 127.0.0.1\noptions timeout:5 attempts:2\n"
 _MECHANISM = "net namespace whose connections corral's gateway makes"
@@ -54,19 +55,8 @@ def request(ground: Ground, addresses: str = BENCHMARK_ADDRESSES) -> Gateway | N
     return Gateway(Front.SOCKETS, addresses) if is_limited(ground) else None
 
 
-def check_denied(plan: Plan) -> None:
-    """Raise UnenforceableError where the whole network is granted, but for some names."""
-    net = plan.ground.net
-    if net.mode is NetMode.FULL and net.deny and Feature.NET_DOMAINS not in plan.waived:
-        raise UnenforceableError(
-            "unenforceable",
-            "nothing can keep single hosts away while the whole network is open",
-            why="names are known to corral's gateway, and with `network:full` no connection passes it",
-            fix="use `--net limited`, which is ports 80 and 443 of every public host, and what else is named",
-            lacking=frozenset({Feature.NET_DOMAINS}),
-        )
-
-
 def mechanisms(plan: Plan, text: str = _MECHANISM) -> dict[Feature, str]:
     """Who holds what is said about the network, where it is limited."""
-    return dict.fromkeys(_FEATURES, text) if is_limited(plan.ground) else {}
+    if not is_limited(plan.ground):
+        return {}
+    return {**dict.fromkeys(_RULES, text), **dict.fromkeys(_CEILINGS, "corral's gateway counts")}

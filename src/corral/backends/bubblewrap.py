@@ -1,6 +1,6 @@
 """Bubblewrap: `bwrap` makes namespaces and the file system, corral-launch is the first process inside.
 
-Guarantees   everything but limit.disk-files; limits as with native
+Guarantees   everything but net.except and limit.disk-files; limits as with native
 Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, Landlock,
              seccomp, limits. What bwrap was told to do is looked at from inside before the command runs.
 Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
@@ -47,7 +47,7 @@ _START_SECONDS = 20.0
 #: Over the new network alone: routes, and sockets at low ports.
 _GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE")
 
-CLAIMS = frozenset(Feature) - {Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
@@ -114,7 +114,6 @@ class BubblewrapBackend:
         """Arguments for bwrap, and a spec for the launcher inside."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         inner.check_abstract_sockets(plan, abi)
-        gateway.check_denied(plan)
         _check_areas(ground)
         holders = limiting.read_holders(probe)
         command = common.command_spec(plan)

@@ -1,6 +1,6 @@
 """Docker: a container of the docker engine for each run, corral-launch as its first process.
 
-Guarantees   everything; limit.memory, limit.cpu, limit.cpu-time and limit.pids
+Guarantees   everything but net.except; limit.memory, limit.cpu, limit.cpu-time and limit.pids
              as far as the engine has control groups for them
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
              by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature)
+CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
 __all__ = ["CLAIMS", "CONDITIONS", "DockerBackend"]
 
 

@@ -16,6 +16,7 @@ Order        irrelevant: one program is started, and then asked whether the comm
 from __future__ import annotations
 
 from corral import __version__
+from corral.backends import _gateway as gateway
 from corral.model.errors import UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.launch import Launch
@@ -37,8 +38,10 @@ _GUEST_SECONDS = 60.0
 #: The whole command goes through ssh as one argument of a shell, which has 128 KiB (execve(2)).
 _MOST_ERRAND_BYTES = 96 * 1024
 
+#: The guest's network is not the host's, and what its gateway says has no way back yet.
+_OF_GATEWAY = gateway.CLAIMS | {Feature.NET_EXCEPT}
 _WITHHELD = frozenset({Feature.FS_DENY, Feature.FS_PROTECT, Feature.PROC_CONTAINED})
-CLAIMS = frozenset(Feature) - {Feature.NET_PORTS, Feature.NET_DOMAINS} - _WITHHELD
+CLAIMS = frozenset(Feature) - _OF_GATEWAY - _WITHHELD
 #: Where it claims less, and for whom.
 CONDITIONS = ((CLAIMS, "as far as corral in the machine claims it"),)
 _APPROXIMATES = (

@@ -1,7 +1,7 @@
 """Native: namespaces, a rebuilt file system, Landlock and seccomp, by corral-launch alone.
 
-Guarantees   everything; limit.memory, limit.cpu and limit.cpu-time need control groups, and so does root's
-             limit.pids
+Guarantees   everything but net.except; limit.memory, limit.cpu and limit.cpu-time need control groups, and
+             so does root's limit.pids
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
@@ -46,7 +46,7 @@ _AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature)
+CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
@@ -90,7 +90,6 @@ class NativeBackend:
         """A spec for the launcher: the ground once, then the shields and the command of this run."""
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
         inner.check_abstract_sockets(plan, abi)
-        gateway.check_denied(plan)
         ground = plan.ground
         command = common.command_spec(plan)
         holders = limiting.read_holders(probe)

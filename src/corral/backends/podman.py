@@ -1,7 +1,7 @@
 """Podman: a container of podman for each run, corral-launch as its first process.
 
-Guarantees   everything but limit.disk-files; limit.memory, limit.cpu, limit.cpu-time and limit.pids
-             as far as the engine has control groups for them
+Guarantees   everything but net.except and limit.disk-files; limit.memory, limit.cpu, limit.cpu-time and
+             limit.pids as far as the engine has control groups for them
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
              by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
              inside before the command runs.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature) - {Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 __all__ = ["CLAIMS", "CONDITIONS", "PodmanBackend"]
 
 

@@ -22,6 +22,8 @@ _FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "open_files": ("open files", str),
     "disk_bytes": ("disk", format_size),
     "disk_files": ("files on disk", str),
+    "traffic_bytes": ("traffic", format_size),
+    "traffic_rate": ("traffic in a second", format_size),
 }
 #: Kept by the runner, with and without a sandbox.
 _RUNNERS = frozenset({"wall_seconds", "output_bytes"})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _WORKSPACE = "${workspace}"
+_MODES = frozenset(mode.value for mode in NetMode)
 
 
 class Compiled(Record):
@@ -143,7 +144,7 @@ def _apply(
     named_hosts = False
     for setting in settings:
         wanted = capabilities_of_setting(setting)
-        if any(capability.kind == "network" and not capability.target for capability in wanted):
+        if any(capability.kind == "network" and capability.verb in _MODES for capability in wanted):
             named_hosts = False  # whatever was limited by name, this mode takes its place
         if setting.key.name == "network" and setting.value == "limited" and draft.names_hosts():
             wanted = ()  # it is limited already, to less

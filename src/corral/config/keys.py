@@ -174,6 +174,8 @@ KEYS: tuple[Key, ...] = (
     Key("resources.file_size", SIZE, "size of each file it writes", "1GiB", capability="file:limit"),
     Key("resources.open_files", FILES, "open files of each process", 1024, capability="files:limit"),
     Key("resources.disk", SIZE, "size of the private areas together", "1GiB", capability="disk:limit"),
+    Key("resources.traffic", SIZE, "bytes over the network, both ways", "1GiB", capability="traffic:limit"),
+    Key("resources.traffic_rate", SIZE, "of these, in a second", "10MB", capability="traffic:rate"),
     Key(
         "readonly_paths",
         list_of(PATH),

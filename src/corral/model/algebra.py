@@ -81,7 +81,7 @@ def meet_net(a: NetPolicy, b: NetPolicy) -> NetPolicy:
     if not reached:
         return NetPolicy(NetMode.NONE, deny=deny)
     allow = frozenset(str(endpoint) for endpoint in _widest(reached, Endpoint.covers))
-    return NetPolicy(NetMode.LIMITED, allow, deny)
+    return NetPolicy(NetMode.LIMITED, allow, deny, fronting=_permits_fronting(a) and _permits_fronting(b))
 
 
 def is_within_net(a: NetPolicy, b: NetPolicy) -> bool:
@@ -93,6 +93,8 @@ def is_within_net(a: NetPolicy, b: NetPolicy) -> bool:
         return True
     if a.mode is NetMode.FULL:
         return b.mode is NetMode.FULL and all(_is_covered(host, a.deny, host_covers) for host in b.deny)
+    if a.fronting and not _permits_fronting(b):
+        return False
     theirs = _endpoints(b)
     return all(
         _is_granted(endpoint, b, theirs)
@@ -101,6 +103,10 @@ def is_within_net(a: NetPolicy, b: NetPolicy) -> bool:
         for endpoint in _endpoints(a)
         if not _is_covered(endpoint.host, a.deny, host_covers)
     )
+
+
+def _permits_fronting(net: NetPolicy) -> bool:
+    return net.fronting or net.mode is NetMode.FULL
 
 
 def _is_granted(endpoint: Endpoint, net: NetPolicy, granted: set[Endpoint]) -> bool:

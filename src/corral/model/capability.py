@@ -118,10 +118,12 @@ class PolicyDraft:
         net = self._net
         if verb == "deny":
             self._net = net.replace(deny=net.deny | {target})
+        elif verb == "fronting":
+            self._net = net.replace(fronting=True)
         elif not target:
             self._net = NetPolicy(NetMode(verb), WEB if verb == "limited" else frozenset(), net.deny)
         elif net.mode is not NetMode.FULL:
-            self._net = NetPolicy(NetMode.LIMITED, net.allow | {f"{verb}:{target}"}, net.deny)
+            self._net = net.replace(mode=NetMode.LIMITED, allow=net.allow | {f"{verb}:{target}"})
 
     def tighten(self, capability: Capability) -> bool:
         """Take a capability that narrows; a limit only if it is tighter than what is there. Says whether."""
@@ -197,6 +199,7 @@ def _network_capabilities(net: NetPolicy) -> list[Capability]:
         found = [Capability("network", net.mode.value)]
         named -= WEB
     found += [Capability("network", *endpoint.split(":", 1)) for endpoint in sorted(named)]
+    found += [Capability("network", "fronting")] if net.fronting else []
     return found + [Capability("network", "deny", host) for host in sorted(net.deny)]
 
 
@@ -211,6 +214,8 @@ _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
     ("files", "limit"): ("open_files", parse_count),
     ("disk", "limit"): ("disk_bytes", parse_size),
     ("disk", "files"): ("disk_files", parse_count),
+    ("traffic", "limit"): ("traffic_bytes", parse_size),
+    ("traffic", "rate"): ("traffic_rate", parse_size),
 }
 #: (kind, verb) of each limit -> its field in `Limits`.
 LIMIT_FIELDS = {clause: field for clause, (field, _) in _LIMITS.items()}
@@ -225,6 +230,8 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "open_files": str,
     "disk_bytes": format_size,
     "disk_files": str,
+    "traffic_bytes": format_size,
+    "traffic_rate": format_size,
 }
 
 
@@ -349,6 +356,7 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
         "https": _endpoint("https"),
         "tcp": _endpoint("tcp"),
         "deny": parse_host,
+        "fronting": None,
     },
     "memory": {"limit": _memory},
     "cpu": {"limit": _share, "time": _duration},
@@ -358,6 +366,7 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "file": {"limit": _size},
     "files": {"limit": _files},
     "disk": {"limit": _size, "files": _count},
+    "traffic": {"limit": _size, "rate": _size},
     "env": {"pass": _variable, "set": _assignment},
     "process": {"spawn": None, "none": None},
     "syscall": {"deny": _system_call},

@@ -19,6 +19,7 @@ class Feature(Enum):
     NET_NONE = "net.none"
     NET_PORTS = "net.ports"
     NET_DOMAINS = "net.domains"
+    NET_EXCEPT = "net.except"
     PROC_HIDDEN = "proc.hidden"
     PROC_SHIELDED = "proc.shielded"
     PROC_CONTAINED = "proc.contained"
@@ -39,6 +40,8 @@ class Feature(Enum):
     LIMIT_OPEN_FILES = "limit.open-files"
     LIMIT_DISK = "limit.disk"
     LIMIT_DISK_FILES = "limit.disk-files"
+    LIMIT_TRAFFIC = "limit.traffic"
+    LIMIT_TRAFFIC_RATE = "limit.traffic-rate"
 
 
 #: What each feature promises, in the words that `corral explain` and the documents print.
@@ -52,6 +55,7 @@ PROMISES: dict[Feature, str] = {
     Feature.NET_NONE: "no packet and no socket reaches beyond the sandbox",
     Feature.NET_PORTS: "connections leave only to the permitted ports of public addresses",
     Feature.NET_DOMAINS: "connections leave only to the permitted names",
+    Feature.NET_EXCEPT: "the whole network is open but for some names, or up to a ceiling",
     Feature.PROC_HIDDEN: "the host's processes cannot be seen",
     Feature.PROC_SHIELDED: "the host's processes can be neither signalled nor traced",
     Feature.PROC_CONTAINED: "nothing that the command started outlives the run",
@@ -72,6 +76,8 @@ PROMISES: dict[Feature, str] = {
     Feature.LIMIT_OPEN_FILES: "no process opens more files than permitted",
     Feature.LIMIT_DISK: "the private areas together stay within their size",
     Feature.LIMIT_DISK_FILES: "the private areas together stay within their number of files",
+    Feature.LIMIT_TRAFFIC: "all connections together carry no more bytes than permitted",
+    Feature.LIMIT_TRAFFIC_RATE: "all connections together carry no more bytes in a second than permitted",
 }
 
 #: Enforced by the runner itself, whatever the backend is.

@@ -47,6 +47,10 @@ def _requested(capabilities: Iterable[str | Capability]) -> Policy:
     return draft.build()
 
 
+#: Verbs of the network that lead nowhere by themselves.
+_NO_REACH = frozenset({"none", "deny", "fronting"})
+
+
 class _Comparison:
     """A request beside what became of it. What only narrows (deny, protect, env:set, ...) is never cut."""
 
@@ -59,9 +63,12 @@ class _Comparison:
         kind, verb, target = capability.kind, capability.verb, capability.target
         if kind == "filesystem" and verb in {"read", "write"}:
             return self._cut_path(capability)
-        if kind == "network" and verb not in {"none", "deny"}:
+        if (kind, verb) == ("network", "fronting"):
+            is_kept = self.child.net.fronting or self._parent.net.mode is NetMode.FULL
+            return None if is_kept else Cut(capability, (), "the parent may not do so itself")
+        if kind == "network" and verb not in _NO_REACH:
             return self._cut_network(capability)
-        if verb in {"limit", "time"}:
+        if verb in {"limit", "time", "rate"}:
             return self._cut_limit(capability)
         if kind == "env" and verb == "pass":
             left = meet_names(frozenset({target}), self._parent.env.passed)
@@ -130,7 +137,7 @@ class _Comparison:
         if is_within_net(wanted, self._parent.net):
             return None
         left = capabilities_of(Policy(net=meet_net(wanted, self._parent.net)))
-        kept = tuple(each for each in left if each.kind == "network" and each.verb not in {"none", "deny"})
+        kept = tuple(each for each in left if each.kind == "network" and each.verb not in _NO_REACH)
         if kept == (capability,):
             return Cut(
                 capability, kept, f"to the parent are denied: {', '.join(sorted(self._parent.net.deny))}"

@@ -37,6 +37,7 @@ class NetPolicy(Record):
     mode: NetMode = NetMode.NONE
     allow: frozenset[str] = frozenset()  # endpoints, only with LIMITED: "https:api.example.com", "http:*"
     deny: frozenset[str] = frozenset()  # host patterns; they beat what is allowed
+    fronting: bool = False  # TLS and HTTP may ask for another host than the one that was looked up
 
 
 #: What `network:limited` stands for: every public name, by these.
@@ -56,6 +57,8 @@ class Limits(Record):
     open_files: int | None = None
     disk_bytes: int | None = None  # of all private areas together
     disk_files: int | None = None  # files and directories in them
+    traffic_bytes: int | None = None  # over the network, both ways
+    traffic_rate: int | None = None  # bytes in a second
 
 
 class EnvPolicy(Record):
@@ -117,7 +120,7 @@ class Policy(Record):
             sorted(self.read_only),
             sorted(self.protect),
             self.tools,
-            (self.net.mode.value, sorted(self.net.allow), sorted(self.net.deny)),
+            (self.net.mode.value, sorted(self.net.allow), sorted(self.net.deny), self.net.fronting),
             repr(self.limits),
             (sorted(self.env.passed), sorted(self.env.fixed)),
             sorted(self.deny_syscalls),

@@ -31,6 +31,7 @@ _ALWAYS = frozenset(
         Feature.TERMINAL,
     }
 )
+_OF_TRAFFIC = frozenset({Feature.LIMIT_TRAFFIC, Feature.LIMIT_TRAFFIC_RATE})
 #: What each kind and verb needs. Nothing: the clause gives, and there is nothing to hold.
 _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("filesystem", "read"): (Feature.FS_READ,),
@@ -46,6 +47,7 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("network", "https"): (Feature.NET_PORTS, Feature.NET_DOMAINS),
     ("network", "tcp"): (Feature.NET_PORTS, Feature.NET_DOMAINS),
     ("network", "deny"): (Feature.NET_DOMAINS,),
+    ("network", "fronting"): (),
     ("memory", "limit"): (Feature.LIMIT_MEMORY,),
     ("cpu", "limit"): (Feature.LIMIT_CPU,),
     ("cpu", "time"): (Feature.LIMIT_CPU_TIME,),
@@ -56,6 +58,8 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("files", "limit"): (Feature.LIMIT_OPEN_FILES,),
     ("disk", "limit"): (Feature.LIMIT_DISK,),
     ("disk", "files"): (Feature.LIMIT_DISK_FILES,),
+    ("traffic", "limit"): (Feature.LIMIT_TRAFFIC,),
+    ("traffic", "rate"): (Feature.LIMIT_TRAFFIC_RATE,),
     ("env", "pass"): (Feature.ENVIRONMENT,),
     ("env", "set"): (Feature.ENVIRONMENT,),
     ("process", "spawn"): (),
@@ -77,6 +81,10 @@ def required_features(
 ) -> frozenset[Feature]:
     """Everything that a backend must enforce for this policy to hold."""
     features = set(_ALWAYS) | _network(policy.net) | _limits(policy.limits)
+    if policy.net.mode is NetMode.NONE:
+        features -= _OF_TRAFFIC  # there is none
+    elif policy.net.mode is NetMode.FULL and features & _OF_TRAFFIC:
+        features = features - _OF_TRAFFIC | {Feature.NET_EXCEPT}
     if private:
         features.add(Feature.FS_PRIVATE)
     writable = [grant.target.path for grant in grants if grant.access is FsAccess.WRITE]
@@ -99,7 +107,7 @@ def _network(net: NetPolicy) -> set[Feature]:
             named = net.deny or not net.allow <= WEB
             return {Feature.NET_PORTS, *([Feature.NET_DOMAINS] if named else [])}
         case NetMode.FULL:  # everything but what is denied
-            return {Feature.NET_DOMAINS} if net.deny else set()
+            return {Feature.NET_EXCEPT} if net.deny else set()
 
 
 def _limits(limits: Limits) -> set[Feature]:
