@@ -96,13 +96,13 @@ class HttpTalk:
         return _answer(_STATUS[NetReason.NO_TOKEN], "corral: the proxy wants a password", closes=False)
 
     def _take(self, head: Head, after: bytes) -> None:
-        self.wish = read_wish(head)
+        wish = read_wish(head)
         if head.method == "CONNECT":
             self.rest = after
         else:
-            self.forwarder = Forwarder(self.wish)
-            self.rest = self._buffer
-        self._buffer = b""
+            self.forwarder = Forwarder(wish)
+            self.rest = self.forwarder.feed(self._buffer)
+        self.wish, self._buffer = wish, b""
 
 
 class Forwarder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from corral.model.connection import capability_for
-from corral.model.endpoint import parse_host
+from corral.model.endpoint import parse_one_host
 from corral.model.quantities import parse_natural
 from corral.model.record import Record
 from corral.model.traffic import NetReason
@@ -51,8 +51,8 @@ class Talk(Protocol):
     """One way to ask the proxy, as far as it goes before anything is relayed. No I/O."""
 
     wish: Wish | None  # known from some moment on; then nothing more is fed
-    rest: bytes  # what came after it, and goes to the host
-    forwarder: Forwarder | None  # what the client says must be rewritten on its way, also `rest`
+    rest: bytes  # what came after it, as it goes to the host
+    forwarder: Forwarder | None  # rewrites what the client says later, where that must be
     is_known: bool  # the client has shown the token
 
     def feed(self, data: bytes) -> bytes:
@@ -66,13 +66,11 @@ class Talk(Protocol):
 
 
 def read_host(text: str) -> str:
-    """A host that a client has named, in canonical form. Raises ValueError: a pattern is no host."""
-    if "*" in text or not text.isascii():
-        raise ValueError(f"{text[:_MOST_TEXT]!r} is not the name of a host")
-    host = parse_host(text)
+    """A host that a client has named, in canonical form. Raises ValueError."""
+    host = parse_one_host(text)
     if ":" not in host:
         return host
-    from corral.model.addresses import canonical_address  # few name one of IPv6
+    from corral.model.addresses import canonical_address  # few name an address of IPv6
 
     return canonical_address(host)
 
