@@ -272,7 +272,6 @@ class Sandbox:
     ) -> Attempt:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
         from corral.attempt import Attempt
-    from corral.crossing import Crossing
 
         return Attempt(self, command, output, monitor)
 

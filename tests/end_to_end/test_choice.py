@@ -104,12 +104,10 @@ def test_an_order_in_the_users_file_is_followed(corral: Corral, user_file: Path)
 
 
 def test_a_refusal_has_a_line_for_each_backend(corral: Corral) -> None:
-    done = corral("run", "--net", "full", "--cap", "network:deny:example.com", "--", "true")
-    lines = done.stderr.decode().splitlines()
+    asked = ("--net", "full", "--cap", "network:deny:example.com")
+    lines = corral("run", *asked, "--", "true").stderr.decode().splitlines()
     reasons = [line[11:].partition(":")[0] for line in lines[1:-1]]
-    as_json = json.loads(
-        corral("run", "--json", "--net", "full", "--cap", "network:deny:example.com", "--", "true").stdout
-    )["error"]
+    as_json = json.loads(corral("run", "--json", *asked, "--", "true").stdout)["error"]
 
     assert lines[1].startswith("  because: native: ")
     assert set(reasons) <= set(BUILTIN) and len(reasons) > 1
