@@ -54,23 +54,24 @@ class HttpTalk:
         self.is_known = False
         self._secret = f"{USER}:{token}".encode("ascii")
         self._buffer = b""
+        self._answer = b""  # to what was taken off just now
         self._tries = 0
 
     def feed(self, data: bytes) -> bytes:
         """Take what came, and return what to answer now. Raises Unfit."""
         self._buffer += data
-        answer = b""
+        self._answer = b""
         while self.wish is None:
             found = split_head(self._buffer)
             if found is None:
-                return answer
+                break
             head, after = found
             if self._shows_token(head):
                 self._take(head, after)
             else:
-                answer += self._ask_again(head)
+                self._answer += self._ask_again(head)
                 self._buffer = after
-        return answer
+        return self._answer
 
     def granted(self) -> bytes:
         """Nothing for a plain request: its answer is that of the server."""
@@ -78,7 +79,8 @@ class HttpTalk:
 
     def refused(self, problem: Unfit) -> bytes:
         """An answer with the reason in a line of text."""
-        return _answer(_STATUS.get(problem.reason, "403 Forbidden"), explain(problem), closes=True)
+        unsent, self._answer = (b"" if self.wish else self._answer), b""
+        return unsent + _answer(_STATUS.get(problem.reason, "403 Forbidden"), explain(problem), closes=True)
 
     def _shows_token(self, head: Head) -> bool:
         given = head.values("proxy-authorization")

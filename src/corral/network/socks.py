@@ -44,12 +44,13 @@ class SocksTalk:
         self._token = token
         self._buffer = b""
         self._has_greeted = False
+        self._answer = b""  # to what was taken off just now
         self._last_words = b""  # of the step that it is at, should it end here
 
     def feed(self, data: bytes) -> bytes:
         """Take what came, and return what to answer now. Raises Unfit."""
         self._buffer += data
-        answer = b""
+        self._answer = b""
         # INVARIANT: a step has at most some 500 bytes, and is taken off as soon as it is whole.
         while self.wish is None:
             if self._has_greeted:
@@ -57,10 +58,10 @@ class SocksTalk:
             else:
                 reply = self._greeting()
             if reply is None:
-                return answer
-            answer += reply
+                return self._answer
+            self._answer += reply
         self.rest, self._buffer = self._buffer, b""
-        return answer
+        return self._answer
 
     def granted(self) -> bytes:
         """The answer to a wish that was granted."""
@@ -69,7 +70,7 @@ class SocksTalk:
     def refused(self, problem: Unfit) -> bytes:
         """The last words: of the step at which it ended, or why the wish is not granted."""
         if self._last_words or not self.is_known:
-            return self._last_words
+            return self._answer + self._last_words
         return bytes((VERSION, _CODES.get(problem.reason, _NOT_ALLOWED))) + _BOUND
 
     def _take(self, size: int) -> bytes:
