@@ -1,8 +1,8 @@
 """The proxy front: for commands without a network of their own, who are told of it by their environment.
 
 It listens on loopback, for one sandbox, and serves HTTP (CONNECT, and plain requests) and SOCKS5. What a
-client wants is decided and carried out by the border, as if it had come by a network: the same rules, the same
-checks of what is then spoken.
+client wants is decided and carried out by the border, as if it had come by a network: by the same rules,
+with the same checks of what is then spoken.
 
 TRUST: other users of the machine can connect as well. Whoever does not know the token gets nothing.
 """
