@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from corral.limits.ceiling import Ceiling
     from corral.limits.group import GroupUsage
     from corral.limits.limiter import Excess, ResourceLimiter
+    from corral.live import LiveNetwork
     from corral.model.capability import Capability, parse_capability
     from corral.model.container import Container
     from corral.model.errors import (
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
         parse_size,
     )
     from corral.model.result import Enforcement, Outcome, Result, Usage, UsageSample
+    from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
     from corral.model.violation import Evidence, Violation
+    from corral.network.options import NetRequest, NetworkOptions
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
     from corral.pool import Pool, PoolStats
@@ -83,10 +86,17 @@ _EXPORTS = {
     "FsRule": "corral.model.policy",
     "GroupUsage": "corral.limits.group",
     "Hold": "corral.model.fidelity",
+    "HostTraffic": "corral.model.traffic",
     "Inheritance": "corral.model.inheritance",
     "Limits": "corral.model.policy",
+    "LiveNetwork": "corral.live",
+    "NetAction": "corral.model.traffic",
+    "NetEvent": "corral.model.traffic",
     "NetMode": "corral.model.policy",
     "NetPolicy": "corral.model.policy",
+    "NetReason": "corral.model.traffic",
+    "NetRequest": "corral.network.options",
+    "NetworkOptions": "corral.network.options",
     "Outcome": "corral.model.result",
     "Policy": "corral.model.policy",
     "PolicyError": "corral.model.errors",
@@ -97,10 +107,11 @@ _EXPORTS = {
     "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
+    "SandboxExecutor": "corral.executor",
     "Session": "corral.session",
     "SessionClosed": "corral.model.errors",
-    "SandboxExecutor": "corral.executor",
     "SetupError": "corral.model.errors",
+    "Traffic": "corral.model.traffic",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
     "UsageSample": "corral.model.result",
@@ -144,10 +155,17 @@ __all__ = [
     "FsRule",
     "GroupUsage",
     "Hold",
+    "HostTraffic",
     "Inheritance",
     "Limits",
+    "LiveNetwork",
+    "NetAction",
+    "NetEvent",
     "NetMode",
     "NetPolicy",
+    "NetReason",
+    "NetRequest",
+    "NetworkOptions",
     "Outcome",
     "Policy",
     "PolicyError",
@@ -162,6 +180,7 @@ __all__ = [
     "Session",
     "SessionClosed",
     "SetupError",
+    "Traffic",
     "UnenforceableError",
     "Usage",
     "UsageSample",

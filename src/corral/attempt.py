@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.crossing import open_crossing
 from corral.host import state_directory
 from corral.model.errors import SetupError
 from corral.runtime.run import Run
@@ -45,7 +46,7 @@ class Attempt:
 
     def _planned(self) -> Run:
         explanation = self._sandbox._explain(self._command)
-        crossing = self._sandbox._crossing(explanation)
+        crossing = open_crossing(explanation, self._sandbox.network)
         self.refusal = explanation.refusal
         self._uses_outer = explanation.launch.outer is not None
         return Run(

@@ -150,6 +150,14 @@ def _check_groups(sandbox: Sandbox) -> None:
 def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
     """The plan and launch, without what the runner would do; that has to be waived."""
     plan, launch = explanation.plan, explanation.launch
+    if launch.gateway is not None:
+        raise UnenforceableError(
+            "not-compilable",
+            "the policy cannot be compiled",
+            why="the network is limited, and corral's own process makes the connections then",
+            fix="use `corral run`, or a policy with `network:none` or `network:full`",
+            lacking=frozenset({Feature.NET_PORTS, Feature.NET_DOMAINS}),
+        )
     if plan.watches:
         # What keeps a name from appearing is asked for by the one feature or the other.
         asked = plan.requires - plan.waived

@@ -8,9 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.model.plan import Plan
-    from corral.model.probe import Probe
     from corral.network.border import Border
     from corral.network.options import NetworkOptions
+    from corral.sandbox import Explanation
 
 
 class Crossing:
@@ -20,8 +20,9 @@ class Crossing:
         self.plan, self.launch, self.border = plan, launch, border
 
 
-def open_crossing(plan: Plan, launch: Launch, probe: Probe, options: NetworkOptions | None) -> Crossing:
+def open_crossing(explanation: Explanation, options: NetworkOptions | None) -> Crossing:
     """Open the border that a launch asks for. Whoever runs the launch closes it."""
+    plan, launch = explanation.plan, explanation.launch
     gateway = launch.gateway
     if gateway is None:
         return Crossing(plan, launch)
@@ -41,4 +42,4 @@ def open_crossing(plan: Plan, launch: Launch, probe: Probe, options: NetworkOpti
     from corral.backends.registry import get_backend
 
     told = plan.replace(proxy=border.open_proxy())
-    return Crossing(told, get_backend(launch.backend).lower(told, probe), border)
+    return Crossing(told, get_backend(launch.backend).lower(told, explanation.probe), border)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from corral.attempt import Attempt
-    from corral.crossing import Crossing
     from corral.limits.ceiling import Ceiling
     from corral.limits.hierarchy import Hierarchy
     from corral.model.backend import Host
@@ -379,14 +378,6 @@ class Sandbox:
         """Whether something is there by now that is denied and was missing, so that nothing hides it."""
         missing = (target.path for target in ground.denied if target.kind is PathKind.MISSING)
         return any(self._host.lstat(path) is not None for path in missing)
-
-    def _crossing(self, explanation: Explanation) -> Crossing:
-        """What will be launched, with the border that it has to cross."""
-        from corral.crossing import Crossing, open_crossing
-
-        if explanation.launch.gateway is None:
-            return Crossing(explanation.plan, explanation.launch)
-        return open_crossing(explanation.plan, explanation.launch, explanation.probe, self._network)
 
     def _beneath(self) -> Hierarchy | None:
         """Where the groups of runs are made, if they have a ceiling."""

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 
 from corral.attempt import quarantine_for
+from corral.crossing import open_crossing
 from corral.given import arguments_of, bytes_of, destinations_of
 from corral.model.errors import PolicyError, SessionClosed, SetupError
 from corral.model.plan import Command
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from corral.background import Background
+    from corral.live import LiveNetwork
     from corral.model.entry import FileEntry
     from corral.model.result import Result, UsageSample
     from corral.runtime.destinations import Stream, Target
@@ -73,7 +75,7 @@ class Session:
 
     def _made(self) -> tuple[Kept, Lookout | None]:
         explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
-        crossing = self._sandbox._crossing(explanation)
+        crossing = open_crossing(explanation, self._sandbox.network)
         plan = crossing.plan
         kept = Kept(plan, crossing.launch, within=self._sandbox._beneath(), border=crossing.border)
         has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
@@ -120,6 +122,14 @@ class Session:
     def is_open(self) -> bool:
         """Whether it still takes commands."""
         return not self._is_closed and self._kept.is_alive
+
+    @property
+    def network(self) -> LiveNetwork:
+        """Who may be reached, from now on, and what has passed. Not the same after `reset`."""
+        from corral.live import LiveNetwork
+
+        kept = self._kept
+        return LiveNetwork(kept.plan, kept.launch, kept.border)
 
     def run(
         self,

@@ -52,9 +52,11 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
         for line in describe_result(result, verbose=bool(options["verbose"])):
             say(line)
     if options["stats"]:
-        from corral.cli.stats import summarize
+        from corral.cli.stats import describe_traffic, summarize
 
         say(summarize(result))
+        for line in describe_traffic(result.network) if result.network is not None else ():
+            say(line)
     return result.exit_status
 
 

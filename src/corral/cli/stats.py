@@ -7,10 +7,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.result import Result, UsageSample
+    from corral.model.traffic import Traffic
 
 #: A run that is over before says nothing on the way.
 PATIENCE_SECONDS = 2.0
 EVERY_SECONDS = 0.5
+_MOST_HOSTS = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -48,6 +50,22 @@ def describe_sample(sample: UsageSample) -> str:
     if sample.pids is not None:
         parts.append(_processes(sample.pids))
     return ", ".join(parts)
+
+
+def describe_traffic(traffic: Traffic) -> Iterator[str]:
+    """A line for each host that was asked for: `api.example.com:443  2 connections, 1.5 KiB sent, ...`."""
+    for host in traffic.hosts[:_MOST_HOSTS]:
+        parts = []
+        if host.connections:
+            parts.append("1 connection" if host.connections == 1 else f"{host.connections} connections")
+            parts += [f"{approximate(host.sent)} sent", f"{approximate(host.received)} received"]
+        if host.refused:
+            parts.append(f"{host.refused} refused")
+        name = f"[{host.host}]" if ":" in host.host else host.host
+        place = f"{name}:{host.port}" if host.port else name
+        yield f"network: {place}: {', '.join(parts) or 'nothing passed'}"
+    if len(traffic.hosts) > _MOST_HOSTS:
+        yield f"network: and {len(traffic.hosts) - _MOST_HOSTS} more hosts"
 
 
 def _processes(count: int) -> str:

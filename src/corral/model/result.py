@@ -162,6 +162,7 @@ class Result(Record):
                 }
                 for violation in self.violations
             ],
+            **({} if self.network is None else {"network": self.network.to_json()}),
             "enforcement": {
                 "backend": self.enforcement.backend,
                 "enforced": {

@@ -5,7 +5,7 @@ INVARIANT: no query leaves the machine for a name that is not permitted.
 
 from __future__ import annotations
 
-from corral.model.connection import is_address, is_localhost
+from corral.model.endpoint import is_address, is_localhost
 from corral.model.traffic import NetAction, NetEvent, NetReason
 from corral.network.dns import answer, answer_failure, answer_malformed, answer_nxdomain, parse_query
 

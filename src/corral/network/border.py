@@ -10,7 +10,6 @@ import threading
 
 from corral.model.connection import is_loopback
 from corral.model.endpoint import Endpoint
-from corral.model.record import Record
 from corral.model.traffic import NetAction, NetEvent, NetReason
 from corral.network.gateway import enter, leave
 from corral.network.grants import Grants
@@ -32,12 +31,11 @@ if TYPE_CHECKING:
     from corral.model.violation import Violation
     from corral.network.gateway import Gateway, Timer
     from corral.network.names import Entry
+    from corral.network.options import NetworkOptions
     from corral.network.passage import Reply
     from corral.network.proxy import Entrance, Proxy, Translator
-    from corral.network.resolve import Resolve
 
     Beginner = DnsStream | Entrance | Translator
-    Ask = Callable[["NetRequest"], bool]
 
 #: A border that holds a multiple of what is left for all waits: no sandbox takes everything.
 _SHARE_OF_ROOM = 3
@@ -48,34 +46,17 @@ _CLOSE_SECONDS, _EVENT_SECONDS = 10.0, 2.0
 RANGE = "198.18.0.0/15"
 
 
-class NetRequest(Record):
-    """What a command wants and no rule names."""
-
-    host: str
-    port: int
-
-
-class NetworkOptions(Record):
-    """How a border does what the policy says."""
-
-    resolve: Resolve | None = None  # the host's own resolver
-    ask: Ask | None = None  # in a thread
-    ask_seconds: float = 30.0
-    on_event: Callable[[NetEvent], None] | None = None  # in a thread, one after the other
-    checks_names: bool = True  # TLS and HTTP have to name the host that was looked up
-    most_connections: int = 2048
-
-
 def open_border(
     net: NetPolicy,
     options: NetworkOptions,
     *,
-    range: str = RANGE,  # noqa: A002
+    addresses: str = RANGE,
     most_bytes: int | None = None,
     most_rate: int | None = None,
 ) -> Border:
     """A border without any socket yet. It has to be closed."""
-    names = Names(range)
+    names = Names(addresses)
+    options = options.replace(checks_names=options.checks_names and not net.fronting)
     grants = Grants(net)
     gateway = enter()
     try:
@@ -159,9 +140,13 @@ class Border:
         """What was asked and how much has passed, until now."""
         return self.tally.traffic()
 
-    def violations(self) -> tuple[Violation, ...]:
-        """What the command tried and the policy forbids."""
-        return self.tally.violations(self.grants)
+    def mark(self) -> int:
+        """This moment, for `violations`."""
+        return self.tally.refused
+
+    def violations(self, since: int = 0) -> tuple[Violation, ...]:
+        """What the command tried and the policy forbids, since a moment."""
+        return self.tally.violations(self.grants, since)
 
     def close(self) -> None:
         """End everything. When this returns, all sockets are closed and all events were told."""

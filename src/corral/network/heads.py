@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.model.connection import is_address
+from corral.model.endpoint import is_address
 from corral.model.traffic import NetReason
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.model.connection import is_localhost
+from corral.model.endpoint import is_localhost
 from corral.model.record import Record
 from corral.model.traffic import NetReason
 from corral.network.resolve import Resolution, look_up
@@ -11,10 +11,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.network.border import Ask
     from corral.network.gateway import Gateway, Timer
     from corral.network.grants import Grants
     from corral.network.names import Entry, Names
+    from corral.network.options import Ask
     from corral.network.resolve import Resolve
     from corral.network.workers import Lane
 
@@ -214,7 +214,7 @@ class Questions:
         self._pending.clear()
 
     def _submit(self, host: str, port: int, remember: Answered) -> bool:
-        from corral.network.border import NetRequest
+        from corral.network.options import NetRequest
 
         def ask() -> None:
             reason = NetReason.REFUSED

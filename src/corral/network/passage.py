@@ -12,7 +12,7 @@ import socket
 import struct
 from enum import Enum
 
-from corral.model.connection import is_address
+from corral.model.endpoint import is_address
 from corral.model.traffic import NetAction, NetEvent, NetReason
 from corral.network.dial import Dial
 from corral.network.heads import Refused, TlsHead, is_for_tls, needs_look

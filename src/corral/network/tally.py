@@ -59,6 +59,7 @@ class Tally:
         self._lock = threading.Lock()
         self._hosts: dict[tuple[str, int], HostCount] = {}
         self._refusals: dict[tuple[NetAction, NetReason, str, int], NetEvent] = {}
+        self._latest: dict[tuple[NetAction, NetReason, str, int], int] = {}  # its number when it came last
         self._lookups: dict[tuple[str, bool], tuple[float, int]] = {}
         self._events: deque[NetEvent] = deque()
         self.connections = self.refused = self.sent = self.received = 0
@@ -96,10 +97,10 @@ class Tally:
         hosts.sort(key=lambda one: (-(one.sent + one.received), -one.connections, one.host, one.port))
         return Traffic(tuple(hosts), refusals, self.connections, self.refused, self.sent, self.received)
 
-    def violations(self, grants: Grants) -> tuple[Violation, ...]:
-        """What the command tried and the policy forbids, each once."""
+    def violations(self, grants: Grants, since: int = 0) -> tuple[Violation, ...]:
+        """What the command tried and the policy forbids, each once; the first `since` refusals do not count."""
         with self._lock:
-            refusals = tuple(self._refusals.values())
+            refusals = [event for key, event in self._refusals.items() if self._latest[key] > since]
         found: dict[Violation, None] = {}
         for event in refusals:
             if event.reason not in _NO_VIOLATION:
@@ -114,8 +115,10 @@ class Tally:
             return
         self.refused += 1
         self._host(event.host, event.port).refused += 1
-        if len(self._refusals) < _MOST_REFUSALS:
-            self._refusals.setdefault((event.action, event.reason, event.host, event.port), event)
+        key = (event.action, event.reason, event.host, event.port)
+        if key in self._refusals or len(self._refusals) < _MOST_REFUSALS:
+            self._refusals.setdefault(key, event)
+            self._latest[key] = self.refused
 
     def _host(self, host: str, port: int) -> HostCount:
         key = (host, port)

@@ -85,6 +85,7 @@ class Job:
         span = Span(group) if group is not None else None
         with self._streams as streams:
             self._mark = mark = self._lookout.begin() if self._lookout is not None else 0
+            self._border_mark = self._kept.border.mark() if self._kept.border is not None else 0
             try:
                 self._request(streams)
                 self._loop(streams, began)
@@ -213,6 +214,11 @@ class Job:
         stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
         return (stopped and idle_seconds >= GRACE_SECONDS) or not ENDING.isdisjoint(self._early)
 
+    def _refused(self) -> tuple[Violation, ...]:
+        """Connections that were refused meanwhile, to this command or to another one beside it."""
+        border = self._kept.border
+        return border.violations(self._border_mark) if border is not None else ()
+
     def _result(
         self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float
     ) -> Result:
@@ -233,7 +239,7 @@ class Job:
             collect(
                 plan,
                 outcome,
-                (*planted, *lost),
+                (*planted, *lost, *self._refused()),
                 streams.stderr,
                 signal=status.signal,
                 lost=status.lost,

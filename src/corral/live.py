@@ -1,0 +1,91 @@
+"""Live: the network of a session while it is in use: who may be reached from now on, and what has passed."""
+
+from __future__ import annotations
+
+from corral.model.connection import Rules
+from corral.model.endpoint import Endpoint, has_port, parse_endpoint, parse_host
+from corral.model.errors import PolicyError
+from corral.model.launch import Front
+from corral.model.traffic import NetReason, Traffic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.network.border import Border
+
+_SCHEMES = ("http", "https", "tcp")
+
+
+class LiveNetwork:
+    """What whoever holds a session may change about its network. It ends with the session, and with `reset`."""
+
+    def __init__(self, plan: Plan, launch: Launch, border: Border | None) -> None:
+        self._net = plan.ground.net
+        self._border = border
+        gateway = launch.gateway
+        # Sockets inside are there from the beginning, at these ports and no others.
+        self._ports = (
+            Rules(self._net).ports | {80, 443} if gateway and gateway.front is Front.SOCKETS else None
+        )
+
+    def allow(self, host: str, *, for_seconds: float | None = None) -> None:
+        """Permit a host: `api.example.com` by http and https, `db.example.com:5432`, `https:api.example.com`.
+
+        After `for_seconds` that is over, and so are the connections which rest on it. What the policy denies
+        stays denied. Raises PolicyError if it cannot be.
+        """
+        border = self._opened()
+        if for_seconds is not None and not for_seconds > 0:
+            raise _mistake(f"{for_seconds!r} is no time", "give a number of seconds, or none")
+        for endpoint in self._read(host):
+            verdict = Rules(self._net).decide(endpoint.host, endpoint.port)
+            if verdict.reason is NetReason.DENIED:
+                raise _mistake(f"the policy denies {verdict.rule}", "take the denial out of the policy")
+            if self._ports is not None and endpoint.port not in self._ports:
+                raise _mistake(
+                    f"the sandbox was made without port {endpoint.port}",
+                    f"name a host with that port in the policy: its ports are {_list(self._ports)}",
+                )
+            border.allow(endpoint, for_seconds)
+
+    def revoke(self, host: str) -> None:
+        """Forbid a host from now on, whoever has permitted it, and end the connections to it."""
+        try:
+            name = parse_host(host)
+        except ValueError as problem:
+            raise _mistake(str(problem), "give the name of a host, without a port") from problem
+        self._opened().revoke(name)
+
+    def traffic(self) -> Traffic:
+        """What was asked of the network until now, and how much has passed."""
+        return self._border.traffic() if self._border is not None else Traffic()
+
+    def _opened(self) -> Border:
+        if self._border is None:
+            raise _mistake(
+                f"the network of the session is `{self._net.mode.value}`",
+                "begin a session whose policy limits it: `network:limited`, or hosts by name",
+            )
+        return self._border
+
+    def _read(self, host: str) -> tuple[Endpoint, ...]:
+        scheme, _, target = host.partition(":")
+        try:
+            if scheme in _SCHEMES and target and not target.isdigit():
+                return (parse_endpoint(scheme, target),)
+            if has_port(host):
+                return (parse_endpoint("tcp", host),)
+            return parse_endpoint("http", host), parse_endpoint("https", host)
+        except ValueError as problem:
+            raise _mistake(
+                str(problem), "give a name, such as api.example.com or db.example.com:5432"
+            ) from problem
+
+
+def _list(ports: frozenset[int]) -> str:
+    return ", ".join(map(str, sorted(ports)))
+
+
+def _mistake(why: str, fix: str) -> PolicyError:
+    return PolicyError("network-closed", "the network of the session cannot be changed so", why=why, fix=fix)
