@@ -63,6 +63,8 @@ class Server:
     def _one(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             self._serve(client)
+            if self._serve is not keep:
+                client.shutdown(socket.SHUT_WR)  # it is still the test's to look at
 
 
 def echo(client: socket.socket) -> None:
@@ -100,7 +102,7 @@ class Stage:
         most_rate: int | None = None,
         **options: object,
     ) -> Border:
-        """Allow what is given, `{}` in it being the port; by default any TCP to NAME, which is on loopback."""
+        """Allow what is given, `{}` being the port; by default any TCP to NAME, which is on loopback."""
         endpoints = [text.format(self.port) for text in allow or (f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}")]
         given = {"resolve": self.resolve, "on_event": self.events.append, **options}
         self.border = open_border(
@@ -185,7 +187,7 @@ class Stage:
 
 @contextmanager
 def make_stage() -> Iterator[Stage]:
-    """INVARIANT: whatever a test does, the loop never met an error that was not foreseen, nor leaks a descriptor."""
+    """Whatever a test does, the loop meets no error that was not foreseen, and no descriptor is left."""
     before = open_sockets()
     with ExitStack() as stack:
         stage = Stage(stack)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DNS_PORT = 53
 #: So many of one socket, then it is somebody else's turn.
 _TURN = 64
+_READS_IN_TURN = 4
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _BREATH_SECONDS = 0.1
 #: A client that looks up by TCP has so long for each question and for reading each answer.
@@ -170,8 +171,10 @@ class DnsStream:
         return True
 
     def _read(self) -> None:
-        # One packet after the other: whoever does not read the answers is not read either.
-        while not self._is_closed and not self._unsent and not self._is_at_end:
+        # Whoever does not read the answers is not read either; whoever never stops has to let others in.
+        for _ in range(_READS_IN_TURN):
+            if self._is_closed or self._unsent or self._is_at_end:
+                return
             try:
                 data = self._socket.recv(MOST_QUERY)
             except BlockingIOError:
@@ -189,6 +192,7 @@ class DnsStream:
             for packet in packets:
                 self._ask(packet)
             self._end_if_done()
+        self._border.gateway.soon(self, self._read)
 
     def _ask(self, packet: bytes) -> None:
         self._asked += 1

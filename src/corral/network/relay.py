@@ -28,6 +28,7 @@ _PIPE_BYTES = 256 << 10
 _F_SETPIPE_SZ = 1031
 #: After so many bytes it is somebody else's turn.
 _TURN_BYTES = 2 << 20
+_TURN_STEPS = 64
 _CHUNK = 64 << 10
 _SPLICE = getattr(os, "SPLICE_F_NONBLOCK", 0) | getattr(os, "SPLICE_F_MOVE", 0)
 
@@ -108,7 +109,7 @@ class Flow:
         Raises OSError if one of the two sides has ended the connection badly.
         """
         turn = _TURN_BYTES
-        while turn > 0:
+        for _ in range(_TURN_STEPS):
             if not self._drain():
                 return False
             if self._is_at_end:
@@ -123,6 +124,8 @@ class Flow:
             if moved < 0:
                 return False
             turn -= moved
+            if turn <= 0:
+                break
         return True
 
     def release(self) -> None:
