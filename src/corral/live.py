@@ -10,15 +10,15 @@ from corral.model.traffic import NetReason, Traffic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.border import Border
     from corral.model.launch import Launch
     from corral.model.plan import Plan
-    from corral.network.border import Border
 
 _SCHEMES = ("http", "https", "tcp")
 
 
 class LiveNetwork:
-    """What whoever holds a session may change about its network. It ends with the session, and with `reset`."""
+    """What the holder of a session may change about its network. It ends with the session, and by `reset`."""
 
     def __init__(self, plan: Plan, launch: Launch, border: Border | None) -> None:
         self._net = plan.ground.net

@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from corral.model.endpoint import Endpoint
     from corral.model.traffic import Traffic
     from corral.model.violation import Violation
 
@@ -17,6 +18,12 @@ class Border(Protocol):
 
     def attach(self, descriptors: Sequence[int]) -> None:
         """Take connections at these sockets, which belong to the border from now on."""
+
+    def allow(self, endpoint: Endpoint, for_seconds: float | None = None) -> None:
+        """Permit more than the policy does, for a time or until it is revoked."""
+
+    def revoke(self, host: str) -> None:
+        """Forbid a host, whoever has permitted it."""
 
     def mark(self) -> int:
         """This moment, for `violations`."""

@@ -98,7 +98,7 @@ class Tally:
         return Traffic(tuple(hosts), refusals, self.connections, self.refused, self.sent, self.received)
 
     def violations(self, grants: Grants, since: int = 0) -> tuple[Violation, ...]:
-        """What the command tried and the policy forbids, each once; the first `since` refusals do not count."""
+        """What the command tried and the policy forbids, each once; the first `since` are left out."""
         with self._lock:
             refusals = [event for key, event in self._refusals.items() if self._latest[key] > since]
         found: dict[Violation, None] = {}
