@@ -199,9 +199,11 @@ def test_without_the_token_http_is_asked_for_it_and_with_a_wrong_one_it_ends() -
 def test_a_plain_request_is_sent_on_as_a_server_knows_it() -> None:
     talk = HttpTalk(TOKEN)
     said = (
-        b"POST http://Allowed.com:8080/a?b#c HTTP/1.1\r\nHost: allowed.com:8080\r\nProxy-Connection: keep-alive\r\n"
+        b"POST http://Allowed.com:8080/a?b#c HTTP/1.1\r\nHost: allowed.com:8080\r\n"
+        b"Proxy-Connection: keep-alive\r\n"
         + SHOWN
-        + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nAccept: */*\r\nContent-Length: 3\r\n\r\nab"
+        + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nAccept: */*\r\n"
+        + b"Content-Length: 3\r\n\r\nab"
     )
 
     assert talk.feed(said) == b""
@@ -279,7 +281,8 @@ def test_a_chunk_that_is_none_is_not_sent_on(chunk: bytes) -> None:
 def test_how_the_bytes_come_makes_no_difference_to_what_is_sent_on(cuts: list[int]) -> None:
     whole = (
         b"GET http://allowed.com/a HTTP/1.1\r\nHost: allowed.com\r\n\r\n"
-        b"POST http://allowed.com/b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0;x=y\r\nZ: 1\r\n\r\n"
+        b"POST http://allowed.com/b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"3\r\nabc\r\n0;x=y\r\nZ: 1\r\n\r\n"
         b"PUT http://allowed.com/c HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
     )
     forwarder, passed = Forwarder(Wish("allowed.com", 80)), b""
