@@ -74,6 +74,7 @@ int phase_mounts(struct launch *launch);         /* mounts.c */
 int phase_net(struct launch *launch);            /* net.c */
 int phase_gateway(struct launch *launch);        /* gateway.c */
 int phase_gateway_inside(struct launch *launch); /* gateway.c */
+int phase_notify(struct launch *launch);         /* notify.c */
 int phase_session(struct launch *launch);        /* command.c */
 int phase_surroundings(struct launch *launch);   /* command.c */
 int phase_limits(struct launch *launch);         /* confine.c */

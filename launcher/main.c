@@ -33,6 +33,7 @@ const struct phase SUPERVISOR_PHASES[] = {
     {"mounts", phase_in_place},
     {"expect", phase_expect},
     {"net", phase_gateway_inside},
+    {"net", phase_notify},
     {"namespaces", phase_start},
     {NULL, NULL},
 };

@@ -18,7 +18,8 @@ from corral.model.policy import NetMode, NetPolicy
 from corral.model.traffic import NetEvent
 from corral.network import border as border_module
 from corral.network import gateway as gateway_module
-from corral.network.border import Border, NetworkOptions, open_border
+from corral.network.border import Border, open_border
+from corral.network.options import NetworkOptions
 
 RANGE = "127.64.0.0/10"
 NAME = "allowed.test"
@@ -114,7 +115,7 @@ class Stage:
         self.border = open_border(
             NetPolicy(NetMode.LIMITED, frozenset(endpoints), frozenset(deny)),
             NetworkOptions(**given),
-            range=RANGE,
+            addresses=RANGE,
             most_bytes=most_bytes,
             most_rate=most_rate,
         )

@@ -32,6 +32,7 @@ _USED = {
     (SocketPolicy.HOST, False),
     (SocketPolicy.NONE, True),
     (SocketPolicy.INTERNET, True),
+    (SocketPolicy.PROXIED, True),
 }
 _RLIMITS = {1: "FSIZE", 4: "CORE", 6: "NPROC", 7: "NOFILE"}
 #: Sets of rights that occur on every other line.

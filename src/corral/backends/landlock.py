@@ -2,8 +2,10 @@
 
 Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded proc.single privileges syscalls
              environment descriptors terminal limit.wall limit.output limit.file-size limit.open-files;
-             memory, cpu and pids limits with control groups
-Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter
+             memory, cpu and pids limits with control groups; net.ports net.domains limit.traffic
+             limit.traffic-rate for programs that use the proxy they are told of: all others have no network
+Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter; where the
+             network is limited another one, which has corral asked about every connection
 Not covered  fs.deny and fs.protect (Landlock only ever grants); fs.metadata (it knows no right for modes,
              owners and times); proc.hidden (names in /proc); proc.contained (a process that escapes its
              parent is hunted, not contained); names, sizes, times and link texts of files outside;
@@ -15,8 +17,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from corral.backends import _gateway as gateway
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
+from corral.backends import _proxy as proxy
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
@@ -61,11 +65,12 @@ _CLAIMS = frozenset(
 )
 _SCOPED_CLAIMS = frozenset({Feature.IPC_PRIVATE, Feature.PROC_SHIELDED})
 #: The most that it claims on any host.
-CLAIMS = _CLAIMS | _SCOPED_CLAIMS | limiting.BY_GROUPS
+CLAIMS = _CLAIMS | _SCOPED_CLAIMS | limiting.BY_GROUPS | gateway.CLAIMS
 #: Where it claims less, and for whom.
 CONDITIONS = (
     (limiting.BY_GROUPS, limiting.GROUPS_NEEDED),
     (_SCOPED_CLAIMS, f"needs Landlock ABI {_SCOPES_ABI}"),
+    (gateway.CLAIMS, proxy.CONDITION),
 )
 
 _APPROXIMATES = (
@@ -92,12 +97,16 @@ class LandlockBackend:
             reason = f"the kernel has Landlock ABI {abi}, and {_LEAST_ABI} is needed (Linux 6.2)"
             fix = "use a newer kernel, or boot this one with `lsm=landlock,...`"
             return Probe(self.name, False, reason=reason, fix=fix)
-        trial = host.try_launch(_trial_spec(abi, host.machine))
+        may_proxy = abi >= proxy.LEAST_ABI and proxy.may_take_sockets(host)
+        trial = host.try_launch(_trial_spec(abi, host.machine, asks=may_proxy))
+        if may_proxy and trial.phase == "net":
+            may_proxy = False
+            trial = host.try_launch(_trial_spec(abi, host.machine, asks=False))
         if trial.phase != "exec":
             reason, fix = common.explain_trial(trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         holders = limiting.find_holders(host, namespaced=False)
-        enforces = _CLAIMS | holders.claims
+        enforces = _CLAIMS | holders.claims | (gateway.CLAIMS if may_proxy else frozenset())
         scoped = abi >= _SCOPES_ABI
         return Probe(
             self.name,
@@ -108,6 +117,7 @@ class LandlockBackend:
                 ("launcher", host.launcher()[0]),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
+                ("proxy", "yes" if may_proxy else "no"),
                 *holders.details(),
             ),
             approximates=holders.approximates + _APPROXIMATES + (() if scoped else _APPROXIMATES_UNSCOPED),
@@ -118,16 +128,20 @@ class LandlockBackend:
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
-        env = _redirected(plan.env, scratch) if private else plan.env
+        is_proxied = gateway.is_limited(ground) and probe.detail("proxy") == "yes"
+        env = _changed(plan, scratch if private else "", is_proxied=is_proxied)
         command = common.command_spec(plan, env, namespaces=False)
         holders = limiting.read_holders(probe)
-        encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders)
+        encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders, is_proxied=is_proxied)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
         return Launch(
             backend=self.name,
             argv=(probe.detail("launcher"),),
             env=(),
-            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
+            enforced={
+                **_mechanisms(plan, abi, is_proxied=is_proxied),
+                **limiting.mechanisms(ground.limits, holders),
+            },
             spec=join(encoded, encode_paths(rules), encode_command(command)),
             scratch=scratch if private else "",
             scratch_files=tuple(
@@ -136,25 +150,35 @@ class LandlockBackend:
                 if private
             ),
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=True),
+            gateway=proxy.request(ground) if is_proxied else None,
             inside=Inside(command.env, has_own_root=False),
         )
 
 
-def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[str, str], ...]:
-    # git gives up on a system configuration that is there and cannot be read.
-    changed = {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
-    return tuple(sorted({**dict(env), **changed}.items()))
+def _changed(plan: Plan, scratch: str, *, is_proxied: bool) -> tuple[tuple[str, str], ...]:
+    """The command's variables, with those that lead elsewhere here than on the host."""
+    changed = proxy.variables(plan.proxy) if is_proxied else {}
+    if scratch:
+        # git gives up on a system configuration that is there and cannot be read.
+        changed |= {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
+    return tuple(sorted({**dict(plan.env), **changed}.items())) if changed else plan.env
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, abi: int, machine: str, holders: Holders) -> tuple[int, bytes]:
+def _encoded_ground(
+    ground: Ground, abi: int, machine: str, holders: Holders, *, is_proxied: bool
+) -> tuple[int, bytes]:
+    # INVARIANT: where corral connects the command's sockets, Landlock still permits no port to the command.
     no_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
+    if is_proxied:
+        sockets = SocketPolicy.PROXIED
     watch = limiting.watch_request(ground.limits, holders, processors=1)
     return encode_ground(
         Spec(
             argv=(),
             cwd="/",
+            gateway=proxy.ASKING if is_proxied else None,
             watch=watch,
             rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
             landlock=_rules(ground, abi, no_network=no_network),
@@ -173,7 +197,7 @@ def _rules(ground: Ground, abi: int, *, no_network: bool) -> Landlock:
     return Landlock(landlock.handled_fs(abi), handled_net, landlock.scoped(abi), tuple(paths))
 
 
-def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
+def _mechanisms(plan: Plan, abi: int, *, is_proxied: bool) -> dict[Feature, str]:
     lock = landlock.describe(abi)
     scopes = _SCOPED_CLAIMS if abi >= _SCOPES_ABI else frozenset()
     return {
@@ -187,15 +211,23 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
         **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
-        **({Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}),
+        **_network(plan, lock, is_proxied=is_proxied),
         **common.single_process(plan),
     }
 
 
-def _trial_spec(abi: int, machine: str) -> bytes:
+def _network(plan: Plan, lock: str, *, is_proxied: bool) -> dict[Feature, str]:
+    if is_proxied:
+        text = f"{lock} + seccomp: corral makes every connection, to its proxy alone"
+        return {Feature.NET_NONE: text, **gateway.mechanisms(plan, text)}
+    return {Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}
+
+
+def _trial_spec(abi: int, machine: str, *, asks: bool) -> bytes:
     spec = Spec(
         argv=("/corral-trial",),
         cwd="/",
+        gateway=proxy.ASKING if asks else None,
         landlock=Landlock(landlock.handled_fs(abi), landlock.handled_net(abi), landlock.scoped(abi)),
         seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True),
     )

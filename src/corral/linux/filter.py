@@ -41,6 +41,8 @@ NETLINK_ROUTE = 0
 SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
 SOCK_TYPE_MASK = 0xF  # the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
 IPPROTO_DEFAULT, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 = 0, 1, 6, 17, 58
+SOL_SOCKET, SO_BINDTODEVICE, SO_BINDTOIFINDEX = 1, 25, 62
+IPPROTO_IP, IP_OPTIONS = 0, 4
 TCP_ULP = 31
 MSG_FASTOPEN = 0x2000_0000
 CLONE_NEW_ANY = 0x7E02_0000  # NEWTIME is no flag of clone: its bit belongs to the exit signal there
@@ -60,7 +62,7 @@ class SocketPolicy(Enum):
     NAMESPACED = "namespaced"  # a network namespace decides what is within reach
     HOST = "host"  # the host's network is granted; the same sockets, named apart for `corral explain`
     INTERNET = "internet"  # the host's network, but its files as well: no Unix socket that a path leads to
-    TCP_ONLY = "tcp-only"  # Landlock decides about ports, and it knows TCP alone
+    PROXIED = "proxied"  # the host's network, of which corral connects TCP sockets to its own proxy alone
     NONE = "none"  # no namespace and no network: no socket that could reach anything
 
 
@@ -303,20 +305,21 @@ _INTERNET_SOCKETS: tuple[Rule, ...] = (
 
 _NO_SOCKETS: tuple[Rule, ...] = (*_NO_UNIX, *_deny("socket", _NO_FAMILY, "no network is granted"))
 
-_TCP_SOCKETS: tuple[Rule, ...] = (
+#: INVARIANT: whoever connects such a socket says alone where its packets go.
+_PROXIED_SOCKETS: tuple[Rule, ...] = (
     *_NO_UNIX,
     *_deny(
         "socket",
         _NO_FAMILY,
-        "the port rules are for the Internet families",
+        "the proxy is reached by the Internet families",
         different(0, AF_INET),
         different(0, AF_INET6),
     ),
-    *_deny("socket", _NO_ACCESS, "the port rules are for TCP", *_type_is_none_of(SOCK_STREAM)),
+    *_deny("socket", _NO_ACCESS, "the proxy is reached by TCP", *_type_is_none_of(SOCK_STREAM)),
     *_deny(
         "socket",
         _NO_PROTOCOL,
-        "the port rules are for TCP: MPTCP, SCTP and SMC pass them by",
+        "the proxy is reached by TCP: MPTCP, SCTP and SMC pass Landlock by",
         different(2, IPPROTO_DEFAULT),
         different(2, IPPROTO_TCP),
     ),
@@ -330,13 +333,32 @@ _TCP_SOCKETS: tuple[Rule, ...] = (
             masked_any(flags, MSG_FASTOPEN),
         )
     ),
+    *_deny("listen", _NO_ACCESS, "a port of the host: Landlock knows bind, and listen finds a port without"),
+    *_deny(
+        "setsockopt",
+        EPERM,
+        "a source route: packets pass another host before the one that is connected to",
+        equal(2, IP_OPTIONS),
+        equal(1, IPPROTO_IP),
+    ),
+    *(
+        rule
+        for option in (SO_BINDTODEVICE, SO_BINDTOIFINDEX)
+        for rule in _deny(
+            "setsockopt",
+            EPERM,
+            "packets leave by another device than their address says",
+            equal(2, option),
+            equal(1, SOL_SOCKET),
+        )
+    ),
 )
 
 _SOCKET_RULES = {
     SocketPolicy.NAMESPACED: _OPEN_SOCKETS,
     SocketPolicy.HOST: _OPEN_SOCKETS,
     SocketPolicy.INTERNET: _INTERNET_SOCKETS,
-    SocketPolicy.TCP_ONLY: _TCP_SOCKETS,
+    SocketPolicy.PROXIED: _PROXIED_SOCKETS,
     SocketPolicy.NONE: _NO_SOCKETS,
 }
 

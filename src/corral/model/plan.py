@@ -111,6 +111,17 @@ class Ground(Record):
     __hash__ = object.__hash__
 
 
+class ProxyPlace(Record):
+    """Where corral listens for a command that has no network of its own, and what it must say there."""
+
+    port: int  # of 127.0.0.1
+    token: str
+
+
+#: Before there is one: what `corral explain` shows, and what a probe tries.
+NO_PROXY = ProxyPlace(0, "")
+
+
 class Plan(Record):
     run_id: str
     command: Command
@@ -122,6 +133,7 @@ class Plan(Record):
     waived: frozenset[Feature]
     policy: Policy
     container: Container = Container()
+    proxy: ProxyPlace = NO_PROXY  # of this run, where a backend asks for one
 
     @property
     def requires(self) -> frozenset[Feature]:

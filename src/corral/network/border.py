@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from corral.model.plan import ProxyPlace
     from corral.model.policy import NetPolicy
     from corral.model.traffic import Traffic
     from corral.model.violation import Violation
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from corral.network.names import Entry
     from corral.network.options import NetworkOptions
     from corral.network.passage import Reply
+    from corral.network.proxy import Entrance, Proxy, Translator
 
+    Beginner = DnsStream | Entrance | Translator
 
 #: A border that holds a multiple of what is left for all waits: no sandbox takes everything.
 _SHARE_OF_ROOM = 3
@@ -87,7 +90,8 @@ class Border:
             self.questions = Questions(gateway, options.ask, options.ask_seconds, self._question_lane)
         self.meter = Meter(gateway, most_bytes, most_rate)
         self._listeners: list[TcpListener | DnsSocket] = []
-        self._open: set[Passage | DnsStream] = set()
+        self._open: set[Passage | Beginner] = set()
+        self._proxy: Proxy | None = None
         self._timers: dict[Endpoint, list[Timer]] = {}
         self._rest: Timer | None = None
         self._is_exhausted = self._is_closed = False
@@ -98,8 +102,20 @@ class Border:
 
     def attach(self, descriptors: Sequence[int]) -> None:
         """Serve listening sockets. They belong to the border from now on, whatever happens."""
+        if self._proxy is not None:  # then it is no socket, but where the kernel asks about connections
+            for descriptor in descriptors:
+                self._proxy.attach(descriptor)
+            return
         sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         self._call(lambda: self._attach(sockets))
+
+    def open_proxy(self) -> ProxyPlace:
+        """Listen for a command that has no network of its own. Raises OSError."""
+        from corral.network.proxy import Proxy
+
+        self._proxy = proxy = Proxy(self)
+        self._call(lambda: self._listeners.append(proxy.listen()))
+        return proxy.place
 
     def allow(self, endpoint: Endpoint, for_seconds: float | None = None) -> None:
         """Permit more than the policy does, for a time or until it is revoked. Deny rules stay."""
@@ -138,6 +154,8 @@ class Border:
             if self._is_closed:
                 return
             self._is_closed = True
+        if self._proxy is not None:
+            self._proxy.stop()
         self.gateway.call_and_wait(self._close, _CLOSE_SECONDS)
         self._lookup_lane.close()
         self._question_lane.close()
@@ -186,7 +204,11 @@ class Border:
         endpoint = Endpoint({80: "http", 443: "https"}.get(port, "tcp"), host, port)
         self.questions.ask(host, port, done, lambda reason: self.grants.answer(endpoint, reason))
 
-    def forget(self, one: Passage | DnsStream) -> None:
+    def begin(self, one: Beginner) -> None:
+        """Something that has a connection; it is counted, and ended with the border."""
+        self._start(one)
+
+    def forget(self, one: Passage | Beginner) -> None:
         """It is over."""
         if one in self._open:
             self._open.remove(one)
@@ -270,7 +292,7 @@ class Border:
             return
         passage.start()
 
-    def _start(self, one: Passage | DnsStream, entry: Entry | None = None) -> None:
+    def _start(self, one: Passage | Beginner, entry: Entry | None = None) -> None:
         self._open.add(one)
         self.gateway.connections += 1
         try:

@@ -139,6 +139,11 @@ class Gateway:
         """Tell somebody else from now on. What was told already is not told again."""
         self._watched[descriptor] = watcher
 
+    def unwatch(self, descriptor: int) -> None:
+        """Watch no longer: somebody else will, from the beginning."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
     def change(self, descriptor: int, events: int) -> None:
         """Watch for something else; for nothing, if it is 0."""
         self._epoll.modify(descriptor, events)

@@ -57,7 +57,11 @@ class TcpListener:
                     self._border.rest(_BREATH_SECONDS)
                     return
                 continue  # this one has gone already
-            self._border.accept(client, self.port)
+            self.take(client)
+
+    def take(self, client: socket.socket) -> None:
+        """It belongs to the border from now on."""
+        self._border.accept(client, self.port)
 
     def pause(self, *, is_paused: bool) -> None:
         """Leave those that come where they are: the kernel keeps some, and refuses more."""

@@ -24,7 +24,14 @@ _MOST_WAITING = 8192
 _SAME_LOOKUP_SECONDS = 2.0
 #: Where a limit, the client or the host was in the way, and not the policy.
 _NO_VIOLATION = frozenset(
-    {NetReason.UNRESOLVED, NetReason.UNREACHABLE, NetReason.TOO_MANY, NetReason.TOO_LATE, NetReason.MALFORMED}
+    {
+        NetReason.UNRESOLVED,
+        NetReason.UNREACHABLE,
+        NetReason.TOO_MANY,
+        NetReason.TOO_LATE,
+        NetReason.MALFORMED,
+        NetReason.NO_TOKEN,  # whoever that was
+    }
 )
 #: What a capability for this host and port would permit.
 _GRANTABLE = frozenset(

@@ -88,7 +88,8 @@ def test_that_list_and_the_table_name_the_same_calls() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_what_programs_need_passes_in_few_steps(arch: Arch, sockets: SocketPolicy, shared: bool) -> None:
     program = PROGRAMS[sockets, shared, arch]
-    for name in LET_PASS.split():
+    refused = {"listen"} if sockets is SocketPolicy.PROXIED else set()
+    for name in set(LET_PASS.split()) - refused:
         if name in numbers(arch):
             outcome = interpret(program, Call(numbers(arch)[name], arch.audit))
 
@@ -219,9 +220,9 @@ def test_pairs_are_of_unix_sockets(sockets: SocketPolicy) -> None:
     assert decide("socketpair", 1, 1, sockets=sockets) == ALLOW.code
 
 
-def test_port_rules_for_tcp_leave_no_way_but_tcp() -> None:
+def test_where_a_proxy_is_granted_there_is_no_way_but_tcp() -> None:
     def call(name: str, *arguments: int) -> int:
-        return decide(name, *arguments, sockets=SocketPolicy.TCP_ONLY)
+        return decide(name, *arguments, sockets=SocketPolicy.PROXIED)
 
     for family in (2, 10):
         assert call("socket", family, 1 | 0o2000000, 0) == call("socket", family, 1, 6) == ALLOW.code
@@ -233,6 +234,19 @@ def test_port_rules_for_tcp_leave_no_way_but_tcp() -> None:
     for name, before in (("sendto", (3, 0, 0)), ("sendmsg", (3, 0)), ("sendmmsg", (3, 0, 0))):
         assert call(name, *before, fast_open | no_signal) == refusal(Errno.EOPNOTSUPP)
         assert call(name, *before, no_signal) == ALLOW.code
+
+
+def test_where_a_proxy_is_granted_nobody_listens_and_no_packet_takes_another_way() -> None:
+    def call(name: str, *arguments: int) -> int:
+        return decide(name, *arguments, sockets=SocketPolicy.PROXIED)
+
+    ip_options, bind_to_device, bind_to_index, keep_alive = (0, 4), (1, 25), (1, 62), (1, 9)
+
+    assert call("listen", 3, 1) == refusal(Errno.EACCES)
+    for option in (ip_options, bind_to_device, bind_to_index):
+        assert call("setsockopt", 3, *option) == EPERM.code
+    assert call("setsockopt", 3, *keep_alive) == call("setsockopt", 3, 0, 1) == ALLOW.code
+    assert call("connect", 3) == ALLOW.code  # another filter, the launcher's own, asks corral
 
 
 def test_protocols_stacked_on_tcp_are_refused() -> None:

@@ -188,7 +188,7 @@ def test_sockets_are_those_of_the_policy() -> None:
         SocketPolicy.NAMESPACED: opened,
         SocketPolicy.HOST: opened,
         SocketPolicy.INTERNET: opened | {"unix": acces},
-        SocketPolicy.TCP_ONLY: dict(
+        SocketPolicy.PROXIED: dict(
             zip(tried, (acces, 0, acces, acces, proto, family, family, family, family, family), strict=True)
         ),
         SocketPolicy.NONE: dict.fromkeys(tried, family) | {"unix": acces},

@@ -1,0 +1,290 @@
+"""Connections of a command that has no network of its own: the kernel asks about each, and corral makes it.
+
+The command's filter hands every connect(2) to corral (seccomp_unotify(2)). Corral reads which address was
+meant, and connects the command's own socket to its proxy if it was that one. Every other is refused.
+
+INVARIANT: the call itself is never let through. What is connected is a descriptor that corral holds, to an
+address that corral keeps, so whoever changes the address or the descriptor meanwhile changes nothing. If
+corral is gone, the kernel answers ENOSYS: there is no network then.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import struct
+import sys
+from functools import cache
+
+from corral.model.addresses import canonical_address
+from corral.model.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Callable
+
+# linux/seccomp.h: struct seccomp_notif with its struct seccomp_data, struct seccomp_notif_resp, an id
+_REQUEST = struct.Struct("=QIIiIQ6Q")
+_RESPONSE = struct.Struct("=QqiI")
+_ID = struct.Struct("=Q")
+_RECEIVE, _SEND, _IS_VALID = 0xC050_2100, 0xC018_2101, 0x4008_2102
+
+_PIDFD_GETFD = 438  # one number on every machine
+_PIDFD_THREAD = os.O_EXCL  # Linux 6.9
+_AF_INET, _AF_INET6 = 2, 10
+_MOST_ADDRESS = 128  # struct sockaddr_storage
+_LEAST_ADDRESS = {_AF_INET: 8, _AF_INET6: 24}
+_LOOPBACK = "127.0.0.1"
+_END_SECONDS = 5.0
+
+
+class Request(Record):
+    """One call of connect(2), as the kernel tells of it. All of it but the id is the command's word."""
+
+    id: int
+    thread: int  # 0: in a PID namespace that we do not see
+    descriptor: int
+    pointer: int
+    length: int
+
+
+class Target(Record):
+    """The address that a command wants; `address` is empty where it is none of the Internet."""
+
+    family: int
+    address: str = ""  # canonical: a mapped IPv4 address is that address
+    port: int = 0
+
+
+def read_request(raw: bytes) -> Request:
+    """A request out of the kernel's structure."""
+    id_, thread, _, _, _, _, descriptor, pointer, length, *_ = _REQUEST.unpack(raw)
+    return Request(id_, thread, descriptor & 0x7FFF_FFFF, pointer, length & 0xFFFF_FFFF)
+
+
+def read_target(raw: bytes) -> Target:
+    """The address in a `struct sockaddr`. Raises ValueError: it is too short to be one."""
+    if len(raw) < 2:
+        raise ValueError("an address without a family")
+    family = int.from_bytes(raw[:2], sys.byteorder)
+    if family not in _LEAST_ADDRESS:
+        return Target(family)
+    if len(raw) < _LEAST_ADDRESS[family]:
+        raise ValueError("an address that is too short")
+    import ipaddress
+
+    packed = raw[4:8] if family == _AF_INET else raw[8:24]
+    address = canonical_address(str(ipaddress.ip_address(packed)))
+    return Target(family, address, int.from_bytes(raw[2:4], "big"))
+
+
+def write_place(family: int, port: int) -> bytes:
+    """The proxy's address, as a socket of this family takes it."""
+    loopback = bytes((127, 0, 0, 1))
+    start = family.to_bytes(2, sys.byteorder) + port.to_bytes(2, "big")
+    if family == _AF_INET:
+        return start + loopback + bytes(8)
+    return start + bytes(4) + bytes(10) + b"\xff\xff" + loopback + bytes(4)
+
+
+class Notified:
+    """Answers for one sandbox, in a thread of its own.
+
+    Its own, because a command can make its answers slow: its socket may be one that waits, its memory may be
+    a file of a host that does not answer. Nobody but itself is kept waiting.
+    """
+
+    def __init__(self, listener: int, port: int, on_refused: Callable[[Target, str], None]) -> None:
+        """Take the filter's descriptor, which belongs to this from now on, and begin."""
+        import threading
+
+        self._listener, self._port, self._on_refused = listener, port, on_refused
+        self._lock = threading.Lock()
+        self._held = -1  # the socket that is being connected
+        self._woken, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="corral-notified", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """From now on every connection fails. Idempotent."""
+        import contextlib
+
+        with self._lock:
+            if self._wake < 0:
+                return
+            wake, self._wake = self._wake, -1
+            os.close(wake)
+            if self._held >= 0:  # it may wait for an answer that will not come
+                with contextlib.suppress(OSError):
+                    _shut_down(self._held)
+        self._thread.join(_END_SECONDS)
+
+    def _serve(self) -> None:
+        poller = select.poll()
+        poller.register(self._listener, select.POLLIN)
+        poller.register(self._woken, 0)
+        try:
+            while True:
+                ready = dict(poller.poll())
+                if self._woken in ready or ready[self._listener] & (select.POLLHUP | select.POLLERR):
+                    return
+                self._answer_next()
+        finally:
+            os.close(self._listener)
+            os.close(self._woken)
+
+    def _answer_next(self) -> None:
+        import fcntl
+
+        raw = bytearray(_REQUEST.size)
+        try:
+            fcntl.ioctl(self._listener, _RECEIVE, raw)
+        except OSError as problem:
+            if problem.errno in {errno.ENOENT, errno.EINTR}:  # whoever asked is gone
+                return
+            raise
+        request = read_request(bytes(raw))
+        try:
+            error = self._decide(request)
+        except OSError:
+            error = errno.EACCES
+        try:
+            fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(request.id, 0, -error, 0)))
+        except OSError as problem:
+            if problem.errno not in {errno.ENOENT, errno.EINPROGRESS}:
+                raise
+
+    def _decide(self, request: Request) -> int:
+        """The error that the call returns, or 0."""
+        try:
+            target = read_target(_read_memory(request))
+        except ValueError:
+            return errno.EINVAL
+        except OSError as problem:
+            if problem.errno == errno.EIO:  # nothing is there
+                return errno.EFAULT
+            self._on_refused(Target(0), f"its address cannot be read: {problem.strerror}")
+            return errno.EACCES
+        if not target.address:
+            return (
+                errno.EACCES
+            )  # no socket of another family can be made; an inherited one is not led elsewhere
+        if (target.address, target.port) != (_LOOPBACK, self._port):
+            self._on_refused(target, "a direct connection")
+            return errno.EACCES
+        try:
+            held = _take_descriptor(request)
+        except OSError as problem:
+            if problem.errno == errno.EBADF:
+                return errno.EBADF
+            self._on_refused(target, f"its socket cannot be taken: {problem.strerror}")
+            return errno.EACCES
+        return self._connect(request, held, target.family)
+
+    def _connect(self, request: Request, held: int, family: int) -> int:
+        try:
+            with self._lock:
+                if self._wake < 0:
+                    return errno.EACCES
+                self._held = held
+            # ORDER: after the descriptor was taken. Its thread still waits, so the number was not another's.
+            if not self._is_valid(request.id):
+                return errno.EACCES
+            return _connect_to(held, write_place(family, self._port))
+        finally:
+            with self._lock:
+                self._held = -1
+            os.close(held)
+
+    def _is_valid(self, id_: int) -> bool:
+        import fcntl
+
+        try:
+            fcntl.ioctl(self._listener, _IS_VALID, _ID.pack(id_))
+        except OSError:
+            return False
+        return True
+
+
+def _read_memory(request: Request) -> bytes:
+    """The address that the call points to. Raises OSError, for a process that keeps others out too."""
+    if not request.thread:
+        raise PermissionError(errno.EPERM, "out of sight")
+    if request.length > _MOST_ADDRESS:
+        raise ValueError("an address that is too long")
+    memory = os.open(f"/proc/{request.thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(memory, request.length, request.pointer)
+    except OverflowError:
+        raise ValueError("an address nowhere") from None
+    finally:
+        os.close(memory)
+
+
+def _take_descriptor(request: Request) -> int:
+    """The command's socket, as a descriptor of our own. Raises OSError."""
+    holder = _open_holder(request.thread)
+    try:
+        taken = _system().syscall(_PIDFD_GETFD, holder, request.descriptor, 0)
+        if taken < 0:
+            raise _last_error()
+        return int(taken)
+    finally:
+        os.close(holder)
+
+
+def _open_holder(thread: int) -> int:
+    """A thread may have descriptors of its own; older kernels know only those of its process."""
+    try:
+        return os.pidfd_open(thread, _PIDFD_THREAD)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
+    return os.pidfd_open(_process_of(thread))
+
+
+def _process_of(thread: int) -> int:
+    with open(f"/proc/{thread}/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    raise ProcessLookupError(errno.ESRCH, "no process has this thread")
+
+
+def _connect_to(held: int, place: bytes) -> int:
+    """Not by a socket object: the timeout that such a one has would become the command's own."""
+    if _system().connect(held, place, len(place)) == 0:
+        return 0
+    error = _last_error().errno or errno.EACCES
+    # A call that a signal had interrupted is made again, and finds that it has succeeded.
+    return 0 if error == errno.EISCONN and _leads_to(held, place) else error
+
+
+def _leads_to(held: int, place: bytes) -> bool:
+    import ctypes
+
+    peer, size = ctypes.create_string_buffer(_MOST_ADDRESS), ctypes.c_uint32(_MOST_ADDRESS)
+    if _system().getpeername(held, peer, ctypes.byref(size)) < 0:
+        return False
+    return peer.raw[: size.value] == place
+
+
+def _shut_down(held: int) -> None:
+    if _system().shutdown(held, 2) < 0:
+        raise _last_error()
+
+
+@cache
+def _system() -> ctypes.CDLL:
+    import ctypes  # only where a command without a network of its own connects
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _last_error() -> OSError:
+    import ctypes
+
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
