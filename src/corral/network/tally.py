@@ -125,9 +125,18 @@ class Tally:
         found = self._hosts.get(key)
         if found is None:
             if len(self._hosts) >= _MOST_HOSTS:
+                self._forget_refused()
+            if len(self._hosts) >= _MOST_HOSTS:
                 key = _OTHERS
             found = self._hosts.setdefault(key, HostCount())
         return found
+
+    def _forget_refused(self) -> None:
+        """Hosts that were only refused may be as many as a command can invent: they become one."""
+        refused = [key for key, one in self._hosts.items() if not one.connections and key != _OTHERS]
+        others = self._hosts.setdefault(_OTHERS, HostCount())
+        for key in refused:
+            others.refused += self._hosts.pop(key).refused
 
     def _is_same_lookup(self, event: NetEvent, kind: int) -> bool:
         key, now = (event.host, event.allowed), time.monotonic()
