@@ -1,37 +1,65 @@
-"""net.domains: nobody enforces it yet, so asking for it is refused."""
+"""net.domains: connections leave only to the permitted names."""
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.policy.compose import build_policy
-from corral.sandbox import Sandbox
-from support.unclaimed import claiming_backends, explains
+from support.bystanders import Listener
+from support.confinement import attempt, python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from support.confinement import Stage
+    from support.confinement import Case, Stage
 
 pytestmark = pytest.mark.proves(Feature.NET_DOMAINS)
 
-
-def test_no_backend_claims_it() -> None:
-    """The day one does, this file has to become a proof in three legs."""
-    assert claiming_backends(Feature.NET_DOMAINS) == []
+_TCP = "import socket; s = socket.create_connection({address!r}, 5); s.sendall(b'hi'); s.close()"
+_UDP = "import socket; socket.socket(2, 2).sendto(b'hi', {address!r})"
 
 
-@pytest.mark.parametrize("backend_name", ["auto", "native", "landlock"])
-def test_asking_for_it_is_refused_and_nothing_runs(stage: Stage, backend_name: str) -> None:
-    sandbox = Sandbox(
-        build_policy("moderate", ["network:https:example.org"]), backend=backend_name, workspace=stage.work
+def test_another_host_is_not_reached_at_the_same_port(
+    backend: Case, stage: Stage, tcp_listener: Listener
+) -> None:
+    """Permitted is the machine itself, by its name; what has another address is somebody else."""
+    port = tcp_listener.address[1]
+    other = Listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.2", port))
+    done = attempt(
+        backend,
+        stage,
+        python(_TCP.format(address=other.address)),
+        effect=lambda _: other.take() != b"",
+        capabilities=[f"network:tcp:localhost:{port}"],
+    )
+    other.close()
+
+    assert not done.worked
+
+
+def test_a_host_that_is_not_named_is_not_reached(backend: Case, stage: Stage, tcp_listener: Listener) -> None:
+    port = tcp_listener.address[1]
+    done = attempt(
+        backend,
+        stage,
+        python(_TCP.format(address=tcp_listener.address)),
+        effect=lambda _: tcp_listener.take() != b"",
+        capabilities=[f"network:tcp:example.org:{port}"],
     )
 
-    with pytest.raises(UnenforceableError) as refused:
-        sandbox.run("touch ran")
+    assert not done.worked
 
-    assert refused.value.exit_status == 3
-    assert not refused.value.ran
-    assert explains(str(refused.value), Feature.NET_DOMAINS, backend_name)
-    assert not (stage.work / "ran").exists()
+
+def test_no_datagram_leaves_to_a_permitted_host(backend: Case, stage: Stage, udp_listener: Listener) -> None:
+    """A secret would leave by a question to a server of names, whoever it is put to."""
+    port = udp_listener.address[1]
+    done = attempt(
+        backend,
+        stage,
+        python(_UDP.format(address=udp_listener.address)),
+        effect=lambda _: udp_listener.take() != b"",
+        capabilities=[f"network:tcp:localhost:{port}"],
+    )
+
+    assert not done.worked

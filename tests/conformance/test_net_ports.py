@@ -1,37 +1,52 @@
-"""net.ports: nobody enforces it yet, so asking for it is refused."""
+"""net.ports: connections leave only to the permitted ports of public addresses."""
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.policy.compose import build_policy
-from corral.sandbox import Sandbox
-from support.unclaimed import claiming_backends, explains
+from support.bystanders import Listener
+from support.confinement import attempt, python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from support.confinement import Stage
+    from support.confinement import Case, Stage
 
 pytestmark = pytest.mark.proves(Feature.NET_PORTS)
 
-
-def test_no_backend_claims_it() -> None:
-    """The day one does, this file has to become a proof in three legs."""
-    assert claiming_backends(Feature.NET_PORTS) == []
+_TCP = "import socket; s = socket.create_connection({address!r}, 5); s.sendall(b'hi'); s.close()"
 
 
-@pytest.mark.parametrize("backend_name", ["auto", "native", "landlock"])
-def test_asking_for_it_is_refused_and_nothing_runs(stage: Stage, backend_name: str) -> None:
-    sandbox = Sandbox(
-        build_policy("moderate", ["network:limited"]), backend=backend_name, workspace=stage.work
+def test_another_port_of_a_permitted_host_is_not_reached(
+    backend: Case, stage: Stage, tcp_listener: Listener
+) -> None:
+    other = Listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
+    done = attempt(
+        backend,
+        stage,
+        python(_TCP.format(address=other.address)),
+        effect=lambda _: other.take() != b"",
+        capabilities=[f"network:tcp:localhost:{tcp_listener.address[1]}"],
     )
+    other.close()
 
-    with pytest.raises(UnenforceableError) as refused:
-        sandbox.run("touch ran")
+    assert not done.worked
 
-    assert refused.value.exit_status == 3
-    assert not refused.value.ran
-    assert explains(str(refused.value), Feature.NET_PORTS, backend_name)
-    assert not (stage.work / "ran").exists()
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_what_is_not_public_is_not_reached(backend: Case, stage: Stage, host: str) -> None:
+    """`limited` is every public host, and this machine is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = Listener(family, socket.SOCK_STREAM, (host, 0))
+    done = attempt(
+        backend,
+        stage,
+        python(_TCP.format(address=(host, listener.address[1]))),
+        effect=lambda _: listener.take() != b"",
+        capabilities=["network:limited", f"network:tcp:*:{listener.address[1]}"],
+    )
+    listener.close()
+
+    assert not done.worked

@@ -284,6 +284,7 @@ def test_a_websocket_passes_once_the_server_has_agreed(stage: Stage) -> None:
     client.sendall(head + b"\x00\x01\x02\x03\x04\x05")  # in haste: not passed on before the server agrees
 
     assert read_all(client).endswith(b"welcome\x05\x04\x03\x02\x01\x00")
+    client.close()
     stage.wait(lambda: stage.of("close"))
     assert stage.of("close")[0].sent == len(head) + 6
 

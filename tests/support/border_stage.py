@@ -29,6 +29,12 @@ NO_ERROR, FORMAT_ERROR, SERVER_FAILURE, NO_SUCH_NAME = 0, 1, 2, 3
 SECONDS = 10.0
 
 
+class Client(socket.socket):
+    """A connection that may have been reset before `connect` had returned."""
+
+    was_reset = False
+
+
 class Server:
     """Answers connections on loopback, each in a thread of its own."""
 
@@ -171,8 +177,14 @@ class Stage:
         return self.connect_to(self.address(name), port)
 
     def connect_to(self, address: str, port: int | None = None) -> socket.socket:
-        client = socket.create_connection((address, port or self.port), timeout=SECONDS)
+        """Who is refused at once may hear of it here already; see `is_reset`."""
+        client = Client()
         self._stack.callback(client.close)
+        client.settimeout(SECONDS)
+        try:
+            client.connect((address, port or self.port))
+        except ConnectionResetError:
+            client.was_reset = True
         return client
 
     def wait(self, found: Callable[[], object], seconds: float = SECONDS) -> None:
@@ -260,6 +272,8 @@ def read_all(client: socket.socket) -> bytes:
 
 def is_reset(client: socket.socket) -> bool:
     """Whether the connection ends by a reset, and not in an orderly way."""
+    if isinstance(client, Client) and client.was_reset:
+        return True
     try:
         while client.recv(65536):
             pass

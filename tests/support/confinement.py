@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from corral.crossing import open_crossing
 from corral.host import RealHost
 from corral.model.container import Container
 from corral.model.plan import Command, StdioMode
@@ -23,6 +24,7 @@ from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
 from corral.runtime.run import Run
+from corral.sandbox import Explanation
 from support.kept_runs import keep
 from support.leaky import LeakyBackend, run_leaking
 
@@ -169,4 +171,6 @@ def confine(
     launch = case.backend.lower(plan, case.probe)
     if case.is_leaky:
         return run_leaking(plan, launch, str(stage.quarantine))
-    return Run(plan, launch, quarantine=str(stage.quarantine)).run()
+    crossing = open_crossing(Explanation(plan, case.probe, launch), None)
+    quarantine = str(stage.quarantine)
+    return Run(crossing.plan, crossing.launch, quarantine=quarantine, border=crossing.border).run()

@@ -16,6 +16,8 @@ _SPECIAL_4 = tuple(
             *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
             *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
             *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+            # Looks like any other, and is the host's own service for its virtual machines, at one provider.
+            "168.63.129.16/32",
         ),
     )
 )
@@ -33,12 +35,12 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public_address(text: str) -> bool:
-    """Whether an address is one of a host of the Internet; what is no address is not."""
+    """Whether an address is one of a host of the Internet; what is no address is not, nor what has a zone."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return _is_public(address)
+    return "%" not in text and _is_public(address)
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
@@ -47,16 +49,35 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if address.ipv4_mapped is not None:
         return _is_public(address.ipv4_mapped)
     if address in _NAT64:
-        return _is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+        return _is_public(_translated(address))
     return address in _GLOBAL_6 and not any(address in block for block in _SPECIAL_6)
 
 
 def canonical_address(text: str) -> str:
-    """The one form by which an address is compared; a mapped IPv4 address is that IPv4 address.
+    """The one form by which an address is compared: a mapped IPv4 address is that IPv4 address.
 
-    Raises ValueError for what is no address.
+    Zones are left out: what is denied is denied in each of them. Raises ValueError for what is no address.
     """
+    return str(_parse(text))
+
+
+def address_forms(text: str) -> tuple[str, ...]:
+    """The canonical form, and that of the IPv4 address which a gateway translates it to; of none, nothing."""
+    try:
+        address = _parse(text)
+    except ValueError:
+        return ()
+    if address.version == 6 and address in _NAT64:
+        return str(address), str(_translated(address))
+    return (str(address),)
+
+
+def _parse(text: str) -> IPv4Address | IPv6Address:
     address = ipaddress.ip_address(text)
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
+    if address.version == 4:
+        return address
+    return address.ipv4_mapped or ipaddress.IPv6Address(int(address))
+
+
+def _translated(address: IPv6Address) -> IPv4Address:
+    return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)

@@ -79,10 +79,16 @@ class Rules:
 
         INVARIANT: whoever owns a name cannot lead a command into the networks of the host. What is not
         public is dialled only where the address itself is granted, or is loopback and `localhost` was asked.
+        Nor does any name lead to an address that is denied, in whatever form.
         """
-        if is_public or (is_localhost(host) and is_loopback(address)):
+        from corral.model.addresses import address_forms  # few have come this far
+
+        forms = address_forms(address)
+        if not forms or not frozenset(forms).isdisjoint(self.deny):
+            return False
+        if is_public or (is_localhost(host) and is_loopback(forms[0])):
             return True
-        return any(endpoint.host == address and endpoint.port == port for endpoint in self.allow)
+        return any(endpoint.host == forms[0] and endpoint.port == port for endpoint in self.allow)
 
 
 def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:

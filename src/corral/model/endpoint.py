@@ -92,7 +92,7 @@ def is_localhost(host: str) -> bool:
 
 def is_address(host: str) -> bool:
     """Whether a canonical host is an address and no name."""
-    return ":" in host or host.rpartition(".")[2].isdigit()
+    return ":" in host or is_number(host.rpartition(".")[2])
 
 
 def parse_host(text: str) -> str:

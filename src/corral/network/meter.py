@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corral.network.gateway import Gateway, Owner, Timer
+    from corral.network.relay import Flow
 
 #: How often what waits for its turn goes on.
 _PAUSE_SECONDS = 0.05
@@ -29,14 +30,18 @@ class Meter:
         self._burst = max(_LEAST_BURST, (most_rate or 0) * _BURST_SECONDS)
         self._tokens, self._filled_at = self._burst, gateway.now
         self._paused: list[tuple[Owner, Callable[[], None]]] = []
+        self._round = 1
         self._sharing = 1  # connections that waited together have equal parts
         self._timer: Timer | None = None
 
-    def grant(self, wanted: int) -> int:
+    def grant(self, wanted: int, flow: Flow) -> int:
         """So many bytes may be read now. One more than the ceiling: only then is it known to be too low."""
         if self._most_bytes is not None:
             wanted = min(wanted, max(1, self._most_bytes - self.total + 1))
         if self._most_rate is not None:
+            if flow.round == self._round:
+                return 0  # it has had its part
+            flow.round = self._round
             self._fill(self._most_rate)
             wanted = min(wanted, int(self._tokens / self._sharing))
         return wanted
@@ -71,5 +76,6 @@ class Meter:
         self._timer = None
         waiting, self._paused = self._paused, []
         self._sharing = max(1, len(waiting))
+        self._round += 1
         for owner, go_on in waiting:
             self._gateway.soon(owner, go_on)

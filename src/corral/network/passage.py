@@ -292,9 +292,9 @@ class Passage:
         self._is_queued = False
         self._go_on()
 
-    def grant(self, wanted: int) -> int:
+    def grant(self, wanted: int, flow: Flow) -> int:
         """How much a flow may read now."""
-        granted = self.border.meter.grant(wanted)
+        granted = self.border.meter.grant(wanted, flow)
         if granted <= 0 and not self._is_queued:
             self._is_queued = True
             self.border.meter.pause(self, self._next_turn)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     class Meter(Protocol):
         """How much may pass, of all that wants to."""
 
-        def grant(self, wanted: int) -> int:
+        def grant(self, wanted: int, flow: Flow) -> int:
             """So many bytes may be read now; 0: the flow is told when there are more."""
             ...
 
@@ -82,7 +82,7 @@ class Flow:
 
     __slots__ = (
         *("_ahead", "_in_pipe", "_is_at_end", "_meter", "_pipe", "_pipes", "_sink", "_source"),
-        *("is_done", "is_sent", "readable", "total", "writable"),
+        *("is_done", "is_sent", "readable", "round", "total", "writable"),
     )
 
     def __init__(
@@ -91,7 +91,7 @@ class Flow:
         self._source, self._sink, self._meter, self._pipes = source, sink, meter, pipes
         self.is_sent = is_sent
         self.readable = self.writable = True
-        self.total = 0
+        self.total = self.round = 0
         self.is_done = False
         self._is_at_end = False
         self._ahead = b""  # what was read already, to be sent first
@@ -117,7 +117,7 @@ class Flow:
                 return False
             if not self.readable or not self.writable:
                 return False
-            wanted = self._meter.grant(turn)
+            wanted = self._meter.grant(turn, self)
             if wanted <= 0:
                 return False
             moved = self._fill(wanted)

@@ -79,9 +79,12 @@ class _Reader:
 
 
 def read_server_name(data: bytes) -> ServerName:
-    """Read all that a client has sent so far, from its very first byte."""
+    """Read all that a client has sent so far, from its very first byte.
+
+    What is once decided stays so, whatever comes after it.
+    """
     try:
-        message = _collect_message(data)
+        message = _collect_message(data[:MOST_HELLO])
         if message is None:
             return _MORE if len(data) < MOST_HELLO else _MALFORMED
         name = _read_hello(_Reader(message))

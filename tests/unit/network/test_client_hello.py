@@ -219,6 +219,7 @@ def test_a_hello_of_the_largest_size_is_read_and_a_longer_one_is_not_waited_for(
     assert len(largest) == MOST_HELLO
     assert read_server_name(largest) == EXAMPLE
     assert read_server_name(longer[:MOST_HELLO]) == MALFORMED
+    assert read_server_name(longer) == MALFORMED
 
 
 def test_one_byte_at_a_time_does_not_take_the_time_of_all_others() -> None:
