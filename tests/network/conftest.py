@@ -8,7 +8,7 @@ import pytest
 
 from support.engines import ENGINES
 from support.net_authority import Authority
-from support.net_runs import Place, Site, why_not
+from support.net_runs import LeakyPlace, Place, Site, why_not
 from support.user_engines import start_engine
 from support.workplaces import work
 
@@ -39,6 +39,8 @@ def place(request: pytest.FixtureRequest, work: Path, site: Site, monkeypatch: p
     for variable in tuple(os.environ):
         if variable.lower().endswith("_proxy"):
             monkeypatch.delenv(variable)
+    if name == "leaky":
+        return LeakyPlace(name, work, site)
     reason = why_not(name)
     if reason:
         required = request.config.getoption("--require").split(",")

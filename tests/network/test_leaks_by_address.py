@@ -8,23 +8,24 @@ import pytest
 
 from support.net_alone import metadata_alone, why_not_alone
 from support.net_leaks import SECRET, hints, leak
-from support.net_runs import ALLOWED, EVERY, GRANTS, ROUTED
+from support.net_runs import ALLOWED, GRANTS, ROUTED, on_every_backend
 from support.net_servers import FastOpenSink, TalkativeSink, TcpSink, UdpSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.net_runs import Place
 
-on_every_backend = pytest.mark.parametrize("place", EVERY, indirect=True)
-
 _SEND = """
 def send(family, protocol, where, flags=0):
+    target = there(*where)
+    if ":" not in target[0]:
+        family = socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM, protocol) as stream:
         stream.settimeout(3)
         if flags:
-            stream.sendto(SECRET.encode(), flags, tuple(where))
+            stream.sendto(SECRET.encode(), flags, target)
         else:
-            stream.connect(tuple(where))
+            stream.connect(target)
             stream.sendall(SECRET.encode())
         stream.shutdown(socket.SHUT_WR)
         return stream.recv(100)
@@ -48,16 +49,14 @@ for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "0.0.0.
 def test_by_an_address_at_a_permitted_port(place: Place, port: int) -> None:
     """Only the name is permitted. The addresses are those for documentation, which nobody has."""
     script = f"""{_SEND}
-attempt(lambda: send(socket.AF_INET, 0, there))
-attempt(lambda: send(socket.AF_INET6, 0, six))
-attempt(lambda: dial(there[0], there[1]).sendall(SECRET.encode()))
+for host in ("192.0.2.7", "2001:db8::7"):
+    attempt(lambda: send(socket.AF_INET6 if ":" in host else socket.AF_INET, 0, [host, port]))
+    attempt(lambda: dial(host, port).sendall(SECRET.encode()))
 """
-    control = f"{_SEND}\nattempt(lambda: send(socket.AF_INET, 0, here))"
-    six = ("2001:db8::7", port)
     with TcpSink() as sink:
-        result = leak(
-            place, script, sink, control=control, here=sink.where, there=("192.0.2.7", port), six=six
-        )
+        for address in ("192.0.2.7", "2001:db8::7"):
+            place.site.names.lead(address, port, sink.where)
+        result = leak(place, script, sink, port=port)
 
     if place.backend in ROUTED:
         scheme = "http" if port == 80 else "https"

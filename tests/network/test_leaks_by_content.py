@@ -10,15 +10,13 @@ import pytest
 
 from corral.model.violation import Evidence
 from support.net_leaks import leak
-from support.net_runs import EVERY, GRANTS
+from support.net_runs import GRANTS, on_every_backend
 from support.net_servers import TalkativeSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.result import Result
     from support.net_runs import Place
-
-on_every_backend = pytest.mark.parametrize("place", EVERY, indirect=True)
 
 #: A permitted host, of whom every byte is kept.
 FRONT = "front.example.test"

@@ -7,14 +7,12 @@ import pytest
 from support.net_alone import lookups_alone, why_not_alone
 from support.net_dns import NameServer, TcpNameServer
 from support.net_leaks import SECRET, hints, leak
-from support.net_runs import ALLOWED, EVERY, GRANTS
+from support.net_runs import ALLOWED, GRANTS, on_every_backend
 from support.net_servers import TalkativeSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.net_runs import Place
-
-on_every_backend = pytest.mark.parametrize("place", EVERY, indirect=True)
 
 # A packet by hand for SECRET.evil.test, to the sandbox's own name server, and to that of the test.
 _BY_HAND = """
@@ -23,12 +21,14 @@ labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("
 def question(kind):
     return struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + bytes(1) + struct.pack(">HH", kind, 1)
 def by_packet(where, kind=1):
-    with socket.socket(socket.AF_INET6 if ":" in where[0] else socket.AF_INET, socket.SOCK_DGRAM) as client:
+    target = there(*where)
+    family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as client:
         client.settimeout(1)
-        client.sendto(question(kind), tuple(where))
+        client.sendto(question(kind), target)
         return client.recv(4096)
 def by_stream(where, kind=1):
-    with socket.create_connection(where, 2) as client:
+    with socket.create_connection(there(*where), 2) as client:
         client.sendall(struct.pack(">H", len(question(kind))) + question(kind))
         return listen(client)
 """
@@ -38,15 +38,16 @@ def by_stream(where, kind=1):
 def test_by_a_hand_made_question(place: Place) -> None:
     """To the name server of the sandbox, of each kind of record, and to any that it may find elsewhere."""
     script = f"""{_BY_HAND}
-for server in [["127.0.0.1", 53], packets, ["192.0.2.53", 53], ["::1", 53]]:
+for server in [("127.0.0.1", 53), packets, ("192.0.2.53", 53), ("::1", 53)]:
     for kind in (1, 28, 16, 15, 255):
         attempt(lambda: by_packet(server, kind))
-for server in [["127.0.0.1", 53], streams, ["192.0.2.53", 53]]:
+for server in [("127.0.0.1", 5300), ("127.0.0.1", 53), streams]:
     attempt(lambda: by_stream(server))
 """
-    control = f"{_BY_HAND}attempt(lambda: by_packet(packets))\nattempt(lambda: by_stream(streams))"
     with NameServer() as packets, TcpNameServer() as streams:
-        leak(place, script, packets, streams, control=control, packets=packets.where, streams=streams.where)
+        for server in ("127.0.0.1", "192.0.2.53", "::1"):
+            place.site.names.lead(server, 53, packets.where)
+        leak(place, script, packets, streams, packets=packets.where, streams=streams.where)
 
 
 @pytest.mark.parametrize("name", ["native", "bubblewrap", "landlock"])

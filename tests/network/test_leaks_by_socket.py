@@ -12,15 +12,13 @@ import pytest
 from support.bystanders import Listener
 from support.confinement import PYTHON
 from support.net_leaks import leak
-from support.net_runs import EVERY
+from support.net_runs import on_every_backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.net_runs import Place
-
-on_every_backend = pytest.mark.parametrize("place", EVERY, indirect=True)
 
 _SEND = """
 def send(kind, where):

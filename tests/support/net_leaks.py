@@ -9,12 +9,8 @@ A void test raises RuntimeError and no AssertionError.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-
 from support.confinement import PYTHON
-from support.net_runs import ALLOWED, GRANTS
+from support.net_runs import ALLOWED, GRANTS, run_unconfined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,20 +22,18 @@ if TYPE_CHECKING:
 
 #: Lower case and short: it has to fit where names go.
 SECRET = "s3cr3t5e7q"
-CONTROL_SECONDS = 40
 
-# `dial` connects to a name: by hand where a control has no names, through the proxy where there is one.
-# `LEADS` is only there in controls. What is refused raises OSError, which `attempt` writes down and survives.
+# `dial` connects to a name, by the proxy where there is one. `LEADS` stands in for names, and for addresses
+# that no test may really send to, in controls alone. What is refused raises OSError; `attempt` says so.
 PREAMBLE = """
 import base64, json, os, socket, ssl, struct, sys, urllib.parse
 SECRET = "s3cr3t5e7q"
 LEADS = json.loads(os.environ.get("LEADS", "{}"))
 PROXY = os.environ.get("https_proxy", "")
+def there(name, port):
+    return tuple(LEADS.get("%s:%d" % (name, port), (name, port)))
 def dial(name, port):
-    lead = LEADS.get("%s:%d" % (name, port)) or LEADS.get(name + ":0")
-    if lead:
-        return socket.create_connection(lead, 5)
-    return through_proxy(name, port) if PROXY else socket.create_connection((name, port), 5)
+    return through_proxy(name, port) if PROXY else socket.create_connection(there(name, port), 5)
 def through_proxy(name, port):
     proxy = urllib.parse.urlsplit(PROXY)
     stream = socket.create_connection((proxy.hostname, proxy.port), 5)
@@ -86,11 +80,10 @@ def leak(
     text: str,
     *receivers: Server,
     grants: Sequence[str] = GRANTS,
-    control: str | None = None,
     **values: object,
 ) -> Result:
-    """Try it, and return what the confined leg came to. `control` stands in for the script on the first."""
-    check_control(place, control or text, *receivers, **values)
+    """Try it, and return what the confined leg came to."""
+    check_control(place, text, *receivers, **values)
     script = (PYTHON, "-I", "-S", "-c", build_script(text, **values))
     result = place.run(script, grants=grants)
     check_alive(place, result)
@@ -104,14 +97,7 @@ def leak(
 
 def check_control(place: Place, text: str, *receivers: Server, **values: object) -> None:
     """Unconfined the secret arrives at every receiver; afterwards it is as if it had not."""
-    done = subprocess.run(
-        (PYTHON, "-I", "-S", "-c", build_script(text, **values)),
-        cwd=place.work,
-        env={**os.environ, "LEADS": json.dumps(place.site.names.leads())},
-        capture_output=True,
-        timeout=CONTROL_SECONDS,
-        check=False,
-    )
+    done = run_unconfined(place, (PYTHON, "-I", "-S", "-c", build_script(text, **values)))
     for receiver in receivers:
         if not receiver.has(SECRET):
             raise RuntimeError(f"the control leaks nothing: {done.stdout!r} {done.stderr!r}")

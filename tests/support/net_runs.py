@@ -5,17 +5,22 @@ Names that no policy permits lead to the same servers: what is refused would hav
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from corral.backends.registry import get_backend
 from corral.host import RealHost
 from corral.model.container import Container
 from corral.model.feature import Feature
+from corral.model.result import Enforcement, Outcome, Result, Usage
 from corral.network.options import NetworkOptions
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.model.probe import Probe
-    from corral.model.result import Result
     from support.net_authority import Authority
 
 #: Those whose commands have a network of their own, and need no proxy; and those who are told of one.
@@ -41,6 +45,19 @@ PROXIED = ("landlock",)
 EVERY = (*TRANSPARENT, *PROXIED)
 #: Every address of their network leads to the gateway, so that a refused one is heard of.
 ROUTED = ("native", "bubblewrap")
+
+_CONTROL_SECONDS = 60
+#: For proofs: on every backend, and on none, where they must fail.
+on_every_backend = pytest.mark.parametrize(
+    "place",
+    [
+        *EVERY,
+        pytest.param(
+            "leaky", marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="it enforces nothing")
+        ),
+    ],
+    indirect=True,
+)
 
 #: Permitted, and its addresses too: test names lead to loopback, which is refused otherwise.
 ALLOWED = "api.example.test"
@@ -149,6 +166,29 @@ class Place:
             yield f"env:set:{variable}={authority}"
         yield f"env:set:WGETRC={self.work / 'wgetrc'}"
         yield f"env:set:PIP_CONFIG_FILE={os.devnull}"
+
+
+def run_unconfined(place: Place, argv: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a command without any sandbox. It is told where names lead, since nobody else knows them."""
+    return subprocess.run(
+        argv,
+        cwd=place.work,
+        env={**os.environ, "LEADS": json.dumps(place.site.names.leads())},
+        capture_output=True,
+        timeout=_CONTROL_SECONDS,
+        check=False,
+    )
+
+
+class LeakyPlace(Place):
+    """It enforces nothing: whoever proves something must fail here."""
+
+    def run(self, argv: Sequence[str] | str, *capabilities: str, **options: Any) -> Result:
+        done = run_unconfined(self, argv)
+        policy = build_policy("moderate", ())
+        nothing = Enforcement("leaky", {}, frozenset())
+        exited = (Outcome.EXITED, done.returncode, None, done.stdout, done.stderr, False, 0.0)
+        return Result(*exited, Usage(), (), nothing, policy, "leaky")
 
 
 def copy_node(folder: Path) -> Path | None:
