@@ -21,7 +21,9 @@ def send(family, protocol, where, flags=0):
     if ":" not in target[0]:
         family = socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM, protocol) as stream:
-        stream.settimeout(3)
+        # Time-outs of the kernel's: with Python's own it would be another way of connecting.
+        for side in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            stream.setsockopt(socket.SOL_SOCKET, side, struct.pack("ll", 3, 0))
         if flags:
             stream.sendto(SECRET.encode(), flags, target)
         else:

@@ -135,6 +135,7 @@ def test_by_a_second_request_on_the_same_connection(place: Place) -> None:
 get(stream, "front.example.test")
 print(listen(stream))
 get(stream, "evil.test", "/" + SECRET)
+stream.settimeout(1)
 return listen(stream)
 """,
     )

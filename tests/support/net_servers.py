@@ -53,8 +53,8 @@ class Server:
 
     @property
     def where(self) -> tuple[str, int]:
-        """Address and port, to be dialled."""
-        return self.address, self.port
+        """Address and port, to be dialled; for a server at every address, that of loopback."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address), self.port
 
     @property
     def received(self) -> list[bytes]:
@@ -193,7 +193,7 @@ class TcpSink(Server):
     def _send_mark(self) -> None:
         """The mark is a connection, told by the address it comes from."""
         with socket.socket(self._socket.family, self.kind) as sender:
-            sender.bind((self.address, 0))
+            sender.bind((self.where[0], 0))
             self._mark_name = sender.getsockname()[:2]
             sender.settimeout(_MARK_SECONDS)
             sender.connect(self.where)
