@@ -25,7 +25,8 @@ def by_packet(where, kind=1):
     family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as client:
         client.settimeout(1)
-        client.sendto(question(kind), target)
+        client.connect(target)  # so that a refusal is heard at once
+        client.send(question(kind))
         return client.recv(4096)
 def by_stream(where, kind=1):
     with socket.create_connection(there(*where), 2) as client:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: node's own fetch (of node 20) knows no proxy, and landlock leaves no other way out. npm is tried there.
 PAIRS = [(name, tool) for name in EVERY for tool in EVERY_TOOL if name not in PROXIED or tool is not NODE]
 PAIRS += [(name, NPM) for name in EVERY if name not in ENGINES]  # images have no npm
-on_each = pytest.mark.parametrize(("place", "tool"), PAIRS, indirect=["place"], ids=repr)
+on_each = pytest.mark.parametrize(("place", "tool"), PAIRS, indirect=["place"], ids=str)
 PLAIN = (CURL, WGET, URLLIB)
 
 
@@ -86,7 +86,7 @@ def test_what_is_not_allowed_fails_and_is_reported(
     assert result.network.connections == 0
 
 
-@pytest.mark.parametrize("tool", PLAIN, ids=repr)
+@pytest.mark.parametrize("tool", PLAIN, ids=str)
 @pytest.mark.parametrize("place", EVERY, indirect=True)
 def test_plain_http_is_held_to_the_same_list(place: Place, tool: Tool) -> None:
     allowed = place.run(tool.command(f"http://{ALLOWED}", ""))
@@ -99,7 +99,7 @@ def test_plain_http_is_held_to_the_same_list(place: Place, tool: Tool) -> None:
     assert FORBIDDEN in {found.subject.partition(":")[0] for found in forbidden.violations}
 
 
-@pytest.mark.parametrize("tool", PLAIN, ids=repr)
+@pytest.mark.parametrize("tool", PLAIN, ids=str)
 @pytest.mark.parametrize("place", ROUTED, indirect=True)
 @pytest.mark.parametrize(
     ("address", "hint"),
