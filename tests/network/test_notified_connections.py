@@ -125,6 +125,28 @@ tell(attempt(connect, "203.0.113.7", 443))
     six.close()
 
 
+def test_an_address_that_is_granted_is_reached_by_corral_and_not_by_the_command(
+    proxy: Listening, elsewhere: Listening
+) -> None:
+    script = """
+tell([attempt(connect, "203.0.113.7", 5432), attempt(connect, "127.0.0.2"), attempt(connect, "127.0.0.3")])
+tell([attempt(connect, "fd00::7", 5432, family=socket.AF_INET6) for _ in range(20)])
+sock = socket.socket()
+sock.setblocking(False)
+tell(sock.connect_ex(("203.0.113.7", 5432)) in {0, errno.EINPROGRESS})
+sock.settimeout(5)
+tell(sock.recv(100).decode())
+"""
+    granted = (("203.0.113.7", 5432), ("127.0.0.2", proxy.port), ("fd00::7", 5432))
+
+    told, command = run(script, proxy, elsewhere, granted=granted)
+
+    assert told == [["relayed", "relayed", "EACCES"], ["relayed"] * 20, True, "relayed"]
+    assert command.refused == [("127.0.0.3", proxy.port)]
+    assert set(command.relayed) == set(granted)
+    assert (proxy.met, elsewhere.met) == (0, 0)
+
+
 def test_an_address_that_changes_during_the_call_leads_nowhere_else(
     proxy: Listening, elsewhere: Listening
 ) -> None:

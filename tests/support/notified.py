@@ -122,6 +122,8 @@ class Command:
         self.output = b""
         self.refused: list[tuple[str, int]] = []
         self.details: list[str] = []
+        self.granted: set[tuple[str, int]] = set()
+        self.relayed: list[tuple[str, int]] = []
         self._port = port
 
     def begin(self) -> None:
@@ -131,9 +133,17 @@ class Command:
             select.select([self._process.status], [], [], SECONDS)
             assert self.status.read(self._process.status), self.status
         (listener,) = self.status.take_given()
-        self.notified = Notified(listener, self._port, self._note)
+        self.notified = Notified(listener, self._port, self)
 
-    def _note(self, target: Target, detail: str) -> None:
+    def may_reach(self, target: Target) -> bool:
+        return (target.address, target.port) in self.granted
+
+    def relay(self, client: socket.socket, target: Target) -> None:
+        self.relayed.append((target.address, target.port))
+        with client:
+            client.sendall(b"relayed")
+
+    def refuse(self, target: Target, detail: str) -> None:
         self.refused.append((target.address, target.port))
         self.details.append(detail)
 
@@ -166,10 +176,15 @@ class Command:
 
 
 def run(
-    script: str, *listeners: Listening, walls: str = "both", notifies: bool = True
+    script: str,
+    *listeners: Listening,
+    walls: str = "both",
+    notifies: bool = True,
+    granted: tuple[tuple[str, int], ...] = (),
 ) -> tuple[list[Any], Command]:
-    """A whole script; the first listener is the proxy."""
+    """A whole script; the first listener is the proxy. `granted`: addresses that may be connected to."""
     command = Command(script, listeners[0].port, walls=walls, notifies=notifies)
+    command.granted.update(granted)
     try:
         if notifies:
             command.begin()

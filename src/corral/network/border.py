@@ -319,9 +319,11 @@ class Border:
             raise
 
     def _host_of(self, address: str, port: int, entry: Entry | None) -> str:
-        """The name that was looked up; what is loopback there, and nobody's name, is the host's own."""
-        if entry is not None:
-            return entry.name
+        """The name that was looked up, or who else is meant by an address."""
+        return entry.name if entry is not None else self.host_of(address, port)
+
+    def host_of(self, address: str, port: int) -> str:
+        """What is loopback there, and nobody's name, is the host's own."""
         if self.names.covers(address) or not is_loopback(address):
             return address
         is_granted = self.grants.decide(address, port).allowed

@@ -1,7 +1,8 @@
 """Connections of a command that has no network of its own: the kernel asks about each, and corral makes it.
 
 The command's filter hands every connect(2) to corral (seccomp_unotify(2)). Corral reads which address was
-meant, and connects the command's own socket to its proxy if it was that one. Every other is refused.
+meant, and connects the command's own socket to its proxy if it was that one. If it was an address that the
+policy names, it connects the socket to itself, and makes the connection in its stead. Every other is refused.
 
 INVARIANT: the call itself is never let through. What is connected is a descriptor that corral holds, to an
 address that corral keeps, so whoever changes the address or the descriptor meanwhile changes nothing. If
@@ -13,9 +14,11 @@ from __future__ import annotations
 import errno
 import os
 import select
+import socket
 import struct
 import sys
 from functools import cache
+from typing import Protocol
 
 from corral.model.addresses import canonical_address
 from corral.model.record import Record
@@ -23,7 +26,6 @@ from corral.model.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Callable
 
 # linux/seccomp.h: struct seccomp_notif with its struct seccomp_data, struct seccomp_notif_resp, an id
 _REQUEST = struct.Struct("=QIIiIQ6Q")
@@ -37,7 +39,7 @@ _AF_INET, _AF_INET6 = 2, 10
 _MOST_ADDRESS = 128  # struct sockaddr_storage
 _LEAST_ADDRESS = {_AF_INET: 8, _AF_INET6: 24}
 _LOOPBACK = "127.0.0.1"
-_END_SECONDS = 5.0
+_END_SECONDS, _ACCEPT_SECONDS = 5.0, 2.0
 
 
 class Request(Record):
@@ -89,6 +91,19 @@ def write_place(family: int, port: int) -> bytes:
     return start + bytes(4) + bytes(10) + b"\xff\xff" + loopback + bytes(4)
 
 
+class Judge(Protocol):
+    """Who decides about connections that pass the proxy by. Called in a thread of its own."""
+
+    def may_reach(self, target: Target) -> bool:
+        """Whether the connection may be made; it is decided once more when it is."""
+
+    def relay(self, client: socket.socket, target: Target) -> None:
+        """Make it; `client` is the other end of the command's socket, and belongs to the judge."""
+
+    def refuse(self, target: Target, detail: str) -> None:
+        """The command was told that it may not."""
+
+
 class Notified:
     """Answers for one sandbox, in a thread of its own.
 
@@ -96,11 +111,12 @@ class Notified:
     a file of a host that does not answer. Nobody but itself is kept waiting.
     """
 
-    def __init__(self, listener: int, port: int, on_refused: Callable[[Target, str], None]) -> None:
-        """Take the filter's descriptor, which belongs to this from now on, and begin."""
+    def __init__(self, listener: int, port: int, judge: Judge) -> None:
+        """Begin. The filter's descriptor belongs to this from now on; `port` is the proxy's."""
         import threading
 
-        self._listener, self._port, self._on_refused = listener, port, on_refused
+        self._listener, self._port, self._judge = listener, port, judge
+        self._door: socket.socket | None = None  # where sockets are connected to that pass the proxy by
         self._lock = threading.Lock()
         self._held = -1  # the socket that is being connected
         self._woken, self._wake = os.pipe()
@@ -134,6 +150,8 @@ class Notified:
         finally:
             os.close(self._listener)
             os.close(self._woken)
+            if self._door is not None:
+                self._door.close()
 
     def _answer_next(self) -> None:
         import fcntl
@@ -165,38 +183,57 @@ class Notified:
         except OSError as problem:
             if problem.errno == errno.EIO:  # nothing is there
                 return errno.EFAULT
-            self._on_refused(Target(0), f"its address cannot be read: {problem.strerror}")
+            self._judge.refuse(Target(0), f"its address cannot be read: {problem.strerror}")
             return errno.EACCES
         if not target.address:
             return (
                 errno.EACCES
             )  # no socket of another family can be made; an inherited one is not led elsewhere
-        if (target.address, target.port) != (_LOOPBACK, self._port):
-            self._on_refused(target, "a direct connection")
+        is_proxy = (target.address, target.port) == (_LOOPBACK, self._port)
+        if not is_proxy and not self._judge.may_reach(target):
+            self._judge.refuse(target, "a direct connection")
             return errno.EACCES
         try:
             held = _take_descriptor(request)
         except OSError as problem:
             if problem.errno == errno.EBADF:
                 return errno.EBADF
-            self._on_refused(target, f"its socket cannot be taken: {problem.strerror}")
+            self._judge.refuse(target, f"its socket cannot be taken: {problem.strerror}")
             return errno.EACCES
-        return self._connect(request, held, target.family)
-
-    def _connect(self, request: Request, held: int, family: int) -> int:
         try:
-            with self._lock:
-                if self._wake < 0:
-                    return errno.EACCES
-                self._held = held
-            # ORDER: after the descriptor was taken. Its thread still waits, so the number was not another's.
-            if not self._is_valid(request.id):
-                return errno.EACCES
-            return _connect_to(held, write_place(family, self._port))
+            return self._connect(request, held, target, is_proxy=is_proxy)
         finally:
             with self._lock:
                 self._held = -1
             os.close(held)
+
+    def _connect(self, request: Request, held: int, target: Target, *, is_proxy: bool) -> int:
+        with self._lock:
+            if self._wake < 0:
+                return errno.EACCES
+            self._held = held
+        # ORDER: after the descriptor was taken. Its thread still waits, so the number was not another's.
+        if not self._is_valid(request.id):
+            return errno.EACCES
+        if is_proxy:
+            return _connect_to(held, write_place(target.family, self._port))
+        return self._connect_directly(held, target)
+
+    def _connect_directly(self, held: int, target: Target) -> int:
+        if self._door is None:
+            self._door = socket.create_server((_LOOPBACK, 0))
+            self._door.settimeout(_ACCEPT_SECONDS)
+        error = _connect_to(held, write_place(target.family, self._door.getsockname()[1]))
+        if error not in {0, errno.EINPROGRESS}:
+            return error
+        own = _port_of(held)
+        while True:
+            client, peer = self._door.accept()
+            if peer == (_LOOPBACK, own):
+                break
+            client.close()  # somebody else of this machine has found the door
+        self._judge.relay(client, target)
+        return error
 
     def _is_valid(self, id_: int) -> bool:
         import fcntl
@@ -263,12 +300,20 @@ def _connect_to(held: int, place: bytes) -> int:
 
 
 def _leads_to(held: int, place: bytes) -> bool:
+    return _name_of(held, "getpeername") == place
+
+
+def _port_of(held: int) -> int:
+    return int.from_bytes(_name_of(held, "getsockname")[2:4], "big")
+
+
+def _name_of(held: int, call: str) -> bytes:
     import ctypes
 
-    peer, size = ctypes.create_string_buffer(_MOST_ADDRESS), ctypes.c_uint32(_MOST_ADDRESS)
-    if _system().getpeername(held, peer, ctypes.byref(size)) < 0:
-        return False
-    return peer.raw[: size.value] == place
+    name, size = ctypes.create_string_buffer(_MOST_ADDRESS), ctypes.c_uint32(_MOST_ADDRESS)
+    if getattr(_system(), call)(held, name, ctypes.byref(size)) < 0:
+        return b""
+    return name.raw[: size.value]
 
 
 def _shut_down(held: int) -> None:

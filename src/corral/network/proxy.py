@@ -65,7 +65,7 @@ class Proxy:
         """Answer the kernel's questions about connections, which it asks on this descriptor."""
         from corral.network.notify import Notified
 
-        self._notified.append(Notified(descriptor, self.place.port, self._refuse))
+        self._notified.append(Notified(descriptor, self.place.port, self))
 
     def stop(self) -> None:
         """No command connects any more. Not in the loop: its last events come there."""
@@ -73,16 +73,25 @@ class Proxy:
             each.close()
         self._notified.clear()
 
-    def _refuse(self, target: Target, detail: str) -> None:
-        """A connection that passes the proxy by. In a thread of its own."""
-        event = NetEvent(
-            NetAction.CONNECT,
-            False,
-            NetReason.ADDRESS,
-            target.address or "unknown",
-            target.port,
-            detail=detail,
-        )
+    # What passes the proxy by: whoever asks is a thread of its own.
+
+    def may_reach(self, target: Target) -> bool:
+        """Whether an address is granted, or somebody could still be asked about it."""
+        if self._border.questions is not None:
+            return True
+        host = self._border.host_of(target.address, target.port)
+        return self._border.grants.decide(host, target.port).allowed
+
+    def relay(self, client: socket.socket, target: Target) -> None:
+        """As if it had come by a network. INVARIANT: it is decided there, in the loop."""
+        with contextlib.suppress(OSError):
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._border.relay(client, self._border.host_of(target.address, target.port), target.port)
+
+    def refuse(self, target: Target, detail: str) -> None:
+        """Tell of it. An address that could not be read is not one."""
+        host = target.address or "unknown"
+        event = NetEvent(NetAction.CONNECT, False, NetReason.ADDRESS, host, target.port, detail=detail)
         self._border.gateway.call(lambda: self._border.tally.record(event), self._border)
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 
-from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
+from corral.model.traffic import SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _violation(event: NetEvent, grants: Grants) -> Violation:
     subject = _join(event.host, event.port) if event.port else event.host
     is_known = event.port and event.reason is NetReason.NOT_GRANTED and grants.ports(event.host)
     feature = Feature.NET_PORTS if is_known else Feature.NET_DOMAINS
-    detail = event.reason.value.replace("-", " ")
+    detail = SENTENCES[event.reason]
     if event.detail:
         detail = f"{detail}: {event.detail}"
     return Violation(feature, subject, Evidence.OBSERVED, detail, _hint(event, grants))
