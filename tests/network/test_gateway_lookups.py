@@ -44,6 +44,21 @@ def _is_served(stage: Stage, name: str = NAME) -> bool:
     return client.recv(1) == b"x"
 
 
+def test_a_port_that_a_name_has_no_server_for_is_no_reason_to_ask_again(stage: Stage) -> None:
+    """Else whoever owns the name could have it looked up between a lookup and its connection."""
+    stage.serve(port=stage.port)
+    stage.open(
+        *(f"tcp:{host}:{port}" for host in (NAME, LOOPBACK) for port in (stage.port, stage.other_port)),
+        ports=(stage.port, stage.other_port),
+    )
+
+    assert _is_served(stage)
+    assert len(stage.resolved) == 2  # once for each port
+    assert is_reset(stage.connect(port=stage.other_port))
+    assert _is_served(stage)
+    assert len(stage.resolved) == 2
+
+
 def test_a_name_that_leads_elsewhere_after_its_lookup_is_not_followed(stage: Stage, monkeypatch) -> None:
     """Rebinding: the second answer of the name's owner comes too late for the first lookup's connections."""
     first, second = stage.serve(), stage.serve(name="second.test")

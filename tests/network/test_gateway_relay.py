@@ -336,3 +336,25 @@ def test_one_thread_serves_all_borders_and_ends_with_the_last() -> None:
         assert threads() == ["corral-gateway"]
 
     assert threads() == []
+
+
+def test_what_is_no_socket_is_not_served_and_nothing_is_left_open(stage: Stage) -> None:
+    border = stage.open(listeners=False)
+    good, pipe = socket.create_server(("0.0.0.0", stage.port)), os.pipe()
+    good.set_inheritable(True)
+    number = good.detach()
+    with pytest.raises(OSError, match="non-socket"):
+        border.attach([number, *pipe])
+    for descriptor in (number, *pipe):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_no_program_that_is_started_inherits_a_listener(stage: Stage) -> None:
+    border = stage.open(listeners=False)
+    listener = socket.create_server(("0.0.0.0", stage.port))
+    listener.set_inheritable(True)
+    number = listener.detach()
+    border.attach([number])
+
+    assert not os.get_inheritable(number)

@@ -95,4 +95,4 @@ def test_each_port_is_asked_for_at_once(asked: list[str]) -> None:
     found = look_up(ask, "api.example.com", (80, 443, 8080))
 
     assert wanted == [80, 443, 8080]
-    assert found.answers == {443: (("1.2.3.4", 444),), 8080: (("1.2.3.4", 8081),)}
+    assert found.answers == {80: (), 443: (("1.2.3.4", 444),), 8080: (("1.2.3.4", 8081),)}

@@ -110,7 +110,9 @@ class Border:
             return
         sockets: list[socket.socket] = []
         try:
-            sockets.extend(socket.socket(fileno=descriptor) for descriptor in descriptors)
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)  # no command that is started later gets it
+                sockets.append(socket.socket(fileno=descriptor))
             self._call(lambda: self._attach(sockets))
         finally:
             for descriptor in descriptors[len(sockets) :]:

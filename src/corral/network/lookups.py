@@ -51,6 +51,7 @@ class _Lookup:
     def __init__(self, owner: Lookups, entry: Entry, waiter: Found) -> None:
         self._owner, self.entry, self.waiters = owner, entry, [waiter]
         self.timer: Timer | None = None
+        self.is_over = False
 
     def time_out(self) -> None:
         self._owner.finish(self, None)
@@ -92,6 +93,7 @@ class Lookups:
     def close(self) -> None:
         """Nobody waits any longer."""
         for lookup in self._pending.values():
+            lookup.is_over = True
             if lookup.timer is not None:
                 lookup.timer.cancel()
         self._pending.clear()
@@ -102,6 +104,7 @@ class Lookups:
         if self._pending.get(entry.name) is not lookup:
             return
         del self._pending[entry.name]
+        lookup.is_over = True
         if lookup.timer is not None:
             lookup.timer.cancel()
         outcome = _TOO_LATE if resolution is None else self._keep(entry, resolution)
@@ -121,6 +124,8 @@ class Lookups:
         self._failed.pop(name, None)
 
         def ask() -> None:
+            if lookup.is_over:
+                return  # it has waited too long for its turn
             resolution = look_up(self._resolve, name, ports)
             if is_localhost(name) and not any(resolution.answers.values()):
                 resolution = _LOOPBACK  # whatever a resolver knows: this machine is there

@@ -53,7 +53,7 @@ def _ask_hook(resolve: Resolve, name: str, ports: Sequence[int]) -> Resolution:
         try:
             answers[port] = _canonical(resolve(name, port))
         except OSError as raised:
-            problem = raised
+            answers[port], problem = (), raised
     if problem is not None and not any(answers.values()):
         raise problem
     return Resolution(answers)
