@@ -19,7 +19,7 @@ ROWS = (
         *("sandbox", "attempt", "fidelity", "session", "background", "stateful", "given"),
         *("pool", "stock", "turns", "freshness", "aio", "watch"),
         *("executor", "batch", "function", "progress"),
-        *("host", "tool", "probes", "state", "directory", "trace", "compilation"),
+        *("host", "tool", "probes", "state", "directory", "trace", "compilation", "crossing", "live"),
     },
     {"config"},
     {"selftest", "named"},

@@ -8,7 +8,7 @@ from corral.backends.registry import get_backend
 from corral.host import RealHost
 from corral.model.feature import Feature
 
-NOBODY_YET = {Feature.NET_PORTS, Feature.NET_DOMAINS}
+NOBODY_YET = {Feature.NET_EXCEPT}
 #: The supervisor approximates some of these where there are no control groups.
 BY_CONTROL_GROUP = {Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}
 BEYOND_LANDLOCK = {

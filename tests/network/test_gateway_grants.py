@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from corral.model.endpoint import Endpoint
-from corral.network.border import NetRequest
+from corral.network.options import NetRequest
 from support.border_stage import (
     LOOPBACK,
     NAME,
@@ -293,3 +293,29 @@ def test_changes_from_many_threads_at_once_are_all_made(stage: Stage) -> None:
     assert border.grants.decide("n0-2.test", stage.port).allowed
     assert not border.grants.decide("n0-0.test", stage.port).allowed
     assert not border.grants.decide("n0-1.test", stage.port).allowed
+
+
+def test_nobody_is_asked_about_a_synthetic_address_that_is_nobodys(stage: Stage) -> None:
+    """Whoever said yes would have it dialled on the host."""
+    asked = Asked()
+    stage.open(ask=asked)
+
+    assert is_reset(stage.connect_to("127.64.0.77"))
+    stage.wait(lambda: stage.of("connect"))
+    assert stage.reasons() == ["address"]
+    assert asked.requests == []
+
+
+def test_allowed_twice_for_different_times_the_longer_one_counts(stage: Stage) -> None:
+    stage.serve(name=LATER)
+    border = stage.open()
+    endpoint = Endpoint("tcp", LATER, stage.port)
+    border.allow(endpoint, 0.1)
+    border.allow(endpoint, 30.0)
+    client = stage.connect(LATER)
+    stage.wait(lambda: stage.of("revoke"))
+
+    assert _is_served(client)
+    border.revoke(LATER)
+    assert is_reset(client)
+    assert border._timers == {}

@@ -189,14 +189,13 @@ def test_a_granted_address_needs_no_name_in_tls(stage: Stage) -> None:
     """TLS cannot name an address; a name, there, is another one."""
     server = stage.serve(lambda client: client.sendall(client.recv(4096)[:1]))
     stage.open("https:127.0.0.1:{}")
-    # This machine's own loopback, as the listener sees it, is where the server is; its port differs.
-    stage.border.gateway.call_and_wait(lambda: None)
+    # The very port of the address is the listener's here, and the server has another one.
     passages: list[tuple[str, int]] = []
     original = passage.Dial
 
-    def dial(gateway, addresses, done):
+    def dial(gateway, addresses, *rest):
         passages.extend(addresses)
-        return original(gateway, [(LOOPBACK, server.port)], done)
+        return original(gateway, [(LOOPBACK, server.port)], *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passage, "Dial", dial)
@@ -206,6 +205,7 @@ def test_a_granted_address_needs_no_name_in_tls(stage: Stage) -> None:
         named = stage.connect_to("127.0.0.1")
         named.sendall(hello(NAME))
         assert is_reset(named)
+    stage.wait(lambda: stage.reasons()[1:] == ["other-name"])
     assert passages == [("127.0.0.1", stage.port)] * 2
 
 
@@ -308,3 +308,21 @@ def test_a_request_that_is_answered_before_it_has_ended_goes_on(stage: Stage) ->
     client.sendall(bytes(1 << 20) + b"end")
 
     assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("named", ["localhost", "127.0.0.1", "[::1]"])
+def test_this_machine_may_be_called_by_all_of_its_names_but_by_no_other(stage: Stage, named: str) -> None:
+    received = bytearray()
+    stage.serve(lambda client: received.extend(client.recv(4096)), name="localhost")
+    stage.open("http:localhost:{}")
+    message = f"GET / HTTP/1.1\r\nHost: {named}:{stage.port}\r\n\r\n".encode()
+    client = stage.connect_to("127.0.0.1")
+    for part in (message[:20], message[20:]):
+        client.sendall(part)
+    stage.wait(lambda: received)
+    assert bytes(received) == message
+
+    other = stage.connect_to("127.0.0.1")
+    other.sendall(message.replace(named.encode(), b"other.test"))
+    assert is_reset(other)
+    assert bytes(received) == message

@@ -143,6 +143,7 @@ flag_values = {
     "write": st.lists(st.sampled_from(PATHS)),
     "deny": st.lists(st.sampled_from(PATHS)),
     "net": st.sampled_from(["none", "limited", "full"]),
+    "allow": st.lists(st.sampled_from(["example.org", "*.example.org", "example.org:22", "[::1]:80"])),
     "cap": st.lists(st.sampled_from(CAPABILITIES)),
     "env": st.lists(st.sampled_from(["AB", "AB=1", "AB=a=b", "A*"])),
     "memory": st.sampled_from(["1g", "512m"]),

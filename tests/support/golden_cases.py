@@ -102,6 +102,11 @@ CASES = (
     Case("linked-worktree", files=LINKED),
     Case("tools", files={**REPOSITORY, **TOOLS}, env={"PATH": ":".join(_PATH)}),
     Case("net-full", files=REPOSITORY, capabilities=("network:full",)),
+    Case(
+        "net-named",
+        files=REPOSITORY,
+        capabilities=("network:https:api.example.com", "network:tcp:db.example.com:5432", "traffic:rate:1MB"),
+    ),
     Case("limits", files=REPOSITORY, capabilities=(*_LIMITS, "cpu:time:30s")),
     Case("limits-without-groups", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset()),
     Case("limits-without-groups-root", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset(), uid=0),

@@ -54,10 +54,14 @@ def mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.TERMINAL: "new session + seccomp",
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
-        **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
+        **({Feature.NET_NONE: "net namespace with loopback only"} if has_no_network(plan) else {}),
         **gateway.mechanisms(plan),
         **common.single_process(plan),
     }
+
+
+def has_no_network(plan: Plan) -> bool:
+    return plan.ground.net.mode is NetMode.NONE
 
 
 def check_abstract_sockets(plan: Plan, abi: int) -> None:

@@ -30,6 +30,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("write", ("--write",), "Let it read and write a path.", "PATH", multiple=True),
     Option("deny", ("--deny",), "Keep a path inside a granted one away from it.", "PATH", multiple=True),
     Option("net", ("--net",), "none (default), limited or full.", "MODE"),
+    Option(
+        "allow",
+        ("--allow",),
+        "Let it connect to a host: pypi.org, *.npm.org, db:5432.",
+        "HOST",
+        multiple=True,
+    ),
     Option("cap", ("--cap",), "Add a capability, such as filesystem:read:/docs.", "TEXT", multiple=True),
     Option("env", ("--env",), "Pass a variable (NAME), or set one (NAME=VALUE).", "NAME", multiple=True),
     Option("memory", ("--memory",), "Memory for all its processes together: 512m, 1GiB.", "SIZE"),

@@ -119,6 +119,8 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Flag and capability for every flag that stands for one."""
     for flag, capability in FLAG_CAPABILITIES.items():
         given = options[flag]
+        if flag == "net" and given == "limited" and options["allow"]:
+            continue  # to these, and not to every other host as well
         for value in given if isinstance(given, tuple) else () if given is None else (given,):
             if flag in {"read", "write", "deny"}:
                 yield flag, f"{capability}:{_absolute(value)}"
@@ -129,8 +131,17 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield flag, f"env:set:{value}" if "=" in value else f"env:pass:{value}"
             else:
                 yield flag, f"{capability}:{value}"
+    for host in options["allow"]:
+        yield from (("allow", f"network:{scheme}:{host}") for scheme in _schemes(host))
     for value in options["cap"]:
         yield "cap", value
+
+
+def _schemes(host: str) -> tuple[str, ...]:
+    """A name stands for http and https; with a port it stands for that port alone."""
+    from corral.model.endpoint import has_port
+
+    return ("tcp",) if has_port(host) else ("http", "https")
 
 
 def waived_names(options: Mapping[str, Any]) -> list[str]:

@@ -37,6 +37,32 @@ class NetReason(Enum):
     REVOKED = "revoked"  # what permitted it has ended
 
 
+#: In the words that a person or a model reads.
+SENTENCES: dict[NetReason, str] = {
+    NetReason.GRANTED: "the policy permits it",
+    NetReason.ALLOWED_LATER: "it was permitted while the session ran",
+    NetReason.ASKED: "whoever was asked permits it",
+    NetReason.NOT_GRANTED: "no rule permits this host",
+    NetReason.DENIED: "the policy denies this host",
+    NetReason.REFUSED: "whoever was asked said no",
+    NetReason.UNANSWERED: "whoever was asked said nothing in time",
+    NetReason.ADDRESS: "no lookup gave this address out, and no rule names it",
+    NetReason.NOT_PUBLIC: "the name leads to an address that is not public",
+    NetReason.OTHER_NAME: "it asked for another host than the one that was looked up",
+    NetReason.NO_NAME: "it did not say which host it asks for",
+    NetReason.NOT_TLS: "only TLS is permitted there, and this was none",
+    NetReason.NOT_HTTP: "only HTTP is permitted there, and this was none that can be followed",
+    NetReason.UNRESOLVED: "the name leads nowhere",
+    NetReason.UNREACHABLE: "nobody answered at its address",
+    NetReason.TOO_MANY: "there were too many connections",
+    NetReason.TOO_MUCH: "all the bytes that may pass had passed",
+    NetReason.TOO_LATE: "it did not say in time what it wants",
+    NetReason.MALFORMED: "what it said makes no sense",
+    NetReason.NO_TOKEN: "it did not have the token of this run",
+    NetReason.REVOKED: "what permitted it has ended",
+}
+
+
 class NetAction(Enum):
     LOOKUP = "lookup"
     CONNECT = "connect"

@@ -5,6 +5,7 @@ Its public methods may be called by any thread; all the rest happens in the gate
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 
@@ -106,8 +107,15 @@ class Border:
             for descriptor in descriptors:
                 self._proxy.attach(descriptor)
             return
-        sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-        self._call(lambda: self._attach(sockets))
+        sockets: list[socket.socket] = []
+        try:
+            sockets.extend(socket.socket(fileno=descriptor) for descriptor in descriptors)
+            self._call(lambda: self._attach(sockets))
+        finally:
+            for descriptor in descriptors[len(sockets) :]:
+                os.close(descriptor)
+            for sock in sockets:
+                sock.close()  # those that are served have been detached
 
     def open_proxy(self) -> ProxyPlace:
         """Listen for a command that has no network of its own. Raises OSError."""
@@ -134,7 +142,8 @@ class Border:
         once the connection stands, else for the reason why it does not. The client is owned from now on.
         """
         client.setblocking(False)
-        self.gateway.call(lambda: self._relay(client, host, port, head, reply))
+        if not self.gateway.call(lambda: self._relay(client, host, port, head, reply), self):
+            client.close()
 
     def traffic(self) -> Traffic:
         """What was asked and how much has passed, until now."""
@@ -235,6 +244,9 @@ class Border:
         if not self._is_exhausted:
             self._is_exhausted = True
             self._end_all(NetReason.TOO_MUCH)
+            for listener in self._listeners:  # whoever comes now is refused, and does not wait for ever
+                listener.close()
+            self._listeners.clear()
 
     def fail(self, problem: Exception) -> None:
         self.faults += 1
@@ -252,11 +264,9 @@ class Border:
     def _attach(self, sockets: list[socket.socket]) -> None:
         for sock in sockets:
             if self._is_closed:
-                sock.close()
-            elif sock.type == socket.SOCK_DGRAM:
-                self._listeners.append(DnsSocket(self, sock))
-            else:
-                self._listeners.append(TcpListener(self, sock))
+                return
+            kind = DnsSocket if sock.type == socket.SOCK_DGRAM else TcpListener
+            self._listeners.append(kind(self, socket.socket(fileno=sock.detach())))
 
     def _allow(self, endpoint: Endpoint, for_seconds: float | None) -> None:
         self.grants.allow(endpoint)
@@ -268,6 +278,9 @@ class Border:
         self._tell(NetAction.ALLOW, NetReason.ALLOWED_LATER, endpoint, detail)
 
     def _expire(self, endpoint: Endpoint) -> None:
+        running = [timer for timer in self._timers.pop(endpoint, []) if timer.action is not None]
+        if running:
+            self._timers[endpoint] = running
         if self.grants.expire(endpoint):
             self._tell(NetAction.REVOKE, NetReason.REVOKED, endpoint, "its time is over")
             self._end_unpermitted()
@@ -281,10 +294,10 @@ class Border:
         self._end_unpermitted()
 
     def _relay(self, client: socket.socket, host: str, port: int, head: bytes, reply: Reply | None) -> None:
-        passage = Passage(self, client, host, port, head=head, reply=reply)
         if self._is_closed:
             client.close()
             return
+        passage = Passage(self, client, host, port, head=head, reply=reply)
         self._open.add(passage)
         self.gateway.connections += 1
         if len(self._open) > self.options.most_connections or self._is_exhausted:

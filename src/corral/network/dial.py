@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from corral.network.gateway import Gateway, Timer
+    from corral.network.gateway import Gateway, Owner, Timer
 
 _SECONDS_EACH, _SECONDS_IN_ALL = 5.0, 10.0
 #: Whoever is silent for so long is asked whether he is still there.
@@ -25,8 +25,9 @@ class Dial:
         gateway: Gateway,
         addresses: Sequence[tuple[str, int]],
         done: Callable[[socket.socket | None, str], None],
+        owner: Owner,
     ) -> None:
-        self._gateway, self._done = gateway, done
+        self._gateway, self._done, self._owner = gateway, done, owner
         self._left = list(reversed(addresses))
         self._socket: socket.socket | None = None
         self._address = ""
@@ -59,7 +60,7 @@ class Dial:
 
     def fail(self, problem: Exception) -> None:
         self.cancel()
-        self._done(None, repr(problem))
+        self._owner.fail(problem)
 
     def _next(self) -> None:
         while self._left:

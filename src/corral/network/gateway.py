@@ -42,6 +42,7 @@ _SHARE_OF_DESCRIPTORS = 0.5
 _LEAST_CONNECTIONS = 16
 _MOST_PIPES = 64
 _STOP_SECONDS = 5.0
+_MOST_FAULTS = 100
 
 
 class Timer:
@@ -94,29 +95,36 @@ class Gateway:
 
     # Called by other threads.
 
-    def call(self, action: Callable[[], None], owner: Owner | None = None) -> None:
-        """Do something in the loop, soon."""
-        self._commands.append((owner, action))
+    def call(self, action: Callable[[], None], owner: Owner | None = None) -> bool:
+        """Do something in the loop, soon. False if it has ended."""
         with self._wake_lock:  # after its end the descriptor may be somebody else's
-            if not self._has_ended:
-                with contextlib.suppress(BlockingIOError):  # it is awake anyway
-                    os.eventfd_write(self._wake, 1)
+            if self._has_ended:
+                return False
+            self._commands.append((owner, action))
+            with contextlib.suppress(BlockingIOError):  # it is awake anyway
+                os.eventfd_write(self._wake, 1)
+        return True
 
     def call_and_wait(self, action: Callable[[], None], seconds: float = 10.0) -> bool:
-        """Do something in the loop, and say whether it was done in time."""
+        """Do something in the loop, and say whether it was done in time. Raises what that raises."""
         if self.is_own_thread():
             action()
             return True
         done = threading.Event()
+        raised: list[Exception] = []
 
         def do() -> None:
             try:
                 action()
-            finally:
-                self.call(done.set)  # ORDER: one turn later, when what was to be closed is closed
+            except Exception as problem:
+                raised.append(problem)
+            if not self.call(done.set):  # ORDER: one turn later, when what was to be closed is closed
+                done.set()
 
-        self.call(do)
-        return done.wait(seconds)
+        is_done = self.call(do) and done.wait(seconds)
+        if raised:
+            raise raised[0]
+        return is_done
 
     def is_own_thread(self) -> bool:
         """Whether the caller is the loop."""
@@ -172,6 +180,13 @@ class Gateway:
         """Do something in the next turn, after the others had theirs."""
         self._soon.append((owner, action))
 
+    def do(self, owner: Owner | None, action: Callable[[], None]) -> None:
+        """Do something now, on behalf of somebody else than the caller: its errors are the owner's."""
+        try:
+            action()
+        except Exception as problem:
+            self._report(owner, problem)
+
     def count_cancelled(self) -> None:
         """Many timers are cancelled long before their time: they do not stay for it."""
         self._cancelled += 1
@@ -197,7 +212,9 @@ class Gateway:
             self._close_all()
         with self._wake_lock:
             self._has_ended = True
-            os.close(self._wake)
+        self._run_commands()  # the last ones: who called is told that it was done
+        self._close_all()
+        os.close(self._wake)
         self._epoll.close()
         self.pipes.close()
         self.lookups.stop()
@@ -217,32 +234,26 @@ class Gateway:
             if action is None:
                 self._cancelled -= 1
             else:
-                self._do(timer.owner, action)
+                self.do(timer.owner, action)
 
     def _run_soon(self) -> None:
         waiting, self._soon = self._soon, []
         for owner, action in waiting:
-            self._do(owner, action)
+            self.do(owner, action)
 
     def _run_commands(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
         for _ in range(len(self._commands)):  # those that come meanwhile have the next turn
             owner, action = self._commands.popleft()
-            self._do(owner, action)
-
-    def _do(self, owner: Owner | None, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as problem:
-            self._report(owner, problem)
+            self.do(owner, action)
 
     def _report(self, owner: Owner | None, problem: Exception) -> None:
         """INVARIANT: whatever a sandbox sends, the loop goes on; who has failed ends alone."""
         import traceback
 
-        if len(self.faults) < 100:
-            self.faults.append("".join(traceback.format_exception(problem)))
+        self.faults.append("".join(traceback.format_exception(problem)))
+        del self.faults[:-_MOST_FAULTS]
         try:
             if owner is not None:
                 owner.fail(problem)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from corral.model.endpoint import is_address
+from corral.model.connection import is_loopback
+from corral.model.endpoint import LOCALHOST, is_address
 from corral.model.traffic import NetReason
 
 TYPE_CHECKING = False
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from corral.model.connection import Verdict
 
 _TLS_HANDSHAKE = 0x16
+_THIS_MACHINE = (LOCALHOST, "127.0.0.1", "::1")
 
 
 class Refused(Exception):
@@ -23,8 +25,8 @@ class Refused(Exception):
 class TlsHead:
     """The name of a ClientHello has to be the one that was looked up."""
 
-    def __init__(self, host: str, *, checks_names: bool) -> None:
-        self._host, self._checks_names = host, checks_names
+    def __init__(self, hosts: tuple[str, ...], *, checks_names: bool) -> None:
+        self._hosts, self._checks_names = hosts, checks_names
 
     def accepts(self, data: bytes) -> bool:
         """Whether all is well; False if more has to come. Raises Refused."""
@@ -40,12 +42,19 @@ class TlsHead:
         if not self._checks_names:
             return True
         if found.state is HelloState.ABSENT:
-            if is_address(self._host):  # TLS has no way to name an address (RFC 6066, 3)
+            if any(map(is_address, self._hosts)):  # TLS has no way to name an address (RFC 6066, 3)
                 return True
             raise Refused(NetReason.NO_NAME, "TLS without a server name")
-        if found.name != self._host:
+        if found.name not in self._hosts:
             raise Refused(NetReason.OTHER_NAME, f"TLS asks for {found.name}")
         return True
+
+
+def known_as(host: str) -> tuple[str, ...]:
+    """What a client may call the host that it has connected to: this machine has more than one name."""
+    if host == LOCALHOST or is_loopback(host):
+        return (host, *(other for other in _THIS_MACHINE if other != host))
+    return (host,)
 
 
 def needs_look(verdict: Verdict, *, checks_names: bool) -> bool:

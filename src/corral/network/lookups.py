@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from corral.model.endpoint import is_localhost
 from corral.model.record import Record
 from corral.model.traffic import NetReason
@@ -108,7 +110,7 @@ class Lookups:
                 del self._failed[next(iter(self._failed))]
             self._failed[entry.name] = (self._gateway.now + _FORGET_SECONDS, outcome)
         for waiter in lookup.waiters:
-            waiter(outcome)
+            self._gateway.do(None, partial(waiter, outcome))
 
     def _start(self, entry: Entry, done: Found) -> None:
         if is_localhost(entry.name) and self._resolve is None:
@@ -120,6 +122,8 @@ class Lookups:
 
         def ask() -> None:
             resolution = look_up(self._resolve, name, ports)
+            if is_localhost(name) and not any(resolution.answers.values()):
+                resolution = _LOOPBACK  # whatever a resolver knows: this machine is there
             self._gateway.call(lambda: self.finish(lookup, resolution), lookup)
 
         if len(self._pending) >= _MOST_LOOKUPS or not self._lane.submit(ask):
@@ -234,4 +238,4 @@ class Questions:
             return  # the border has been closed
         remember(reason)
         for waiter in waiters:
-            waiter.tell(reason)
+            self._gateway.do(None, partial(waiter.tell, reason))

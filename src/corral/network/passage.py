@@ -15,7 +15,7 @@ from enum import Enum
 from corral.model.endpoint import is_address
 from corral.model.traffic import NetAction, NetEvent, NetReason
 from corral.network.dial import Dial
-from corral.network.heads import Refused, TlsHead, is_for_tls, needs_look
+from corral.network.heads import Refused, TlsHead, is_for_tls, known_as, needs_look
 from corral.network.meter import TooMuch
 from corral.network.relay import Flow
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from corral.network.gateway import Timer
     from corral.network.lookups import Outcome
     from corral.network.names import Entry
+    from corral.network.tally import HostCount
     from corral.network.watched import HttpHead
 
     Reply = Callable[[NetReason | None], bytes]
@@ -54,7 +55,7 @@ class Passage:
     """Whoever accepted the client has given it away; it is closed here, whatever happens."""
 
     __slots__ = (
-        *("_client", "_client_ends", "_count", "_dial", "_dialled", "_down", "_first", "_has_head", "_head"),
+        *("_client", "_count", "_dial", "_dialled", "_down", "_first", "_has_head", "_head"),
         *("_is_queued", "_remote", "_reply", "_state", "_timer", "_up", "_verdict", "border", "host", "port"),
     )
 
@@ -75,13 +76,13 @@ class Passage:
         self._state = _State.DECIDING
         self._verdict: Verdict | None = None
         self._head: TlsHead | HttpHead | None = None
-        self._has_head = self._is_queued = self._client_ends = False
+        self._has_head = self._is_queued = False
         self._dial: Dial | None = None
         self._dialled = ""
         self._timer: Timer | None = None
         self._up: Flow | None = None
         self._down: Flow | None = None
-        self._count = border.tally.host(host, port)
+        self._count: HostCount | None = None
 
     # Deciding.
 
@@ -91,13 +92,22 @@ class Passage:
         self._decide(entry)
 
     def _decide(self, entry: Entry | None) -> None:
+        if entry is None and is_address(self.host) and self.border.names.covers(self.host):
+            # INVARIANT: an address of our own that is nobody's any more is never asked about, nor dialled.
+            self.refuse(NetReason.ADDRESS, "no lookup gave this address out")
+            return
         verdict = self.border.grants.decide(self.host, self.port)
         if verdict.allowed:
             self._permit(verdict, entry)
         elif verdict.reason is NetReason.DENIED or self.border.questions is None:
             self.refuse(verdict.reason, rule=verdict.rule)
         else:
-            self.border.ask(self.host, self.port, lambda reason: self._answered(reason, entry))
+            gateway = self.border.gateway
+            self.border.ask(
+                self.host,
+                self.port,
+                lambda reason: gateway.do(self, lambda: self._answered(reason, entry)),
+            )
 
     def _answered(self, reason: NetReason, entry: Entry | None) -> None:
         if self._state is not _State.DECIDING:
@@ -117,7 +127,8 @@ class Passage:
         if addresses is not None:
             self._open(addresses)
             return
-        self.border.lookups.find(self.host, self._found)
+        gateway = self.border.gateway
+        self.border.lookups.find(self.host, lambda outcome: gateway.do(self, lambda: self._found(outcome)))
 
     def _found(self, outcome: Outcome) -> None:
         if self._state is not _State.DECIDING:
@@ -143,7 +154,7 @@ class Passage:
         self._has_head = not needs_look(self._verdict, checks_names=self.border.options.checks_names)
         if not self._has_head and self._reply is None:
             self._await_head()
-        self._dial = Dial(self.border.gateway, checked, self._reached)
+        self._dial = Dial(self.border.gateway, checked, self._reached, self)
         self._dial.start()
         if self._state is _State.OPENING and self._reply is None:
             self._read_head()
@@ -167,7 +178,11 @@ class Passage:
         self._remote, self._dialled = remote, detail
         self.border.gateway.rewatch(remote.fileno(), self)
         if self._reply is not None:
-            self._client.send(self._reply(None))  # a few bytes into an empty buffer
+            try:
+                self._client.send(self._reply(None))  # a few bytes into an empty buffer
+            except OSError:
+                self.abort()
+                return
             if not self._has_head:
                 self._await_head()
         self._read_head()
@@ -199,14 +214,14 @@ class Passage:
         assert self._verdict is not None
         if self._head is None:
             if is_for_tls(self._verdict, self._first[0]):
-                self._head = TlsHead(self.host, checks_names=self.border.options.checks_names)
+                self._head = TlsHead(known_as(self.host), checks_names=self.border.options.checks_names)
             elif not self.border.options.checks_names:
                 self._has_head = True
                 return True
             else:
                 from corral.network.watched import HttpHead
 
-                self._head = HttpHead(self.host, self.port)
+                self._head = HttpHead(known_as(self.host), self.port)
         self._has_head = self._head.accepts(self._first)
         if not isinstance(self._head, TlsHead):
             self._first = b""  # it keeps what it has seen
@@ -221,6 +236,7 @@ class Passage:
             self._timer = None
         self._state = _State.RELAYING
         came = len(self._first) if self._head is None or isinstance(self._head, TlsHead) else self._head.came
+        self._count = self.border.tally.host(self.host, self.port)
         self._up, self._down = self._make_flows(self._remote)
         self._tell(NetAction.CONNECT, self._verdict.reason, is_allowed=True, rule=self._verdict.rule)
         try:
@@ -302,6 +318,7 @@ class Passage:
 
     def count(self, passed: int, is_sent: bool) -> None:
         """Bytes were read. Raises TooMuch."""
+        assert self._count is not None
         if is_sent:
             self._count.sent += passed
             self.border.tally.sent += passed

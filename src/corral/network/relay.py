@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: What a pipe holds. More costs memory that a sandbox can make the kernel keep; less costs system calls.
-_PIPE_BYTES = 256 << 10
+_PIPE_BYTES = 512 << 10
 _F_SETPIPE_SZ = 1031
 #: After so many bytes it is somebody else's turn.
 _TURN_BYTES = 2 << 20

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 
-from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
+from corral.model.traffic import SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,9 +125,18 @@ class Tally:
         found = self._hosts.get(key)
         if found is None:
             if len(self._hosts) >= _MOST_HOSTS:
+                self._forget_refused()
+            if len(self._hosts) >= _MOST_HOSTS:
                 key = _OTHERS
             found = self._hosts.setdefault(key, HostCount())
         return found
+
+    def _forget_refused(self) -> None:
+        """Hosts that were only refused may be as many as a command can invent: they become one."""
+        refused = [key for key, one in self._hosts.items() if not one.connections and key != _OTHERS]
+        others = self._hosts.setdefault(_OTHERS, HostCount())
+        for key in refused:
+            others.refused += self._hosts.pop(key).refused
 
     def _is_same_lookup(self, event: NetEvent, kind: int) -> bool:
         key, now = (event.host, event.allowed), time.monotonic()
@@ -157,7 +166,7 @@ def _violation(event: NetEvent, grants: Grants) -> Violation:
     subject = _join(event.host, event.port) if event.port else event.host
     is_known = event.port and event.reason is NetReason.NOT_GRANTED and grants.ports(event.host)
     feature = Feature.NET_PORTS if is_known else Feature.NET_DOMAINS
-    detail = event.reason.value.replace("-", " ")
+    detail = SENTENCES[event.reason]
     if event.detail:
         detail = f"{detail}: {event.detail}"
     return Violation(feature, subject, Evidence.OBSERVED, detail, _hint(event, grants))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.model.traffic import NetReason
 from corral.network.heads import Refused
 from corral.network.http1 import Mismatch, RequestWatch
 from corral.network.relay import Flow
@@ -14,20 +15,31 @@ _WORTH_A_PIPE = 16 << 10
 class HttpHead:
     """The first head of a connection; afterwards its watch goes on with the flow."""
 
-    __slots__ = ("came", "passing", "watch")
+    __slots__ = ("_others", "_port", "_seen", "passing", "watch")
 
-    def __init__(self, host: str, port: int) -> None:
-        self.watch = RequestWatch(host, port)
-        self.passing = b""
-        self.came = 0
+    def __init__(self, hosts: tuple[str, ...], port: int) -> None:
+        self.watch = RequestWatch(hosts[0], port)
+        self._others, self._port = hosts[1:], port
+        self._seen = self.passing = b""
+
+    @property
+    def came(self) -> int:
+        """Bytes that the client has sent until now."""
+        return len(self._seen)
 
     def accepts(self, data: bytes) -> bool:
         """Whether the first head is complete and good. Raises Refused."""
-        self.came += len(data)
+        self._seen += data
         try:
-            self.passing += self.watch.feed(data)
+            self.passing = self.watch.feed(data)
         except Mismatch as mismatch:
-            raise Refused(mismatch.reason, mismatch.detail) from None
+            if mismatch.reason is not NetReason.OTHER_NAME or not self._others:
+                raise Refused(mismatch.reason, mismatch.detail) from None
+            # The host has another name as well: this one, then, has to be in all requests.
+            again = HttpHead(self._others, self._port)
+            is_good = again.accepts(self._seen)
+            self.watch, self.passing, self._others = again.watch, again.passing, again._others
+            return is_good
         return bool(self.passing)
 
 

@@ -32,7 +32,11 @@ class Workers:
             if self._threads >= self._most:
                 return
             self._threads += 1
-        threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:  # the process may have no more threads: those that it has do it later
+            with self._changed:
+                self._threads -= 1
 
     def stop(self) -> None:
         """Idle threads end; the others when they have nothing more to do."""

@@ -29,6 +29,7 @@ _SHARED_ROWS = {
     ("syscall", "deny"): "calls",
     ("module", "call"): "modules",
 }
+_OF_NETWORK = ("network", "traffic")
 #: A denial outside of every grant needs nothing of its own: nothing leads there.
 _DENIED_ANYWAY = (Feature.FS_READ, Feature.FS_WRITE)
 
@@ -72,8 +73,11 @@ def _needed(capability: Capability, plan: Plan) -> tuple[Feature, ...]:
         return _DENIED_ANYWAY
     if features == (Feature.FS_READ,) and Feature.FS_DENY in plan.requires and not plan.ground.denied:
         return (Feature.FS_READ, Feature.FS_DENY)  # something readable lies inside something writable
-    if capability.kind == "network" and Feature.NET_NONE in plan.requires:
+    if capability.kind in _OF_NETWORK and Feature.NET_NONE in plan.requires:
         return (Feature.NET_NONE,)  # no network at all: nothing else is to be held
+    narrows = capability.kind == "traffic" or (capability.kind, capability.verb) == ("network", "deny")
+    if narrows and Feature.NET_EXCEPT in plan.requires:
+        return (Feature.NET_EXCEPT,)
     return tuple(feature for feature in features if feature in plan.requires)
 
 

@@ -12,7 +12,7 @@ from support.fake_host import FakeHost
 from support.tools import DOCKER_INFO, DOCKER_VERSION, PODMAN_INFO, docker, podman, said
 
 ENGINES = ("docker", "podman")
-NOBODY_HOLDS = {Feature.NET_PORTS, Feature.NET_DOMAINS}
+NOBODY_HOLDS = {Feature.NET_EXCEPT}
 BY_GROUP = {Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}
 
 
@@ -34,7 +34,7 @@ def failing(words: str, status: int = 1) -> dict[str, ToolRun]:
     return {"context inspect": ToolRun(0, "unix:///run/docker.sock"), "info": ToolRun(status, "", words)}
 
 
-def test_docker_holds_all_but_the_gateway() -> None:
+def test_docker_holds_all_that_anybody_does() -> None:
     probe = probe_engine("docker", FakeHost())
 
     assert probe.available and probe.version == "28.2.2"

@@ -29,7 +29,7 @@ EVERYTHING = (
     ),
     *("network:https:example.org", "network:tcp:example.org:22", "network:deny:ads.example.org"),
     *("memory:limit:1g", "cpu:limit:50%", "cpu:time:9s", "pids:limit:9", "time:limit:9s", "disk:limit:1g"),
-    *("output:limit:1k", "file:limit:1k", "files:limit:99"),
+    *("output:limit:1k", "file:limit:1k", "files:limit:99", "traffic:limit:1g", "traffic:rate:1m"),
     *("env:set:A=b", "process:none", "syscall:deny:chmod", "module:call:json"),
 )
 
@@ -52,7 +52,7 @@ def test_it_is_known_of_every_capability_what_it_needs() -> None:
 @pytest.mark.parametrize("text", EVERYTHING)
 def test_what_a_clause_needs_by_itself_a_policy_with_it_requires(text: str) -> None:
     """The table and the derivation of what is required say the same."""
-    base = ("network:full",) if text.startswith("network:deny") else ()
+    base = ("network:limited",) if text.startswith(("network:deny", "traffic:")) else ()
 
     assert set(features_of(parse_capability(text))) <= plan_of(*base, text).requires
 

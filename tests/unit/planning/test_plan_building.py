@@ -77,6 +77,8 @@ def test_every_feature_is_required_by_some_policy() -> None:
     ).requires
     required |= plan_of("disk:files:9").requires
     required |= plan_of("network:https:example.org", "cpu:time:1s", "process:none").requires
+    required |= plan_of("network:limited", "traffic:limit:1g", "traffic:rate:1m").requires
+    required |= plan_of("network:full", "network:deny:example.org").requires
 
     assert required == set(Feature)
 
@@ -86,7 +88,18 @@ def test_the_host_network_waives_nothing_else() -> None:
 
 
 def test_a_denied_host_is_required_in_the_host_network_as_well() -> None:
-    assert Feature.NET_DOMAINS in plan_of("network:full", "network:deny:example.org").requires
+    assert Feature.NET_EXCEPT in plan_of("network:full", "network:deny:example.org").requires
+
+
+@pytest.mark.parametrize("ceiling", ["traffic:limit:1g", "traffic:rate:1m"])
+def test_a_ceiling_for_traffic_is_required_where_there_is_any(ceiling: str) -> None:
+    of_traffic = {Feature.LIMIT_TRAFFIC, Feature.LIMIT_TRAFFIC_RATE}
+
+    assert len(plan_of("network:limited", ceiling).requires & of_traffic) == 1
+    assert plan_of("network:full", ceiling).requires & (of_traffic | {Feature.NET_EXCEPT}) == {
+        Feature.NET_EXCEPT
+    }
+    assert not plan_of("network:none", ceiling).requires & of_traffic
 
 
 def test_what_the_runner_enforces_is_required_like_the_rest() -> None:

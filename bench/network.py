@@ -1,0 +1,175 @@
+"""Measure the gateway: new connections, one stream, many streams, and what a border costs that does nothing.
+
+`python bench/network.py` prints the tables; `--quick` only looks whether everything can be measured at all.
+The client and the server are other processes, on loopback; the gateway has this one for itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import goals
+import machine
+from corral.model.policy import NetMode, NetPolicy
+from corral.network.border import Border, open_border
+from corral.network.options import NetworkOptions
+from goals import Goal
+from network_peers import DIRECT, NAMED, TLS, VIA
+from report import _goals as goal_lines
+from report import _table as table
+
+PEERS = Path(__file__).resolve().parent / "network_peers.py"
+RANGE, NAME, TLS_NAME = "127.64.0.0/10", "bench.test", "tls.bench.test"
+ROUNDS, STREAM_ROUNDS, STREAM_MEGABYTES, STREAMS, BORDERS = 2000, 7, 500, 500, 200
+QUICK = (20, 1, 20, 20, 10)
+MOST_ADDED, LEAST_SPEED, MOST_MEMORY = 1.5, 0.5, 1.0
+
+
+class Found(NamedTuple):
+    """Everything that one run has found."""
+
+    connections: dict[str, tuple[float, ...]]
+    streams: dict[str, tuple[float, ...]]
+    crowd: dict[str, tuple[float, ...]]
+    memory: float  # megabytes for each idle border
+    borders: int
+
+
+@contextmanager
+def _server() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, PEERS, "server"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def _listen(kind: int = socket.SOCK_STREAM) -> tuple[int, int]:
+    """A descriptor and its port."""
+    sock = socket.socket(socket.AF_INET, kind)
+    sock.bind(("0.0.0.0", 0))
+    if kind == socket.SOCK_STREAM:
+        sock.listen(4096)
+    port = sock.getsockname()[1]
+    return sock.detach(), port
+
+
+def _open(server: int) -> tuple[Border, dict[str, int | str]]:
+    """A border in front of the server, and where a client finds both."""
+    (plain, via), (checked, tls), (lookups, lookup_port) = _listen(), _listen(), _listen(socket.SOCK_DGRAM)
+    allow = {f"tcp:{NAME}:{via}", f"https:{TLS_NAME}:{tls}", f"tcp:127.0.0.1:{via}", f"tcp:127.0.0.1:{tls}"}
+    options = NetworkOptions(resolve=lambda _name, _port: [("127.0.0.1", server)])
+    border = open_border(NetPolicy(NetMode.LIMITED, frozenset(allow)), options, addresses=RANGE)
+    border.attach([plain, checked, lookups])
+    where: dict[str, int | str] = {"direct": server, "via": via, "tls": tls, "lookups": lookup_port}
+    return border, {**where, "name": NAME, "tls_name": TLS_NAME, "megabytes": STREAM_MEGABYTES}
+
+
+def _ask(what: str, count: int, where: dict[str, int | str]) -> dict[str, tuple[float, ...]]:
+    line = [sys.executable, str(PEERS), "client", what, str(count), json.dumps(where)]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=600)
+    return {name: tuple(values) for name, values in json.loads(done.stdout).items()}
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_idle(count: int) -> float:
+    """Megabytes that each border takes while nobody uses it; the loop is there already."""
+    with ExitStack() as stack:
+        border, _ = _open(1)  # what the first one brings along is not the others' cost
+        stack.callback(border.close)
+        gc.collect()
+        before = _resident()
+        for _ in range(count):
+            stack.callback(_open(1)[0].close)
+        gc.collect()
+        return (_resident() - before) / count / 1e6
+
+
+def measure(*, quick: bool) -> Found:
+    rounds, stream_rounds, megabytes, streams, borders = (
+        QUICK if quick else (ROUNDS, STREAM_ROUNDS, STREAM_MEGABYTES, STREAMS, BORDERS)
+    )
+    memory = measure_idle(borders)
+    with _server() as server:
+        border, where = _open(server)
+        where["megabytes"] = megabytes
+        try:
+            connections = _ask("connections", rounds, where)
+            stream = _ask("stream", stream_rounds, where)
+            crowd = _ask("crowd", streams, where)
+            crowd["streams"] = (streams,)
+        finally:
+            border.close()
+    return Found(connections, stream, crowd, memory, borders)
+
+
+def judge(found: Found) -> list[Goal]:
+    """What was promised."""
+    medians = {name: statistics.median(values) for name, values in found.connections.items()}
+    added = medians[VIA] - medians[DIRECT]
+    speed = statistics.median(found.streams[VIA]) / statistics.median(found.streams[DIRECT])
+    streams = int(found.crowd["streams"][0])
+    took = f"in {found.crowd['seconds'][0]:.1f} s"
+    return [
+        Goal(f"a new connection: median of added time <= {MOST_ADDED:g} ms", MOST_ADDED, added),
+        Goal(f"one stream: >= {LEAST_SPEED:g} x direct", LEAST_SPEED, speed, at_least=True),
+        Goal(f"{streams} streams at once: no failure", 0, found.crowd["failures"][0], took),
+        Goal(f"an idle border: <= {MOST_MEMORY:g} MB", MOST_MEMORY, found.memory, f"of {found.borders}"),
+    ]
+
+
+def render(found: Found, judged: list[Goal]) -> Iterator[str]:
+    yield from goal_lines(judged)
+    yield ""
+    base = statistics.median(found.connections[DIRECT])
+    cells = []
+    for name in (DIRECT, VIA, NAMED, TLS):
+        values = sorted(found.connections[name])
+        median, p99 = statistics.median(values), values[-(-99 * len(values) // 100) - 1]
+        cells.append((name, f"{median:.3f}", f"{p99:.3f}", f"{median - base:.3f}", str(len(values))))
+    yield from table(("New connection", "Median ms", "p99 ms", "Added ms", "Samples"), cells, {1, 2, 3, 4})
+    yield ""
+    direct = statistics.median(found.streams[DIRECT])
+    cells = []
+    for name, values in found.streams.items():
+        speed = statistics.median(values)
+        cells.append((name, f"{speed:,.0f}", f"{speed / direct:.2f}", str(len(values))))
+    yield from table(("One stream", "MB per second", "Ratio", "Samples"), cells, {1, 2, 3})
+
+
+def main() -> int:
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
+    parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
+    given = parser.parse_args()
+    began = time.monotonic()
+    described = list(machine.describe())
+    found = measure(quick=given.quick)
+    described.append(f"measured in {time.monotonic() - began:.0f} seconds")
+    judged = judge(found)
+    if given.quick:
+        print("- a look whether it works: these numbers mean nothing")
+    print(*(f"- {line}" for line in described), sep="\n")
+    print("", *render(found, judged), "", goals.summary(judged), sep="\n")
+    return goals.exit_status(judged)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
