@@ -215,9 +215,12 @@ class Notified:
         # ORDER: after the descriptor was taken. Its thread still waits, so the number was not another's.
         if not self._is_valid(request.id):
             return errno.EACCES
-        if is_proxy:
-            return _connect_to(held, write_place(target.family, self._port))
-        return self._connect_directly(held, target)
+        if not is_proxy:
+            return self._connect_directly(held, target)
+        place = write_place(target.family, self._port)
+        error = _connect_to(held, place)
+        # A call that a signal had interrupted is made again, and finds that it has succeeded.
+        return 0 if error == errno.EISCONN and _name_of(held, "getpeername") == place else error
 
     def _connect_directly(self, held: int, target: Target) -> int:
         if self._door is None:
@@ -294,13 +297,7 @@ def _connect_to(held: int, place: bytes) -> int:
     """Not by a socket object: the timeout that such a one has would become the command's own."""
     if _system().connect(held, place, len(place)) == 0:
         return 0
-    error = _last_error().errno or errno.EACCES
-    # A call that a signal had interrupted is made again, and finds that it has succeeded.
-    return 0 if error == errno.EISCONN and _leads_to(held, place) else error
-
-
-def _leads_to(held: int, place: bytes) -> bool:
-    return _name_of(held, "getpeername") == place
+    return _last_error().errno or errno.EACCES
 
 
 def _port_of(held: int) -> int:
