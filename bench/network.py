@@ -42,6 +42,7 @@ class Found(NamedTuple):
 
     connections: dict[str, tuple[float, ...]]
     streams: dict[str, tuple[float, ...]]
+    processor: float  # seconds of the gateway for each gigabyte
     crowd: dict[str, tuple[float, ...]]
     memory: float  # megabytes for each idle border
     borders: int
@@ -112,12 +113,14 @@ def measure(*, quick: bool) -> Found:
         where["megabytes"] = megabytes
         try:
             connections = _ask("connections", rounds, where)
+            before = time.process_time()
             stream = _ask("stream", stream_rounds, where)
+            spent = (time.process_time() - before) / stream_rounds / megabytes * 1000
             crowd = _ask("crowd", streams, where)
             crowd["streams"] = (streams,)
         finally:
             border.close()
-    return Found(connections, stream, crowd, memory, borders)
+    return Found(connections, stream, spent, crowd, memory, borders)
 
 
 def judge(found: Found) -> list[Goal]:
@@ -152,6 +155,8 @@ def render(found: Found, judged: list[Goal]) -> Iterator[str]:
         speed = statistics.median(values)
         cells.append((name, f"{speed:,.0f}", f"{speed / direct:.2f}", str(len(values))))
     yield from table(("One stream", "MB per second", "Ratio", "Samples"), cells, {1, 2, 3})
+    yield ""
+    yield f"The gateway itself took {found.processor:.2f} seconds of a processor for each gigabyte."
 
 
 def main() -> int:

@@ -178,7 +178,12 @@ def test_without_descriptors_nothing_spins_and_afterwards_all_goes_on(crowd: Sta
     assert border.faults == 0
 
 
-def test_the_ceiling_on_bytes_is_exact_and_ends_everything(stage: Stage) -> None:
+@pytest.mark.parametrize("has_pipes", [True, False])
+def test_the_ceiling_on_bytes_is_exact_and_ends_everything(
+    stage: Stage, monkeypatch, has_pipes: bool
+) -> None:
+    if not has_pipes:
+        monkeypatch.setattr("corral.network.relay.Pipes.take", lambda self: None)
     received = bytearray()
 
     def serve(client: socket.socket) -> None:

@@ -114,7 +114,7 @@ def test_a_resolver_that_fails_or_raises_anything_harms_nobody(stage: Stage, pro
 
 
 def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, monkeypatch) -> None:
-    monkeypatch.setattr(lookups, "_LOOKUP_SECONDS", 0.3)
+    monkeypatch.setattr(lookups, "_LOOKUP_SECONDS", 1.0)
     release = threading.Event()
     stage.serve()
 
@@ -134,7 +134,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
         asker.start()
     began = time.monotonic()
     assert _is_served(stage)  # known already: no resolver is needed
-    assert time.monotonic() - began < 0.25
+    assert time.monotonic() - began < 0.8
     for asker in askers:
         asker.join()
 

@@ -40,7 +40,7 @@ _MOST_EVENTS = 256
 #: The part of the process's descriptors that all borders together may take.
 _SHARE_OF_DESCRIPTORS = 0.5
 _LEAST_CONNECTIONS = 16
-_MOST_PIPES = 64
+_MOST_PIPES = 32
 _STOP_SECONDS = 5.0
 _MOST_FAULTS = 100
 

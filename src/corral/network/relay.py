@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: What a pipe holds. More costs memory that a sandbox can make the kernel keep; less costs system calls.
-_PIPE_BYTES = 512 << 10
+_PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 #: After so many bytes it is somebody else's turn.
 _TURN_BYTES = 2 << 20
@@ -160,7 +160,7 @@ class Flow:
         if self._pipe is None:
             return self._copy(min(wanted, _CHUNK))
         try:
-            moved = os.splice(self._source.fileno(), self._pipe[1], wanted, flags=_SPLICE)
+            moved = os.splice(self._source.fileno(), self._pipe[1], min(wanted, _PIPE_BYTES), flags=_SPLICE)
         except BlockingIOError:
             self.readable = False
             self._drain()  # gives the pipe back
@@ -195,14 +195,15 @@ class Flow:
         if not data:
             self._is_at_end = True
             return 0
+        self._count(len(data))  # ORDER: first, since it raises where nothing more may pass
         try:
             sent = self._sink.send(data)
         except BlockingIOError:
-            self.writable = False
-            return -1
-        self._source.recv(sent)
-        self._count(sent)
-        return sent
+            self.writable, sent = False, 0
+        self._count(sent - len(data))
+        if sent:
+            self._source.recv(sent)
+        return sent or -1
 
     def _pass_end(self) -> None:
         """The source says no more: the sink is told, and may still answer."""
