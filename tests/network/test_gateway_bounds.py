@@ -280,9 +280,8 @@ def test_an_error_that_nobody_foresaw_ends_one_connection_and_is_counted(stage: 
     border = stage.open()
     good, bad = stage.connect(), stage.connect()
     assert _is_served(good) and _is_served(bad)
-    original = border.gateway._watched
-    passages = [one for one in set(original.values()) if hasattr(one, "_go_on")]
-    victim = next(one for one in passages if one._client.getpeername() == bad.getsockname())
+    passages = {one for one in border.gateway._watched.values() if hasattr(one, "rests_on_grants")}
+    victim = next(one for one in passages if one._client.getpeername() == bad.getsockname())._exchange
     monkeypatch.setattr(type(victim), "grant", _raise_for(victim, type(victim).grant))
     bad.sendall(b"y")
 

@@ -95,6 +95,7 @@ class Stage:
         self.resolved: list[str] = []
         self.port = free_port()
         self.other_port = free_port()
+        self.extra_port = free_port()
         self.dns_port = 0
         self.border: Border
 

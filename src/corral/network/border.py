@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from corral.model.policy import NetPolicy
     from corral.model.traffic import Traffic
     from corral.model.violation import Violation
+    from corral.network.farewell import Farewell
     from corral.network.gateway import Gateway, Timer
     from corral.network.names import Entry
     from corral.network.options import NetworkOptions
     from corral.network.passage import Reply
     from corral.network.proxy import Entrance, Proxy, Translator
 
-    Beginner = DnsStream | Entrance | Translator
+    Beginner = DnsStream | Entrance | Farewell | Translator
 
 #: A border that holds a multiple of what is left for all waits: no sandbox takes everything.
 _SHARE_OF_ROOM = 3
@@ -243,10 +244,10 @@ class Border:
         """All bytes that may pass have passed."""
         if not self._is_exhausted:
             self._is_exhausted = True
-            self._end_all(NetReason.TOO_MUCH)
             for listener in self._listeners:  # whoever comes now is refused, and does not wait for ever
                 listener.close()
             self._listeners.clear()
+            self._end_all(NetReason.TOO_MUCH)
 
     def fail(self, problem: Exception) -> None:
         self.faults += 1

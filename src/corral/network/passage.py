@@ -15,9 +15,9 @@ from enum import Enum
 from corral.model.endpoint import is_address
 from corral.model.traffic import NetAction, NetEvent, NetReason
 from corral.network.dial import Dial
+from corral.network.exchange import Exchange
+from corral.network.farewell import Farewell
 from corral.network.heads import Refused, TlsHead, is_for_tls, known_as, needs_look
-from corral.network.meter import TooMuch
-from corral.network.relay import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,35 +28,28 @@ if TYPE_CHECKING:
     from corral.network.gateway import Timer
     from corral.network.lookups import Outcome
     from corral.network.names import Entry
-    from corral.network.tally import HostCount
     from corral.network.watched import HttpHead
 
     Reply = Callable[[NetReason | None], bytes]
 
 _HEAD_SECONDS = 10.0
-_FAREWELL_SECONDS = 2.0
 _CHUNK = 64 << 10
 _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close by a reset
-_READ, _WRITE = 0, 0
-if hasattr(select, "epoll"):
-    _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-    _WRITE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 
 
 class _State(Enum):
     DECIDING = 0  # somebody is asked, or a name is looked up
     OPENING = 1  # dialled, and the client's first bytes are awaited
     RELAYING = 2
-    FAREWELL = 3  # a proxy's last words have been sent: until the client has read them
-    ENDED = 4
+    ENDED = 3
 
 
 class Passage:
     """Whoever accepted the client has given it away; it is closed here, whatever happens."""
 
     __slots__ = (
-        *("_client", "_count", "_dial", "_dialled", "_down", "_first", "_has_head", "_head"),
-        *("_is_queued", "_remote", "_reply", "_state", "_timer", "_up", "_verdict", "border", "host", "port"),
+        *("_client", "_dial", "_dialled", "_exchange", "_first", "_has_head", "_head", "_remote", "_reply"),
+        *("_state", "_timer", "_verdict", "border", "host", "port"),
     )
 
     def __init__(
@@ -76,13 +69,11 @@ class Passage:
         self._state = _State.DECIDING
         self._verdict: Verdict | None = None
         self._head: TlsHead | HttpHead | None = None
-        self._has_head = self._is_queued = False
+        self._has_head = False
         self._dial: Dial | None = None
         self._dialled = ""
         self._timer: Timer | None = None
-        self._up: Flow | None = None
-        self._down: Flow | None = None
-        self._count: HostCount | None = None
+        self._exchange: Exchange | None = None
 
     # Deciding.
 
@@ -234,98 +225,23 @@ class Passage:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._state = _State.RELAYING
-        came = len(self._first) if self._head is None or isinstance(self._head, TlsHead) else self._head.came
-        self._count = self.border.tally.host(self.host, self.port)
-        self._up, self._down = self._make_flows(self._remote)
-        self._tell(NetAction.CONNECT, self._verdict.reason, is_allowed=True, rule=self._verdict.rule)
-        try:
-            self._up.send_first(self._first, came)
-        except TooMuch:
-            self.border.exceed()
-            return
+        first, came = self._first, len(self._first)
+        if self._head is not None and not isinstance(self._head, TlsHead):
+            first, came = self._head.passing, self._head.came
         self._first = b""
-        self._go_on()
-
-    def _make_flows(self, remote: socket.socket) -> tuple[Flow, Flow]:
-        pipes = self.border.gateway.pipes
-        if self._head is None or isinstance(self._head, TlsHead):
-            up = Flow(self._client, remote, self, pipes, is_sent=True)
-            return up, Flow(remote, self._client, self, pipes, is_sent=False)
-        from corral.network.watched import RequestFlow, ResponseFlow
-
-        requests = RequestFlow(self._client, remote, self, pipes, is_sent=True)
-        requests.watch_by(self._head.watch)
-        responses = ResponseFlow(remote, self._client, self, pipes, is_sent=False)
-        responses.answer_to(requests)
-        self._first = self._head.passing
-        return requests, responses
+        self._exchange = Exchange(self, self._client, self._remote, self._head)
+        self._state = _State.RELAYING
+        self._tell(NetAction.CONNECT, self._verdict.reason, is_allowed=True, rule=self._verdict.rule)
+        self._exchange.start(first, came)
 
     def ready(self, descriptor: int, mask: int) -> None:
         """The kernel has news about one of the two sockets."""
-        if self._state is _State.RELAYING:
-            assert self._up is not None and self._down is not None
-            inward, outward = (
-                (self._up, self._down) if descriptor == self._client.fileno() else (self._down, self._up)
-            )
-            if mask & _READ:
-                inward.readable = True
-            if mask & _WRITE:
-                outward.writable = True
-            self._go_on()
-            if mask & select.EPOLLERR and self._has_error(descriptor):
-                self.abort()
-        elif self._state is _State.FAREWELL:
-            self._read_away()
+        if self._exchange is not None:
+            self._exchange.ready(descriptor, mask)
         elif mask & (select.EPOLLHUP | select.EPOLLERR):
             self.abort()
         elif self._state is _State.OPENING and (self._reply is None or self._remote is not None):
             self._read_head()
-
-    def _go_on(self) -> None:
-        if self._state is not _State.RELAYING:
-            return
-        assert self._up is not None and self._down is not None
-        try:
-            has_more = self._down.pump()
-            has_more = self._up.pump() or has_more  # ORDER: an answer may release what the client has sent
-        except TooMuch:
-            self.border.exceed()
-            return
-        except Refused as refused:
-            self.end(refused.reason, refused.detail)
-            return
-        except OSError:
-            self.abort()
-            return
-        if self._up.is_done and self._down.is_done:
-            self._close(NetAction.CLOSE)
-        elif has_more and not self._is_queued:
-            self._is_queued = True
-            self.border.gateway.soon(self, self._next_turn)
-
-    def _next_turn(self) -> None:
-        self._is_queued = False
-        self._go_on()
-
-    def grant(self, wanted: int, flow: Flow) -> int:
-        """How much a flow may read now."""
-        granted = self.border.meter.grant(wanted, flow)
-        if granted <= 0 and not self._is_queued:
-            self._is_queued = True
-            self.border.meter.pause(self, self._next_turn)
-        return granted
-
-    def count(self, passed: int, is_sent: bool) -> None:
-        """Bytes were read. Raises TooMuch."""
-        assert self._count is not None
-        if is_sent:
-            self._count.sent += passed
-            self.border.tally.sent += passed
-        else:
-            self._count.received += passed
-            self.border.tally.received += passed
-        self.border.meter.count(passed)
 
     # The end.
 
@@ -338,13 +254,15 @@ class Passage:
 
     def refuse(self, reason: NetReason, detail: str = "", *, address: str = "", rule: str = "") -> None:
         """It never was one. The client sees a reset, or what its proxy says."""
-        if self._state in {_State.ENDED, _State.FAREWELL}:
+        if self._state is _State.ENDED:
             return
         self._tell(NetAction.CONNECT, reason, is_allowed=False, detail=detail, address=address, rule=rule)
-        if self._reply is not None and self._remote is None:
-            self._say_farewell(self._reply(reason))
-        else:
+        if self._reply is None or self._remote is not None:
             self._close(None, by_reset=True)
+            return
+        self.border.gateway.unwatch(self._client.fileno())
+        self._close(None, keeps_client=True)
+        self.border.begin(Farewell(self.border, self._client, self._reply(reason)))
 
     def end(self, reason: NetReason, detail: str = "") -> None:
         """It may not go on."""
@@ -352,6 +270,10 @@ class Passage:
             self._close(NetAction.CLOSE, reason, detail, by_reset=True)
         else:
             self.refuse(reason, detail)
+
+    def finish(self) -> None:
+        """Both sides have said everything."""
+        self._close(NetAction.CLOSE)
 
     def abort(self) -> None:
         """One side has gone; so does the other."""
@@ -369,6 +291,7 @@ class Passage:
         detail: str = "",
         *,
         by_reset: bool = False,
+        keeps_client: bool = False,
     ) -> None:
         if self._state is _State.ENDED:
             return
@@ -377,10 +300,9 @@ class Passage:
             self._timer.cancel()
         if self._dial is not None:
             self._dial.cancel()
-        for flow in (self._up, self._down):
-            if flow is not None:
-                flow.release()
-        for sock in (self._client, self._remote):
+        if self._exchange is not None:
+            self._exchange.release()
+        for sock in (self._remote,) if keeps_client else (self._client, self._remote):
             if sock is None:
                 continue
             if by_reset:
@@ -410,42 +332,8 @@ class Passage:
                 self.port,
                 address or self._dialled,
                 rule,
-                self._up.total if self._up is not None else 0,
-                self._down.total if self._down is not None else 0,
+                self._exchange.up.total if self._exchange is not None else 0,
+                self._exchange.down.total if self._exchange is not None else 0,
                 detail,
             )
         )
-
-    def _has_error(self, descriptor: int) -> bool:
-        sock = self._client if descriptor == self._client.fileno() else self._remote
-        if self._state is not _State.RELAYING or sock is None:
-            return False
-        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-
-    def _say_farewell(self, words: bytes) -> None:
-        """A reset right after the words would take them away from the client."""
-        self._state = _State.FAREWELL
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.border.gateway.later(_FAREWELL_SECONDS, self, self._finish_farewell)
-        try:
-            self._client.send(words)
-            self._client.shutdown(socket.SHUT_WR)
-        except OSError:
-            self._finish_farewell()
-            return
-        self._read_away()
-
-    def _read_away(self) -> None:
-        try:
-            for _ in range(16):
-                if not self._client.recv(_CHUNK):
-                    self._finish_farewell()
-                    return
-        except BlockingIOError:
-            return
-        except OSError:
-            self._finish_farewell()
-
-    def _finish_farewell(self) -> None:
-        self._close(None)

@@ -65,7 +65,7 @@ def _canonical(found: Sequence[tuple[str, int]]) -> Addresses:
 
     kept: dict[tuple[str, int], None] = {}
     for address, port in found:
-        if isinstance(port, int) and 0 < port < 65536:
+        if isinstance(address, str) and isinstance(port, int) and 0 < port < 65536:
             with contextlib.suppress(ValueError):
                 kept[canonical_address(address), port] = None
     return tuple(kept)[:_MOST_ADDRESSES]

@@ -1,0 +1,126 @@
+"""Exchange: both directions of a connection that stands, its share of what may pass, and its counters."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+from corral.network.heads import Refused, TlsHead
+from corral.network.meter import TooMuch
+from corral.network.relay import Flow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.network.passage import Passage
+    from corral.network.watched import HttpHead
+
+_READ, _WRITE, _ERROR = 0, 0, 0
+if hasattr(select, "epoll"):
+    _ERROR = select.EPOLLERR
+    _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | _ERROR
+    _WRITE = select.EPOLLOUT | select.EPOLLHUP | _ERROR
+
+
+class Exchange:
+    """Of one passage, which ends it."""
+
+    __slots__ = ("_client", "_count", "_is_over", "_is_queued", "_passage", "_remote", "down", "up")
+
+    def __init__(
+        self,
+        passage: Passage,
+        client: socket.socket,
+        remote: socket.socket,
+        head: TlsHead | HttpHead | None,
+    ) -> None:
+        self._passage, self._client, self._remote = passage, client, remote
+        self._count = passage.border.tally.host(passage.host, passage.port)
+        self._is_queued = self._is_over = False
+        self.up, self.down = self._make_flows(head)
+
+    def start(self, first: bytes, came: int) -> None:
+        """`first`: what may pass of the bytes that came until now."""
+        try:
+            self.up.send_first(first, came)
+        except TooMuch:
+            self._passage.border.exceed()
+            return
+        self._go_on()
+
+    def ready(self, descriptor: int, mask: int) -> None:
+        """The kernel has news about one of the two sockets."""
+        is_client = descriptor == self._client.fileno()
+        inward, outward = (self.up, self.down) if is_client else (self.down, self.up)
+        if mask & _READ:
+            inward.readable = True
+        if mask & _WRITE:
+            outward.writable = True
+        self._go_on()
+        # Where nobody reads or writes any more, only this says that the connection was reset.
+        if mask & _ERROR and not self._is_over:
+            sock = self._client if is_client else self._remote
+            if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._passage.abort()
+
+    def release(self) -> None:
+        """Nothing moves afterwards."""
+        self._is_over = True
+        self.up.release()
+        self.down.release()
+
+    def grant(self, wanted: int, flow: Flow) -> int:
+        """How much a flow may read now."""
+        meter = self._passage.border.meter
+        granted = meter.grant(wanted, flow)
+        if granted <= 0 and not self._is_queued:
+            self._is_queued = True
+            meter.pause(self._passage, self._next_turn)
+        return granted
+
+    def count(self, passed: int, is_sent: bool) -> None:
+        """Bytes were read. Raises TooMuch."""
+        tally = self._passage.border.tally
+        if is_sent:
+            self._count.sent += passed
+            tally.sent += passed
+        else:
+            self._count.received += passed
+            tally.received += passed
+        self._passage.border.meter.count(passed)
+
+    def _make_flows(self, head: TlsHead | HttpHead | None) -> tuple[Flow, Flow]:
+        client, remote, pipes = self._client, self._remote, self._passage.border.gateway.pipes
+        if head is None or isinstance(head, TlsHead):
+            up = Flow(client, remote, self, pipes, is_sent=True)
+            return up, Flow(remote, client, self, pipes, is_sent=False)
+        from corral.network.watched import RequestFlow, ResponseFlow
+
+        requests = RequestFlow(client, remote, self, pipes, is_sent=True)
+        requests.watch_by(head.watch)
+        responses = ResponseFlow(remote, client, self, pipes, is_sent=False)
+        responses.answer_to(requests)
+        return requests, responses
+
+    def _go_on(self) -> None:
+        if self._is_over:
+            return
+        passage = self._passage
+        try:
+            has_more = self.down.pump()
+            has_more = self.up.pump() or has_more  # ORDER: an answer may release what the client has sent
+        except TooMuch:
+            passage.border.exceed()
+        except Refused as refused:
+            passage.end(refused.reason, refused.detail)
+        except OSError:
+            passage.abort()
+        else:
+            if self.up.is_done and self.down.is_done:
+                passage.finish()
+            elif has_more and not self._is_queued:
+                self._is_queued = True
+                passage.border.gateway.soon(passage, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_queued = False
+        self._go_on()

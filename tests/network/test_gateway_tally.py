@@ -1,0 +1,104 @@
+"""What is counted is bounded, whatever a command invents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from corral.model.feature import Feature
+from corral.model.policy import NetMode, NetPolicy
+from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.network import tally as tally_module
+from corral.network.grants import Grants
+from corral.network.tally import Tally
+
+GRANTS = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:good.test", "tcp:db.test:5432"})))
+
+
+class NoLane:
+    """Runs nothing: a listener that never comes to its turn."""
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        return True
+
+
+def _tally(on_event: Callable[[NetEvent], None] | None = None) -> Tally:
+    return Tally(on_event, NoLane())  # type: ignore[arg-type]
+
+
+def _connect(host: str, port: int = 443, reason: NetReason = NetReason.GRANTED, **more: object) -> NetEvent:
+    return NetEvent(NetAction.CONNECT, reason is NetReason.GRANTED, reason, host, port, **more)
+
+
+def test_hosts_that_were_only_refused_do_not_push_out_those_that_were_reached() -> None:
+    tally = _tally()
+    tally.record(_connect("good.test"))
+    for number in range(5000):
+        tally.record(_connect(f"n{number}.test", reason=NetReason.NOT_GRANTED))
+    tally.record(_connect("late.test"))
+    traffic = tally.traffic()
+
+    assert len(traffic.hosts) <= tally_module._MOST_HOSTS + 1
+    assert {"good.test", "late.test"} <= {one.host for one in traffic.hosts}
+    assert (traffic.refused, sum(one.refused for one in traffic.hosts)) == (5000, 5000)
+    assert len(traffic.refusals) == tally_module._MOST_REFUSALS
+    assert len(tally.violations(GRANTS)) == tally_module._MOST_REFUSALS
+
+
+def test_more_hosts_than_there_is_room_for_are_one() -> None:
+    tally = _tally()
+    for number in range(3000):
+        tally.record(_connect(f"n{number}.test"))
+    traffic = tally.traffic()
+
+    assert len(traffic.hosts) <= tally_module._MOST_HOSTS + 1
+    assert (traffic.connections, sum(one.connections for one in traffic.hosts)) == (3000, 3000)
+
+
+def test_events_that_nobody_takes_are_bounded_and_counted() -> None:
+    tally = _tally(lambda _: None)
+    for _ in range(10_000):
+        tally.record(_connect("good.test"))
+
+    assert len(tally._events) == tally_module._MOST_WAITING
+    assert tally.dropped_events == 10_000 - tally_module._MOST_WAITING
+
+
+@pytest.mark.parametrize(
+    ("event", "feature", "hint"),
+    [
+        (_connect("x.test", reason=NetReason.NOT_GRANTED), Feature.NET_DOMAINS, "network:https:x.test"),
+        (_connect("good.test", 80, NetReason.NOT_GRANTED), Feature.NET_PORTS, "network:http:good.test"),
+        (_connect("1.2.3.4", 22, NetReason.ADDRESS), Feature.NET_DOMAINS, "network:tcp:1.2.3.4:22"),
+        (_connect("x.test", reason=NetReason.DENIED), Feature.NET_DOMAINS, ""),
+        (
+            _connect("x.test", reason=NetReason.NOT_PUBLIC, address="10.0.0.5"),
+            Feature.NET_DOMAINS,
+            "network:https:10.0.0.5",
+        ),
+        (_connect("x.test", reason=NetReason.NOT_TLS), Feature.NET_DOMAINS, "network:tcp:x.test:443"),
+        (
+            NetEvent(NetAction.LOOKUP, False, NetReason.NOT_GRANTED, "x.test"),
+            Feature.NET_DOMAINS,
+            "network:https:x.test",
+        ),
+    ],
+)
+def test_a_violation_names_the_capability_that_would_permit_it(
+    event: NetEvent, feature: Feature, hint: str
+) -> None:
+    tally = _tally()
+    tally.record(event)
+    (violation,) = tally.violations(GRANTS)
+
+    assert (violation.feature, violation.hint) == (feature, hint)
+
+
+@pytest.mark.parametrize("reason", [NetReason.UNREACHABLE, NetReason.UNRESOLVED, NetReason.TOO_MANY])
+def test_what_the_policy_did_not_forbid_is_no_violation(reason: NetReason) -> None:
+    tally = _tally()
+    tally.record(_connect("good.test", reason=reason))
+
+    assert tally.violations(GRANTS) == ()
+    assert tally.traffic().refused == 1
