@@ -11,21 +11,22 @@ corral is gone, the kernel answers ENOSYS: there is no network then.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
+import fcntl
+import ipaddress
 import os
 import select
 import socket
 import struct
 import sys
+import threading
 from functools import cache
 from typing import Protocol
 
 from corral.model.addresses import canonical_address
 from corral.model.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import ctypes
 
 # linux/seccomp.h: struct seccomp_notif with its struct seccomp_data, struct seccomp_notif_resp, an id
 _REQUEST = struct.Struct("=QIIiIQ6Q")
@@ -75,8 +76,6 @@ def read_target(raw: bytes) -> Target:
         return Target(family)
     if len(raw) < _LEAST_ADDRESS[family]:
         raise ValueError("an address that is too short")
-    import ipaddress
-
     packed = raw[4:8] if family == _AF_INET else raw[8:24]
     address = canonical_address(str(ipaddress.ip_address(packed)))
     return Target(family, address, int.from_bytes(raw[2:4], "big"))
@@ -113,8 +112,6 @@ class Notified:
 
     def __init__(self, listener: int, port: int, judge: Judge) -> None:
         """Begin. The filter's descriptor belongs to this from now on; `port` is the proxy's."""
-        import threading
-
         self._listener, self._port, self._judge = listener, port, judge
         self._door: socket.socket | None = None  # where sockets are connected to that pass the proxy by
         self._lock = threading.Lock()
@@ -125,8 +122,6 @@ class Notified:
 
     def close(self) -> None:
         """From now on every connection fails. Idempotent."""
-        import contextlib
-
         with self._lock:
             if self._wake < 0:
                 return
@@ -154,8 +149,6 @@ class Notified:
                 self._door.close()
 
     def _answer_next(self) -> None:
-        import fcntl
-
         raw = bytearray(_REQUEST.size)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, raw)
@@ -239,8 +232,6 @@ class Notified:
         return error
 
     def _is_valid(self, id_: int) -> bool:
-        import fcntl
-
         try:
             fcntl.ioctl(self._listener, _IS_VALID, _ID.pack(id_))
         except OSError:
@@ -305,8 +296,6 @@ def _port_of(held: int) -> int:
 
 
 def _name_of(held: int, call: str) -> bytes:
-    import ctypes
-
     name, size = ctypes.create_string_buffer(_MOST_ADDRESS), ctypes.c_uint32(_MOST_ADDRESS)
     if getattr(_system(), call)(held, name, ctypes.byref(size)) < 0:
         return b""
@@ -320,13 +309,9 @@ def _shut_down(held: int) -> None:
 
 @cache
 def _system() -> ctypes.CDLL:
-    import ctypes  # only where a command without a network of its own connects
-
     return ctypes.CDLL(None, use_errno=True)
 
 
 def _last_error() -> OSError:
-    import ctypes
-
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))
