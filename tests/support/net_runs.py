@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.model.probe import Probe
+    from corral.model.violation import Violation
     from support.net_authority import Authority
 
 #: Those whose commands have a network of their own, and need no proxy; and those who are told of one.
@@ -47,6 +48,7 @@ EVERY = (*TRANSPARENT, *PROXIED)
 ROUTED = ("native", "bubblewrap")
 
 _CONTROL_SECONDS = 60
+_FEATURES = (Feature.NET_DOMAINS, Feature.NET_PORTS, Feature.NET_NONE)
 #: For proofs: on every backend, and on none, where they must fail.
 on_every_backend = pytest.mark.parametrize(
     "place",
@@ -207,6 +209,6 @@ def copy_node(folder: Path) -> Path | None:
     return folder
 
 
-def violations_of(result: Result) -> set[tuple[str, str, str]]:
-    """What was reported: feature, subject, hint."""
-    return {(found.feature.value, found.subject, found.hint) for found in result.violations}
+def network_violations(result: Result) -> list[Violation]:
+    """What was reported about the network: a tool may stumble over other things as well."""
+    return [found for found in result.violations if found.feature in _FEATURES]
