@@ -1,7 +1,7 @@
 """A network for one test alone: corral runs in it with the usual resolver, which asks the test's server.
 
 `python -m support.net_alone CASE BACKEND GRANT...` runs inside, in namespaces of its own for network and
-mounts, and prints what happened; `lookups_alone` and `moved_alone` start it. The host's network is out of reach:
+mounts, and prints what happened; `lookups_alone` and `moved_alone` start it. The host's network is not there:
 addresses of any kind can be its own: a public one among them, so that no grant of an address is needed.
 """
 

@@ -47,19 +47,17 @@ EVERY = (*TRANSPARENT, *PROXIED)
 #: Every address of their network leads to the gateway, so that a refused one is heard of.
 ROUTED = ("native", "bubblewrap")
 
+#: Many small variations are tried one by one where a run is quick, and all in one run elsewhere.
+QUICK, SLOW = ("native", "landlock"), ("bubblewrap", "docker", "podman")
 _CONTROL_SECONDS = 60
 _FEATURES = (Feature.NET_DOMAINS, Feature.NET_PORTS, Feature.NET_NONE)
-#: For proofs: on every backend, and on none, where they must fail.
-on_every_backend = pytest.mark.parametrize(
-    "place",
-    [
-        *EVERY,
-        pytest.param(
-            "leaky", marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="it enforces nothing")
-        ),
-    ],
-    indirect=True,
+#: For proofs: nothing is enforced, so they must fail.
+_LEAKY = pytest.param(
+    "leaky", marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason="it enforces nothing")
 )
+on_every_backend = pytest.mark.parametrize("place", [*EVERY, _LEAKY], indirect=True)
+on_quick_backends = pytest.mark.parametrize("place", [*QUICK, _LEAKY], indirect=True)
+on_slow_backends = pytest.mark.parametrize("place", [*SLOW, _LEAKY], indirect=True)
 
 #: Permitted, and its addresses too: test names lead to loopback, which is refused otherwise.
 ALLOWED = "api.example.test"
