@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from support.net_alone import metadata_alone, why_not_alone
+from support.net_alone import MOVED, moved_alone, why_not_alone
 from support.net_leaks import SECRET, hints, leak
 from support.net_runs import ALLOWED, GRANTS, ROUTED, on_every_backend
 from support.net_servers import FastOpenSink, TalkativeSink, TcpSink, UdpSink
@@ -241,18 +241,20 @@ attempt(send)
         leak(place, script, sink, grants=(*GRANTS, f"network:tcp:{moved}:8080"))
 
 
+@pytest.mark.parametrize("grant", [f"network:http:{ALLOWED},network:http:*.example.test", "network:http:*"])
 @pytest.mark.parametrize("name", ["native", "bubblewrap", "landlock"])
-def test_by_a_name_that_is_moved_to_the_metadata_service(name: str) -> None:
-    """In a network of one's own: something listens at 169.254.169.254, and the name server says so."""
+def test_by_a_name_that_is_moved_into_other_networks(name: str, grant: str) -> None:
+    """In a network of one's own, where all those addresses are: of metadata services, of private networks."""
     reason = why_not_alone(name)
     if reason:
         pytest.skip(reason)
 
-    alone = metadata_alone(name)
+    alone = moved_alone(name, *grant.split(","))
 
-    assert alone.control == [f"/{SECRET}"], f"the control leaks nothing: {alone}"
+    missed = [where for where in (*MOVED, *MOVED.values()) if f"/{SECRET}/{where}" not in alone.control]
+    assert missed == [], f"the control leaks nothing: {alone}"
     assert alone.output.startswith("alive"), f"the sandbox has no network at all: {alone}"
-    assert alone.confined == []
+    assert alone.confined == ["/alive"]
 
 
 def _own_address() -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from corral.model.violation import Evidence
 from support.net_leaks import leak
-from support.net_runs import GRANTS, on_every_backend
+from support.net_runs import GRANTS, on_every_backend, on_quick_backends, on_slow_backends
 from support.net_servers import TalkativeSink
 
 TYPE_CHECKING = False
@@ -35,10 +35,12 @@ def hello(name):
 """
 
 
-def _try(place: Place, port: int, send: str, *, is_reported: bool = True) -> Result:
-    """`send` is the body of a function whose `stream` leads to the permitted host."""
-    body = "\n".join(f"    {line}" for line in send.strip().splitlines())
-    script = f"{_CONTEXT}\ndef send(stream):\n{body}\nattempt(lambda: send(dial({FRONT!r}, {port})))"
+def _try(place: Place, port: int, *sends: str, is_reported: bool = True) -> Result:
+    """Each of `sends` is the body of a function whose `stream` leads to the permitted host."""
+    script = _CONTEXT
+    for send in sends:
+        body = "\n".join(f"    {line}" for line in send.strip().splitlines())
+        script += f"\ndef send(stream):\n{body}\nattempt(lambda: send(dial({FRONT!r}, {port})))"
     with TalkativeSink() as sink:
         place.site.names.lead(FRONT, port, sink.where)
         result = leak(place, script, sink, grants=ALSO)
@@ -54,7 +56,7 @@ def test_by_the_name_that_tls_asks_for(place: Place) -> None:
     _try(place, 443, "return context.wrap_socket(stream, server_hostname=EVIL)")
 
 
-@on_every_backend
+@on_quick_backends
 @pytest.mark.parametrize("size", [1, 7])
 def test_by_the_name_that_tls_asks_for_in_pieces(place: Place, size: int) -> None:
     """Each piece is a packet of its own, and says nothing by itself."""
@@ -94,7 +96,7 @@ def test_by_a_second_greeting_of_tls(place: Place) -> None:
     _try(place, 443, "stream.sendall(hello(EVIL) + hello('front.example.test'))\nreturn listen(stream)")
 
 
-@on_every_backend
+@on_quick_backends
 @pytest.mark.parametrize(
     "data",
     [
@@ -179,11 +181,22 @@ _REQUESTS = {
 _UNFINISHED = {_REQUESTS["oldest version"], _REQUESTS["text without an end"]}
 
 
-@on_every_backend
+@on_quick_backends
 @pytest.mark.parametrize(
     "request_text", _REQUESTS.values(), ids=[name.replace(" ", "-") for name in _REQUESTS]
 )
 def test_by_a_request_that_two_readers_see_differently(place: Place, request_text: str) -> None:
     """Each is a request for another host to some reader, or none for the permitted one."""
+    _try(place, 80, _send_text(request_text), is_reported=request_text not in _UNFINISHED)
+
+
+@on_slow_backends
+def test_by_all_requests_that_two_readers_see_differently(place: Place) -> None:
+    result = _try(place, 80, *map(_send_text, _REQUESTS.values()))
+
+    assert result.network.refused >= len(_REQUESTS) - len(_UNFINISHED)
+
+
+def _send_text(request_text: str) -> str:
     send = f"stream.sendall(('{request_text}').encode('latin-1'))\nstream.shutdown(socket.SHUT_WR)"
-    _try(place, 80, f"{send}\nreturn listen(stream)", is_reported=request_text not in _UNFINISHED)
+    return f"{send}\nreturn listen(stream)"

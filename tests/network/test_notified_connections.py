@@ -6,6 +6,7 @@ Judged by sockets of the host: what listens at another address than the proxy's 
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import time
 
@@ -17,6 +18,7 @@ from support.notified import Command, Listening, as_user, run
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ORDINARY = 54321
 LEAST_ABI = 4
@@ -362,6 +364,38 @@ tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
 
     assert told == ["127.0.0.1", ["ENOSYS", "ENOSYS"]]
     assert elsewhere.met == 0
+
+
+def test_where_corral_has_no_descriptors_left_nothing_is_connected(
+    proxy: Listening, elsewhere: Listening, tmp_path: Path
+) -> None:
+    flag = tmp_path / "none-left"
+    script = f"""
+while not os.path.exists({str(flag)!r}):
+    time.sleep(0.01)
+tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
+"""
+
+    def work() -> object:
+        command = Command(script, proxy.port, walls="filter")
+        try:
+            command.begin()
+            free = os.dup(0)
+            os.close(free)  # ORDER: nothing is opened from here on
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            flag.mkdir()
+            command.talk(until=lambda: b"\n" in command.output)
+        finally:
+            command.end()
+        return [command.output.decode(), command.details]
+
+    output, details = as_user(os.geteuid(), work)
+
+    assert output == '["EACCES", "EACCES"]\n'
+    assert all("Too many open files" in detail for detail in details) and len(details) == 2
+    proxy.serve()
+    elsewhere.serve()
+    assert (proxy.met, elsewhere.met) == (0, 0)
 
 
 def test_a_connection_that_waits_keeps_nobody_from_ending(proxy: Listening) -> None:

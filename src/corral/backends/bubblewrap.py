@@ -24,7 +24,7 @@ from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import Front, Gateway, Inside, Launch, Outer, StartFailure
+from corral.model.launch import HOSTNAME, Front, Gateway, Inside, Launch, Outer, StartFailure
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Dependence, Probe
 
@@ -145,7 +145,7 @@ def _holders(host: Host) -> Holders:
 def _namespaces(ground: Ground) -> tuple[str, ...]:
     """Root keeps its ids as they are; anyone else is mapped to himself."""
     return (
-        *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--hostname", "corral"),
+        *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--hostname", HOSTNAME),
         *(("--unshare-user",) if ground.uid != 0 else ()),
         *(("--unshare-net",) if ground.net.mode is not NetMode.FULL else ()),
     )

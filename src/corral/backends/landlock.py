@@ -218,7 +218,7 @@ def _mechanisms(plan: Plan, abi: int, *, is_proxied: bool) -> dict[Feature, str]
 
 def _network(plan: Plan, lock: str, *, is_proxied: bool) -> dict[Feature, str]:
     if is_proxied:
-        text = f"{lock} + seccomp: corral makes every connection, to its proxy alone"
+        text = f"{lock} + seccomp: corral makes every connection"
         return {Feature.NET_NONE: text, **gateway.mechanisms(plan, text)}
     return {Feature.NET_NONE: "seccomp: no sockets"} if common.network_is_private(plan) else {}
 

@@ -22,7 +22,7 @@ from corral.linux.encode import encode_command, encode_ground, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Areas, Mount, MountFlag, MountKind, Spec
 from corral.model.feature import Feature
-from corral.model.launch import Inside, Launch
+from corral.model.launch import HOSTNAME, Inside, Launch
 from corral.model.policy import NetMode
 from corral.model.probe import Probe
 
@@ -40,7 +40,6 @@ NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x0800000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
 
-_HOSTNAME = "corral"
 #: Of all private areas together, where the policy does not say; and how large a file is on average, at least.
 _AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
@@ -135,7 +134,7 @@ def _encoded_ground(
             namespaces=_NAMESPACES | (NEWNET if private_network else 0),
             uid_map=_id_map(ground.uid, ground.uid),
             gid_map=_id_map(ground.uid, ground.gid),
-            hostname=_HOSTNAME,
+            hostname=HOSTNAME,
             loopback=private_network,
             gateway=gateway.sockets(ground),
             watch=watch,
@@ -217,7 +216,7 @@ def _trial_spec(abi: int, host: Host, sockets: GatewaySockets | None = None) -> 
         gid_map=_id_map(host.uid, host.gid),
         mounts=made,
         areas=Areas(_AREAS_BYTES, 1024),
-        hostname=_HOSTNAME,
+        hostname=HOSTNAME,
         loopback=True,
         gateway=sockets,
         landlock=inner.trial_landlock(abi),

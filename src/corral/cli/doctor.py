@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: What the default profile asks of a backend, in a workspace of any kind.
 _EVERYDAY = frozenset(Feature) - {
-    *(Feature.FS_DENY, Feature.NET_PORTS, Feature.NET_DOMAINS),
+    *(Feature.FS_DENY, Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.NET_EXCEPT),
     *(feature for feature in Feature if feature.value.startswith("limit.")),
 }
 _MARKS = {True: "works", False: "does not work"}

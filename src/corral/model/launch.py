@@ -59,6 +59,10 @@ class Inside(Record):
     has_own_root: bool = True  # what its first process sees as the root directory is the sandbox's own
 
 
+#: What the machine is called inside.
+HOSTNAME = "corral"
+
+
 class Front(Enum):
     """How the connections of a command come to the gateway."""
 

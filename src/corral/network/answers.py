@@ -6,6 +6,7 @@ INVARIANT: no query leaves the machine for a name that is not permitted.
 from __future__ import annotations
 
 from corral.model.endpoint import is_address, is_localhost
+from corral.model.launch import HOSTNAME
 from corral.model.traffic import NetAction, NetEvent, NetReason
 from corral.network.dns import answer, answer_failure, answer_malformed, answer_nxdomain, parse_query
 
@@ -32,7 +33,7 @@ def answer_packet(border: Border, packet: bytes, reply: Reply) -> None:
         reply(answer_malformed(packet))
         return
     name = query.name
-    if is_localhost(name):
+    if is_localhost(name) or name == HOSTNAME:  # the sandbox itself
         reply(answer(query, _LOOPBACK, ttl=_TTL))
     elif not name or is_address(name) or name == "arpa" or name.endswith(".arpa"):
         reply(answer_nxdomain(query))  # what no command connects to is worth no event

@@ -11,21 +11,22 @@ corral is gone, the kernel answers ENOSYS: there is no network then.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
+import fcntl
+import ipaddress
 import os
 import select
 import socket
 import struct
 import sys
+import threading
 from functools import cache
 from typing import Protocol
 
 from corral.model.addresses import canonical_address
 from corral.model.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import ctypes
 
 # linux/seccomp.h: struct seccomp_notif with its struct seccomp_data, struct seccomp_notif_resp, an id
 _REQUEST = struct.Struct("=QIIiIQ6Q")
@@ -75,8 +76,6 @@ def read_target(raw: bytes) -> Target:
         return Target(family)
     if len(raw) < _LEAST_ADDRESS[family]:
         raise ValueError("an address that is too short")
-    import ipaddress
-
     packed = raw[4:8] if family == _AF_INET else raw[8:24]
     address = canonical_address(str(ipaddress.ip_address(packed)))
     return Target(family, address, int.from_bytes(raw[2:4], "big"))
@@ -113,8 +112,6 @@ class Notified:
 
     def __init__(self, listener: int, port: int, judge: Judge) -> None:
         """Begin. The filter's descriptor belongs to this from now on; `port` is the proxy's."""
-        import threading
-
         self._listener, self._port, self._judge = listener, port, judge
         self._door: socket.socket | None = None  # where sockets are connected to that pass the proxy by
         self._lock = threading.Lock()
@@ -125,8 +122,6 @@ class Notified:
 
     def close(self) -> None:
         """From now on every connection fails. Idempotent."""
-        import contextlib
-
         with self._lock:
             if self._wake < 0:
                 return
@@ -154,8 +149,6 @@ class Notified:
                 self._door.close()
 
     def _answer_next(self) -> None:
-        import fcntl
-
         raw = bytearray(_REQUEST.size)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, raw)
@@ -215,9 +208,12 @@ class Notified:
         # ORDER: after the descriptor was taken. Its thread still waits, so the number was not another's.
         if not self._is_valid(request.id):
             return errno.EACCES
-        if is_proxy:
-            return _connect_to(held, write_place(target.family, self._port))
-        return self._connect_directly(held, target)
+        if not is_proxy:
+            return self._connect_directly(held, target)
+        place = write_place(target.family, self._port)
+        error = _connect_to(held, place)
+        # A call that a signal had interrupted is made again, and finds that it has succeeded.
+        return 0 if error == errno.EISCONN and _name_of(held, "getpeername") == place else error
 
     def _connect_directly(self, held: int, target: Target) -> int:
         if self._door is None:
@@ -236,8 +232,6 @@ class Notified:
         return error
 
     def _is_valid(self, id_: int) -> bool:
-        import fcntl
-
         try:
             fcntl.ioctl(self._listener, _IS_VALID, _ID.pack(id_))
         except OSError:
@@ -294,13 +288,7 @@ def _connect_to(held: int, place: bytes) -> int:
     """Not by a socket object: the timeout that such a one has would become the command's own."""
     if _system().connect(held, place, len(place)) == 0:
         return 0
-    error = _last_error().errno or errno.EACCES
-    # A call that a signal had interrupted is made again, and finds that it has succeeded.
-    return 0 if error == errno.EISCONN and _leads_to(held, place) else error
-
-
-def _leads_to(held: int, place: bytes) -> bool:
-    return _name_of(held, "getpeername") == place
+    return _last_error().errno or errno.EACCES
 
 
 def _port_of(held: int) -> int:
@@ -308,8 +296,6 @@ def _port_of(held: int) -> int:
 
 
 def _name_of(held: int, call: str) -> bytes:
-    import ctypes
-
     name, size = ctypes.create_string_buffer(_MOST_ADDRESS), ctypes.c_uint32(_MOST_ADDRESS)
     if getattr(_system(), call)(held, name, ctypes.byref(size)) < 0:
         return b""
@@ -323,13 +309,9 @@ def _shut_down(held: int) -> None:
 
 @cache
 def _system() -> ctypes.CDLL:
-    import ctypes  # only where a command without a network of its own connects
-
     return ctypes.CDLL(None, use_errno=True)
 
 
 def _last_error() -> OSError:
-    import ctypes
-
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))

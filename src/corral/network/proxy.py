@@ -56,6 +56,7 @@ class Proxy:
             raise
         self.place = ProxyPlace(self._socket.getsockname()[1], os.urandom(_TOKEN_BYTES).hex())
         self._notified: list[Notified] = []
+        self._is_stopped = False
 
     def listen(self) -> ProxyListener:
         """Take clients, from now on. In the loop."""
@@ -65,10 +66,14 @@ class Proxy:
         """Answer the kernel's questions about connections, which it asks on this descriptor."""
         from corral.network.notify import Notified
 
+        if self._is_stopped:
+            os.close(descriptor)  # and the kernel refuses every connection
+            return
         self._notified.append(Notified(descriptor, self.place.port, self))
 
     def stop(self) -> None:
         """No command connects any more. Not in the loop: its last events come there."""
+        self._is_stopped = True
         for each in self._notified:
             each.close()
         self._notified.clear()
@@ -186,13 +191,15 @@ class Entrance:
                 return talk.granted()
             return talk.refused(Unfit(reason, "", wish.host, wish.port))
 
-        self._border.gateway.unwatch(self._client.fileno())
-        self._leave()
-        client = self._client
+        client, translator = self._client, None
         if talk.forwarder is not None:
             inner, client = socket.socketpair()
-            self._border.begin(Translator(self._border, self._client, inner, talk.forwarder, wish))
+            translator = Translator(self._border, self._client, inner, talk.forwarder, wish)
+        self._border.gateway.unwatch(self._client.fileno())
+        self._leave()
         self._border.relay(client, wish.host, wish.port, talk.rest, reply)
+        if translator is not None:
+            self._border.begin(translator)
 
     def _dismiss(self, talk: Talk, problem: Unfit) -> None:
         """Tell why, and wait until that was read: a reset would take it away."""
