@@ -25,6 +25,6 @@ class NetworkOptions(Record):
     resolve: Resolve | None = None  # name and port to addresses and ports; None: the host's own resolver
     ask: Ask | None = None  # decides about hosts that no rule names, at the first connection; None: refused
     ask_seconds: float = 30.0  # no answer by then is a no
-    on_event: Callable[[NetEvent], None] | None = None  # hears of every decision, in the gateway's thread
+    on_event: Callable[[NetEvent], None] | None = None  # hears of every decision, in a thread, in order
     checks_names: bool = True  # TLS and HTTP must ask for the host that was looked up
     most_connections: int = 2048  # at the same time
