@@ -9,7 +9,7 @@ from corral.model.launch import Front, Gateway
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Ground, ProxyPlace
+    from corral.model.plan import Ground, Plan, ProxyPlace
 
 #: Landlock knows ports from here on: a connection that nobody is asked about is refused by it (Linux 6.7).
 LEAST_ABI = 4
@@ -42,3 +42,12 @@ def variables(place: ProxyPlace) -> dict[str, str]:
     url = f"http://{_USER}:{place.token}@127.0.0.1:{place.port}"
     told = dict.fromkeys((*_NAMES, *(name.upper() for name in _NAMES)), url)
     return {**told, "no_proxy": "", "NO_PROXY": "", "NODE_USE_ENV_PROXY": "1"}
+
+
+def changed_environment(plan: Plan, scratch: str, *, is_proxied: bool) -> tuple[tuple[str, str], ...]:
+    """The command's variables, with those that lead elsewhere here than on the host. No `scratch`: empty."""
+    changed = variables(plan.proxy) if is_proxied else {}
+    if scratch:
+        # git gives up on a system configuration that is there and cannot be read.
+        changed |= {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
+    return tuple(sorted({**dict(plan.env), **changed}.items())) if changed else plan.env

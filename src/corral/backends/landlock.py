@@ -129,7 +129,7 @@ class LandlockBackend:
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
         is_proxied = gateway.is_limited(ground) and probe.detail("proxy") == "yes"
-        env = _changed(plan, scratch if private else "", is_proxied=is_proxied)
+        env = proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied)
         command = common.command_spec(plan, env, namespaces=False)
         holders = limiting.read_holders(probe)
         encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders, is_proxied=is_proxied)
@@ -153,15 +153,6 @@ class LandlockBackend:
             gateway=proxy.request(ground) if is_proxied else None,
             inside=Inside(command.env, has_own_root=False),
         )
-
-
-def _changed(plan: Plan, scratch: str, *, is_proxied: bool) -> tuple[tuple[str, str], ...]:
-    """The command's variables, with those that lead elsewhere here than on the host."""
-    changed = proxy.variables(plan.proxy) if is_proxied else {}
-    if scratch:
-        # git gives up on a system configuration that is there and cannot be read.
-        changed |= {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
-    return tuple(sorted({**dict(plan.env), **changed}.items())) if changed else plan.env
 
 
 @lru_cache(maxsize=64)

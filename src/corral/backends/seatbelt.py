@@ -15,6 +15,8 @@ Order        irrelevant: the profile only allows, and leaves out of each rule wh
 
 from __future__ import annotations
 
+from corral.backends import _gateway as gateway
+from corral.backends import _proxy as proxy
 from corral.backends._sbpl import Seat, build_profile
 from corral.model.errors import UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
@@ -52,6 +54,7 @@ _CLAIMS = RUNNER_FEATURES | {
     Feature.DESCRIPTORS,
     Feature.LIMIT_FILE_SIZE,
     Feature.LIMIT_OPEN_FILES,
+    *gateway.CLAIMS,
 }
 #: Root stays root inside, and may type into a terminal that is not its own.
 _USER_CLAIMS = frozenset({Feature.PRIVILEGES, Feature.TERMINAL})
@@ -111,7 +114,9 @@ class SeatbeltBackend:
             )
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
-        seat = Seat(scratch, f"{scratch}/.corral-started", private)
+        is_proxied = gateway.is_limited(ground)
+        port = plan.proxy.port if is_proxied else 0
+        seat = Seat(scratch, f"{scratch}/.corral-started", private, proxy_port=port)
         # TRUST: as an argument. A file could be changed by a command of another run that may write to the
         # directory of temporary files; an argument by nobody, and it is gone as soon as the command begins.
         profile = build_profile(plan, seat)
@@ -123,7 +128,7 @@ class SeatbeltBackend:
                 *(PROGRAM, "-p", profile),
                 *(_SHELL, "-c", _script(ground.limits), seat.started, *plan.command.argv),
             ),
-            env=_redirected(plan.env, scratch) if private else plan.env,
+            env=proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied),
             enforced=_mechanisms(plan, probe),
             scratch=scratch,
             scratch_files=tuple(
@@ -131,6 +136,7 @@ class SeatbeltBackend:
                 for file in own_files
             ),
             started=seat.started,
+            gateway=proxy.request(ground),
             cwd=plan.command.cwd,
         )
 
@@ -169,12 +175,6 @@ def _check_size(profile: str) -> None:
         )
 
 
-def _redirected(env: tuple[tuple[str, str], ...], scratch: str) -> tuple[tuple[str, str], ...]:
-    # git gives up on a system configuration that is there and cannot be read.
-    changed = {"HOME": scratch, "TMPDIR": scratch, "GIT_CONFIG_NOSYSTEM": "1"}
-    return tuple(sorted({**dict(env), **changed}.items()))
-
-
 def _mechanisms(plan: Plan, probe: Probe) -> dict[Feature, str]:
     profile = "Seatbelt profile"
     named = {
@@ -190,8 +190,9 @@ def _mechanisms(plan: Plan, probe: Probe) -> dict[Feature, str]:
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
     }
-    if plan.ground.net.mode is not NetMode.FULL:
+    if plan.ground.net.mode is NetMode.NONE:
         named[Feature.NET_NONE] = f"{profile}: no sockets"
+    named |= gateway.mechanisms(plan, f"{profile}: one port, that of corral's proxy")
     if not plan.ground.spawn:
         named[Feature.PROC_SINGLE] = f"{profile}: no fork"
     return {feature: how for feature, how in named.items() if feature in probe.enforces}

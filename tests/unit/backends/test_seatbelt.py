@@ -9,7 +9,8 @@ from corral.backends._sbpl import Seat, build_profile, fold, quote
 from corral.backends.registry import get_backend
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.plan import StdioMode
+from corral.model.launch import Front
+from corral.model.plan import ProxyPlace, StdioMode
 from corral.model.policy import FsAccess, FsRule, Policy
 from corral.model.probe import ToolRun
 from corral.policy.compose import build_policy
@@ -96,8 +97,8 @@ def test_root_is_promised_less() -> None:
 @pytest.mark.parametrize(
     "feature",
     [
-        *(Feature.PROC_HIDDEN, Feature.PROC_CONTAINED, Feature.SYSCALLS, Feature.NET_PORTS),
-        *(Feature.NET_DOMAINS, Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME),
+        *(Feature.PROC_HIDDEN, Feature.PROC_CONTAINED, Feature.SYSCALLS, Feature.NET_EXCEPT),
+        *(Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME),
         *(Feature.LIMIT_PIDS, Feature.LIMIT_DISK),
     ],
 )
@@ -295,3 +296,17 @@ def test_forms_are_the_same_after_being_written_and_read() -> None:
     text = launch_of().argv[2]
 
     assert parse("".join(map(unparse, parse(text)))) == parse(text)
+
+
+def test_a_limited_network_is_one_port_of_this_machine_that_programs_are_told_of() -> None:
+    host = MacHost(REPOSITORY)
+    probe = mac_probe("seatbelt", host)
+    plan = mac_plan(build_policy("moderate", ("network:https:api.example.com",)), host, probe)
+    launch = get_backend("seatbelt").lower(plan.replace(proxy=ProxyPlace(45123, "token")), probe)
+
+    assert launch.argv[2].count("(remote ip ") == 1
+    assert '(remote ip "localhost:45123")' in launch.argv[2]
+    assert dict(launch.env)["https_proxy"] == "http://corral:token@127.0.0.1:45123"
+    assert launch.gateway is not None and launch.gateway.front is Front.PROXY
+    assert {Feature.NET_PORTS, Feature.NET_DOMAINS} <= set(launch.enforced)
+    assert Feature.NET_NONE not in launch.enforced
