@@ -5,6 +5,7 @@ Judged by sockets of the host: what listens at another address than the proxy's 
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import socket
@@ -13,6 +14,8 @@ import time
 import pytest
 
 from corral.host import RealHost
+from corral.network import notify
+from corral.network.notify import Notified
 from support.notified import Command, Listening, as_user, run
 
 TYPE_CHECKING = False
@@ -396,6 +399,27 @@ tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
     proxy.serve()
     elsewhere.serve()
     assert (proxy.met, elsewhere.met) == (0, 0)
+
+
+@pytest.mark.parametrize("lacking", ["pipe", "thread"])
+def test_where_nobody_can_answer_the_kernel_is_told_so(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
+    """A descriptor that is kept and not served would let commands wait for ever."""
+    listener, other = os.pipe()
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "none left")
+
+    if lacking == "pipe":
+        monkeypatch.setattr(notify.os, "pipe", fail)
+    else:
+        monkeypatch.setattr(notify.threading.Thread, "start", fail)
+
+    with pytest.raises(OSError, match="none left"):
+        Notified(listener, 1, None)  # type: ignore[arg-type]
+
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+    os.close(other)
 
 
 def test_a_connection_that_waits_keeps_nobody_from_ending(proxy: Listening) -> None:

@@ -116,9 +116,15 @@ class Notified:
         self._door: socket.socket | None = None  # where sockets are connected to that pass the proxy by
         self._lock = threading.Lock()
         self._held = -1  # the socket that is being connected
-        self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._serve, name="corral-notified", daemon=True)
-        self._thread.start()
+        ends: tuple[int, ...] = ()
+        try:
+            ends = self._woken, self._wake = os.pipe()
+            self._thread.start()
+        except BaseException:
+            for descriptor in (listener, *ends):  # INVARIANT: whoever is not answered is refused
+                os.close(descriptor)
+            raise
 
     def close(self) -> None:
         """From now on every connection fails. Idempotent."""
