@@ -75,16 +75,15 @@ return listen(stream)
 
 @on_every_backend
 def test_by_the_name_that_tls_asks_for_in_many_records(place: Place) -> None:
-    """The same message in records of five bytes, which is correct TLS."""
+    """The same message in several records, the secret in one of its own, which is correct TLS."""
     _try(
         place,
         443,
         """
 message = hello(EVIL)[5:]
-pieces = [message[at:at + 5] for at in range(0, len(message), 5)]
+at, end = message.index(SECRET.encode()), message.index(SECRET.encode()) + len(SECRET)
+pieces = [message[:3], message[3:50], message[50:at], message[at:end], message[end:]]
 stream.sendall(b"".join(b"\\x16\\x03\\x01" + struct.pack(">H", len(piece)) + piece for piece in pieces))
-# The receiver would have to put them together: it is told, in the same way, what to look for.
-stream.sendall(SECRET.encode())
 return listen(stream)
 """,
     )
