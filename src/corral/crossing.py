@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.model.errors import SetupError
 from corral.model.launch import Front
 
 TYPE_CHECKING = False
@@ -41,5 +42,21 @@ def open_crossing(explanation: Explanation, options: NetworkOptions | None) -> C
         return Crossing(plan, launch, border)
     from corral.backends.registry import get_backend
 
-    told = plan.replace(proxy=border.open_proxy())
-    return Crossing(told, get_backend(launch.backend).lower(told, explanation.probe), border)
+    try:
+        told = plan.replace(proxy=border.open_proxy())
+        return Crossing(told, get_backend(launch.backend).lower(told, explanation.probe), border)
+    except OSError as problem:
+        border.close()
+        raise _no_proxy(problem) from problem
+    except BaseException:
+        border.close()
+        raise
+
+
+def _no_proxy(problem: OSError) -> SetupError:
+    return SetupError(
+        "net",
+        "the proxy of the run could not be opened",
+        why=problem.strerror or str(problem),
+        fix="close files that are no longer used, or raise the limit on open files",
+    )

@@ -23,6 +23,7 @@ from corral.linux.spec import HEADER, MAGIC, RECORD, U64, RecordType
 from corral.model.enforcer import ENGINE
 from corral.model.errors import SetupError
 from corral.runtime.check import check
+from corral.runtime.frontier import close_border, connect_border
 from corral.runtime.outcome import promised
 from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import make_spec_file
@@ -176,7 +177,8 @@ class Kept:
             ready = [descriptor for descriptor, _ in poller.poll(max(0.0, left) * 1000)]
             if self._requests.fileno() in ready:
                 self._take_root()
-                self._connect_border()
+                self._read_status()  # ORDER: the sockets of its network were sent before the root was
+                connect_border(self.status, self.border)
                 return
             if not ready or not self._read_status():
                 break
@@ -187,13 +189,6 @@ class Kept:
             why=f"nothing was heard of it within {_READY_SECONDS:g} seconds",
             fix="run `corral doctor`; if the machine is very busy, try again",
         )
-
-    def _connect_border(self) -> None:
-        """The sockets of the sandbox's own network came before its root directory did."""
-        self._read_status()
-        given = self.status.take_given()
-        if self.border is not None and given:
-            self.border.attach(given)
 
     def _take_root(self) -> None:
         assert self._requests is not None
@@ -375,10 +370,7 @@ class Kept:
             if process is not None:
                 self._end(process)
         finally:
-            for descriptor in self.status.take_given():
-                os.close(descriptor)
-            if self.border is not None:
-                self.border.close()
+            close_border(self.status, self.border)
             if self.group is not None:
                 self.group.remove()
                 self.group = None

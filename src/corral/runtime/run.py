@@ -14,6 +14,7 @@ from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.result import Result
 from corral.runtime.check import check
+from corral.runtime.frontier import close_border, connect_border
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure, promised
 from corral.runtime.scratch import Scratch
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS, Abandoned, lost_outer, make_starter
@@ -87,7 +88,7 @@ class Run:
             try:
                 result = self._supervise(streams)
             finally:
-                self._close_border()
+                close_border(self._status, self._border)
                 if self._group is not None:
                     self._group.remove()
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
@@ -186,18 +187,6 @@ class Run:
         if self._group is not None and self._group.has_run_out_of_memory():
             return
         raise lost_outer(self._launch)
-
-    def _connect_border(self) -> None:
-        """The sockets of the sandbox's own network have come: from now on somebody answers there."""
-        if self._status.given and self._border is not None:
-            self._border.attach(self._status.take_given())
-
-    def _close_border(self) -> None:
-        """INVARIANT: no connection outlives the run."""
-        for descriptor in self._status.take_given():
-            os.close(descriptor)
-        if self._border is not None:
-            self._border.close()
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches:
@@ -312,7 +301,7 @@ class Run:
                 if not self._status.read(status):
                     poller.unregister(status)
                     self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
-                self._connect_border()
+                connect_border(self._status, self._border)
                 if self._status.is_done:
                     self._release()
             elif self._guard is not None and descriptor == self._guard.descriptor:
