@@ -85,6 +85,7 @@ selftest: install ## Attack the sandbox on this host.
 
 bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the tables go to docs/performance.md.
 	@$(BIN)/python bench/run.py --record
+	@$(BIN)/python bench/network.py --record
 
 clean: ## Remove what the other targets made.
 	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .images

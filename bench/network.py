@@ -1,6 +1,7 @@
 """Measure the gateway: new connections, one stream, many streams, and what a border costs that does nothing.
 
-`python bench/network.py` prints the tables; `--quick` only looks whether everything can be measured at all.
+`python bench/network.py` prints the tables, and with `--record` they go to docs/performance.md; `--quick` only
+looks whether everything can be measured at all.
 The client and the server are other processes, on loopback; the gateway has this one for itself.
 """
 
@@ -25,10 +26,10 @@ import machine
 from corral.model.policy import NetMode, NetPolicy
 from corral.network.border import Border, open_border
 from corral.network.options import NetworkOptions
+from document import DOCS, record
 from goals import Goal
 from network_peers import DIRECT, NAMED, TLS, VIA
-from report import _goals as goal_lines
-from report import _table as table
+from report import goal_lines, table
 
 PEERS = Path(__file__).resolve().parent / "network_peers.py"
 RANGE, NAME, TLS_NAME = "127.64.0.0/10", "bench.test", "tls.bench.test"
@@ -163,6 +164,7 @@ def main() -> int:
     as_written = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
+    parser.add_argument("--record", action="store_true", help="put the tables into docs/performance.md")
     given = parser.parse_args()
     began = time.monotonic()
     described = list(machine.describe())
@@ -171,8 +173,10 @@ def main() -> int:
     judged = judge(found)
     if given.quick:
         print("- a look whether it works: these numbers mean nothing")
-    print(*(f"- {line}" for line in described), sep="\n")
-    print("", *render(found, judged), "", goals.summary(judged), sep="\n")
+    lines = [*(f"- {line}" for line in described), "", *render(found, judged)]
+    print(*lines, "", goals.summary(judged), sep="\n")
+    if given.record:
+        record(DOCS / "performance.md", "network", ["", *lines, ""])
     return goals.exit_status(judged)
 
 

@@ -27,7 +27,7 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"- {line}" for line in report.machine)
     yield f"- measured in {report.seconds:.0f} seconds"
     yield ""
-    yield from _goals(report.goals)
+    yield from goal_lines(report.goals)
     if report.found:
         yield ""
         yield from _rows(report.found.values())
@@ -44,9 +44,9 @@ def render(report: Report) -> Iterator[str]:
         yield from (f"- {reason}" for reason in report.missing)
 
 
-def _goals(goals: Iterable[Goal]) -> Iterator[str]:
+def goal_lines(goals: Iterable[Goal]) -> Iterator[str]:
     heads = ("Goal", "Measured", "Verdict")
-    yield from _table(heads, [(goal.text, goal.measured, goal.verdict) for goal in goals], right={1})
+    yield from table(heads, [(goal.text, goal.measured, goal.verdict) for goal in goals], right={1})
 
 
 def _rows(rows: Iterable[Timed]) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _rows(rows: Iterable[Timed]) -> Iterator[str]:
             )
         )
     heads = ("What", "Command", "Median ms", "p99 ms", "Ratio", "to", "Samples")
-    yield from _table(heads, cells, right={2, 3, 4, 6})
+    yield from table(heads, cells, right={2, 3, 4, 6})
 
 
 def _crowd(crowd: Crowd) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _crowd(crowd: Crowd) -> Iterator[str]:
     for cost in crowd.costs:
         times = (_milliseconds(cost.median), _milliseconds(cost.bare))
         cells.append((f"{cost.sessions:,}", *times, f"{cost.median / first:.2f}"))
-    yield from _table(heads, cells, right={0, 1, 2, 3})
+    yield from table(heads, cells, right={0, 1, 2, 3})
     yield ""
     kept, memory = crowd.kept, crowd.memory
     made = f"{kept:,} of {crowd.asked:,} sessions were made in {crowd.start_seconds:.2f} s"
@@ -103,7 +103,7 @@ def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _table(heads: tuple[str, ...], cells: list[tuple[str, ...]], right: set[int]) -> Iterator[str]:
+def table(heads: tuple[str, ...], cells: list[tuple[str, ...]], right: set[int]) -> Iterator[str]:
     """Markdown whose columns stand one below the other."""
     widths = [max(len(row[column]) for row in (heads, *cells)) for column in range(len(heads))]
 

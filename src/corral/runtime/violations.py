@@ -43,6 +43,8 @@ _CLAUSES = {
 _MAX_INFERRED = 5
 _TAIL_BYTES = 16_384
 _DENIALS = ("permission denied", "read-only file system", "operation not permitted")
+#: Of these, the ones that are about reading.
+_READING = ("cannot read", "can't read", "could not read", "failed to read", "unable to read", "for reading")
 _NO_PROCESS = ("cannot fork", "can't fork", "fork: operation not permitted", "vfork: operation not permitted")
 _NO_NETWORK = (
     "network is unreachable",
@@ -112,9 +114,10 @@ def _infer(plan: Plan, text: str) -> Iterator[Violation]:
             path = _path_in(line)
             if path and path not in seen and not _is_writable(plan, path):
                 seen.add(path)
-                yield Violation(
-                    Feature.FS_WRITE, path, Evidence.INFERRED, line.strip()[:200], f"filesystem:write:{path}"
-                )
+                reads = any(words in lowered for words in _READING)
+                feature, verb = (Feature.FS_READ, "read") if reads else (Feature.FS_WRITE, "write")
+                detail = line.strip()[:200]
+                yield Violation(feature, path, Evidence.INFERRED, detail, f"filesystem:{verb}:{path}")
 
 
 def _path_in(line: str) -> str:
