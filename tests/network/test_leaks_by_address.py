@@ -226,7 +226,7 @@ attempt(send)
 
 @on_every_backend
 def test_by_the_second_address_of_a_name(place: Place) -> None:
-    """The first one is out of order; then comes one that must not be dialled."""
+    """There are several, and none of them may be dialled: not one after the other either."""
     moved = "moved.example.test"
     script = """
 def send():

@@ -67,7 +67,9 @@ def find_registry() -> tuple[Registry | None, str]:
             said = _download(folder, "-vvv")
         except (OSError, subprocess.SubprocessError):
             return None, "pip cannot download from its registry on this machine"
-    index = next(iter(_URL.findall(_line(said, "Looking in indexes:"))), "") or _configured()
+    index = os.environ.get("PIP_INDEX_URL") or _setting("index-url") or _visited_index(said)
+    if not index.startswith("http"):
+        return None, "the registry that pip uses on this machine is not in a network"
     visited = _ASKED.findall(said)
     hosts = {_host_of(url) for url in [index, *visited]}
     if not any(_host_of(url) == _host_of(index) for url in visited):
@@ -87,9 +89,10 @@ def _line(said: str, beginning: str) -> str:
     return next((line for line in said.splitlines() if line.strip().startswith(beginning)), "")
 
 
-def _configured() -> str:
-    """pip says which index it uses only where it is not the usual one."""
-    return os.environ.get("PIP_INDEX_URL") or _setting("index-url") or "https://pypi.org/simple"
+def _visited_index(said: str) -> str:
+    """Where pip is told of none it knows one by itself, and says that it goes there."""
+    pages = _URL.findall(_line(said, "Fetching project page"))
+    return pages[0].removesuffix("/").removesuffix(f"/{PACKAGE}") if pages else ""
 
 
 def _certificates() -> str:
