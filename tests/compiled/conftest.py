@@ -25,8 +25,9 @@ def package() -> Iterator[Path]:
     """Corral and click where another user can read them."""
     place = Path(tempfile.mkdtemp(prefix="corral-compiled-"))
     place.chmod(0o755)
+    ignore = shutil.ignore_patterns("*.pyc.*")  # compiled files are kept, but for unfinished ones
     for source in (Path(corral.__file__).parent, Path(click.__file__).parent):
-        shutil.copytree(source, place / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, place / source.name, ignore=ignore)
     for path in place.rglob("*"):
         path.chmod(path.stat().st_mode | 0o444 | (0o111 if path.is_dir() else 0))
     yield place

@@ -30,7 +30,7 @@ PACKAGES = ("pytest", "_pytest", "py.py", "pluggy", "iniconfig", "packaging", "p
 def copy() -> Iterator[Path]:
     """Corral and its tests where another user can read them, with a home and a temporary directory."""
     place = Path(tempfile.mkdtemp(prefix="corral-ordinary-"))
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignore = shutil.ignore_patterns("*.pyc.*")  # compiled files are kept, but for unfinished ones
     place.chmod(0o755)
     shutil.copytree(Path(corral.__file__).parent, place / "src/corral", ignore=ignore)
     for name in ("tests/support", "tests/conformance"):

@@ -54,7 +54,7 @@ def place() -> Iterator[Path]:
         pytest.skip("only root can become another user")
     place = Path(tempfile.mkdtemp(prefix="corral-user-"))
     place.chmod(0o755)
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignore = shutil.ignore_patterns("*.pyc.*")  # compiled files are kept, but for unfinished ones
     shutil.copytree(Path(corral.__file__).parent, place / "src/corral", ignore=ignore)
     shutil.copytree(TESTS / "support", place / "src/support", ignore=ignore)
     (place / "program.py").write_text(_PROGRAM)

@@ -6,8 +6,11 @@ import os
 
 import pytest
 
+from support.controls import control
 from support.engines import ENGINES
 from support.user_engines import start_engine, why_not
+
+__all__ = ["control"]  # a fixture of these tests
 
 
 @pytest.fixture(autouse=True)

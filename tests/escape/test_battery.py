@@ -9,12 +9,14 @@ import pytest
 
 from corral.backends.registry import BUILTIN, UNCONFINED, UNPROVED
 from corral.model.errors import UnenforceableError
-from corral.selftest.battery import claims_of, find_control, run_battery, run_probe
+from corral.selftest.battery import claims_of, run_battery, run_probe
 from corral.selftest.catalogue import PROBES
 from corral.selftest.probe import ProbeOutcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.model.feature import Feature
     from corral.selftest.probe import EscapeProbe
 
@@ -29,12 +31,6 @@ def claims(name: str) -> frozenset[Feature] | str:
         return problem.why
 
 
-@cache
-def control(probe: EscapeProbe) -> str:
-    """It is the same whatever the backend is, and some attacks take seconds."""
-    return find_control(probe)
-
-
 def claims_or_skip(name: str, request: pytest.FixtureRequest) -> frozenset[Feature]:
     found = claims(name)
     if isinstance(found, str):
@@ -46,7 +42,10 @@ def claims_or_skip(name: str, request: pytest.FixtureRequest) -> frozenset[Featu
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
 @pytest.mark.parametrize("name", CONFINING)
 def test_attack_has_no_effect_on_the_host(
-    name: str, probe: EscapeProbe, request: pytest.FixtureRequest
+    name: str,
+    probe: EscapeProbe,
+    request: pytest.FixtureRequest,
+    control: Callable[[EscapeProbe], str],
 ) -> None:
     report = run_probe(probe, name, claims_or_skip(name, request), control)
 
@@ -59,9 +58,11 @@ def test_attack_has_no_effect_on_the_host(
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
-def test_attack_succeeds_where_nothing_confines_it(probe: EscapeProbe) -> None:
+def test_attack_succeeds_where_nothing_confines_it(
+    probe: EscapeProbe, control: Callable[[EscapeProbe], str]
+) -> None:
     """A probe that holds without a sandbox proves nothing, unless it says what else held it."""
-    report = run_probe(probe, UNCONFINED, claims_of(UNCONFINED))
+    report = run_probe(probe, UNCONFINED, claims_of(UNCONFINED), control)
 
     if report.outcome is ProbeOutcome.NOT_APPLICABLE:
         pytest.skip(report.reason)

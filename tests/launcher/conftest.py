@@ -19,27 +19,32 @@ for place in (str(HERE.parents[1] / "src"), str(HERE)):
 
 import launching  # noqa: E402  (needs the paths above)
 
+from support.once import made_once  # noqa: E402
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def _built(name: str, flags: list[str]) -> Iterator[Path]:
-    binary = launching.build(name, flags)
-    yield binary
-    shutil.rmtree(binary.parent)
+def _built(factory: pytest.TempPathFactory, name: str, flags: list[str]) -> Iterator[Path]:
+    """Compiled once for all workers; each has a copy, in a directory every user may enter."""
+    built = made_once(factory, name, lambda path: launching.build(path, flags))
+    directory = Path(tempfile.mkdtemp(prefix="test-launcher-"))
+    directory.chmod(0o755)
+    yield Path(shutil.copy(built, directory))
+    shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="session")
-def plain() -> Iterator[Path]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What is shipped."""
-    yield from _built("corral-launch", [*launching.STRICT, "-static"])
+    yield from _built(tmp_path_factory, "corral-launch", [*launching.STRICT, "-static"])
 
 
 @pytest.fixture(scope="session")
-def checked() -> Iterator[Path]:
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """With sanitizers, and with FAULT records."""
-    yield from _built("corral-launch-checked", launching.SANITIZED)
+    yield from _built(tmp_path_factory, "corral-launch-checked", launching.SANITIZED)
 
 
 @pytest.fixture(scope="session", params=["plain", "checked"])

@@ -8,7 +8,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,15 +29,10 @@ ORDINARY = 54321  # a user id that owns nothing
 PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
 
 
-def build(name: str, flags: list[str]) -> Path:
-    """Compile the launcher into a directory every user may enter."""
-    directory = Path(tempfile.mkdtemp(prefix="test-launcher-"))
-    directory.chmod(0o755)
+def build(target: Path, flags: list[str]) -> None:
+    """Compile the launcher."""
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
-    subprocess.run(
-        [compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(directory / name)], check=True
-    )
-    return directory / name
+    subprocess.run([compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(target)], check=True)
 
 
 @dataclass

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def packages() -> Iterator[Path]:
     """Corral and click where every user can read them."""
     place = Path(tempfile.mkdtemp(prefix="corral-named-"))
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignore = shutil.ignore_patterns("*.pyc.*")  # compiled files are kept, but for unfinished ones
     for package in (corral, click):
         source = Path(str(package.__file__)).parent
         shutil.copytree(source, place / source.name, ignore=ignore)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from support.controls import control
 from support.keeping import Keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+__all__ = ["control"]  # a fixture of these tests
 
 
 @pytest.fixture

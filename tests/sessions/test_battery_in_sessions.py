@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
 from corral.model.errors import UnenforceableError
-from corral.selftest.battery import claims_of, find_control, run_probe
+from corral.selftest.battery import claims_of, run_probe
 from corral.selftest.catalogue import PROBES
 from corral.selftest.probe import ProbeOutcome
 from support.kept_runs import KeptSandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.selftest.probe import EscapeProbe
 
 #: Attacks on what a session does otherwise than a single run: they run on a second backend as well.
 _ELSEWHERE = ("bubblewrap", ("proc.", "fs.protect", "descriptors", "terminal"))
-
-
-@cache
-def control(probe: EscapeProbe) -> str:
-    return find_control(probe)
 
 
 def _attacks() -> list[object]:
@@ -34,7 +29,11 @@ def _attacks() -> list[object]:
 
 @pytest.mark.parametrize(("where", "probe"), _attacks())
 def test_attack_from_a_session_has_no_effect_on_the_host(
-    where: str, probe: EscapeProbe, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    where: str,
+    probe: EscapeProbe,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    control: Callable[[EscapeProbe], str],
 ) -> None:
     monkeypatch.setattr("corral.selftest.trial.Sandbox", KeptSandbox)
     try:
