@@ -1,7 +1,7 @@
 """Measure the gateway: new connections, one stream, many streams, and what a border costs that does nothing.
 
-`python bench/network.py` prints the tables, and with `--record` they go to docs/performance.md; `--quick` only
-looks whether everything can be measured at all.
+`python bench/network.py` prints the tables, `--record` puts them into docs/performance.md as well; `--quick`
+only looks whether everything can be measured at all.
 The client and the server are other processes, on loopback; the gateway has this one for itself.
 """
 
