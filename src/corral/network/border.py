@@ -98,6 +98,7 @@ class Border:
         self._rest: Timer | None = None
         self._is_exhausted = self._is_closed = False
         self._close_lock = threading.Lock()
+        self._owner = os.getpid()
         self.faults = 0
 
     # For everybody.
@@ -163,7 +164,7 @@ class Border:
     def close(self) -> None:
         """End everything. When this returns, all sockets are closed and all events were told."""
         with self._close_lock:
-            if self._is_closed:
+            if self._is_closed or self._owner != os.getpid():  # a process that was forked has no border
                 return
             self._is_closed = True
         if self._proxy is not None:

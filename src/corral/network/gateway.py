@@ -136,6 +136,14 @@ class Gateway:
         if not self.is_own_thread():
             self._thread.join(_STOP_SECONDS)
 
+    def abandon(self) -> None:
+        """In a process that was forked. The numbers stay taken: objects that nobody uses hold them."""
+        self._wake_lock, self._has_ended = threading.Lock(), True
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for descriptor in tuple(self._watched):
+            os.dup2(null, descriptor, inheritable=False)
+        os.close(null)
+
     # Called in the loop.
 
     def watch(self, descriptor: int, watcher: Watcher, events: int = EDGES) -> None:
@@ -300,3 +308,17 @@ def leave() -> None:
         if _borders == 0 and _current is not None:
             _current.stop()
             _current = None
+
+
+def _leave_to_parent() -> None:
+    """In a process that was forked: the thread is the parent's, and so are all borders.
+
+    INVARIANT: no copy of a socket of theirs is held here, where nobody would ever close it.
+    """
+    global _lock, _current, _borders
+    gateway, _lock, _current, _borders = _current, threading.Lock(), None, 0
+    if gateway is not None:
+        gateway.abandon()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
