@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from corral import background
     from corral.aio.call import Held
     from corral.aio.options import KeptOptions, StartOptions
+    from corral.live import LiveNetwork
     from corral.model.entry import FileEntry
     from corral.model.result import Result, UsageSample
     from corral.runtime.job import Job
@@ -87,6 +88,11 @@ class Session:
     def is_open(self) -> bool:
         """Whether it still takes commands."""
         return self._made is not None and self._made.is_open
+
+    @property
+    def network(self) -> LiveNetwork:
+        """Who may be reached, from now on, and what has passed; nothing of it waits for long."""
+        return self.blocking.network
 
     async def run(
         self, command: str | Sequence[str], *, stateful: bool = False, **options: Unpack[KeptOptions]
