@@ -1,0 +1,66 @@
+"""The network as a user of the command line has it: --allow, --net limited, --stats and --json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.counting import CountingServer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Corral
+
+
+@pytest.fixture
+def server() -> Iterator[CountingServer]:
+    made = CountingServer()
+    yield made
+    made.close()
+
+
+def reach(port: int, host: str = "localhost") -> tuple[str, ...]:
+    return ("bash", "-c", f"exec 3<>/dev/tcp/{host}/{port} && printf sss >&3")
+
+
+def test_a_host_that_is_allowed_is_reached_and_counted(corral: Corral, server: CountingServer) -> None:
+    done = corral("run", "--allow", f"localhost:{server.port}", "--stats", "--", *reach(server.port))
+
+    assert done.returncode == 0
+    assert server.settled() == 2 and server.clients == 1
+    assert f"corral: network: localhost:{server.port}: 1 connection, 3 B sent, 0 B received" in (
+        done.stderr.decode().splitlines()
+    )
+
+
+def test_what_was_refused_is_told_with_what_would_permit_it(corral: Corral, server: CountingServer) -> None:
+    done = corral("run", "--allow", "example.test", "--", *reach(443, "evil.test"))
+    record = json.loads(corral("run", "--json", "--net", "limited", "--", *reach(80, "127.0.0.1")).stdout)
+
+    assert b"evil.test: no rule permits this host; to permit it: --cap network:https:evil.test" in done.stderr
+    assert record["network"]["refused"] == 1 and record["network"]["connections"] == 0
+    assert [found["evidence"] for found in record["violations"] if found["feature"].startswith("net.")] == [
+        "observed"
+    ]
+    assert server.clients == 0
+
+
+def test_hosts_that_are_named_are_all_that_limited_means(corral: Corral) -> None:
+    shown = json.loads(corral("explain", "--json", "--net", "limited", "--allow", "example.org").stdout)
+    why = corral("why", "connect", "example.com", "--net", "limited", "--allow", "example.org")
+
+    assert "net.domains" in shown["enforced"] or "net.domains" in json.dumps(shown)
+    assert why.returncode == 1
+
+
+def test_a_ceiling_for_traffic_holds(corral: Corral, server: CountingServer) -> None:
+    sends = f"exec 3<>/dev/tcp/localhost/{server.port} && printf s >&3 && head -c 4000000 /dev/zero >&3"
+    options = ("--allow", f"localhost:{server.port}", "--cap", "traffic:limit:100kB")
+    done = corral("run", *options, "--", "bash", "-c", sends)
+
+    assert done.returncode != 0
+    assert server.settled() < 2_000_000
+    assert b"all the bytes that may pass had passed" in done.stderr
