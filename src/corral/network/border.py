@@ -299,9 +299,10 @@ class Border:
             client.close()
             return
         passage = Passage(self, client, host, port, head=head, reply=reply)
+        has_room = self.has_room()  # nobody has asked yet: not every client came by a listener
         self._open.add(passage)
         self.gateway.connections += 1
-        if len(self._open) > self.options.most_connections or self._is_exhausted:
+        if not has_room:
             passage.refuse(NetReason.TOO_MUCH if self._is_exhausted else NetReason.TOO_MANY)
             return
         passage.start()
