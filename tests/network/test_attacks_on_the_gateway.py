@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import socket
 import threading
 import time
@@ -18,7 +16,7 @@ from corral.model.traffic import NetReason
 from corral.network.grants import Grants
 from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, make_stage
 
-#: What one sandbox may cost another, with some for a machine that is busy. Without any fairness it is a minute.
+#: What one sandbox may cost another, on a machine that is busy. Without any fairness it is a minute.
 _BEARABLE_SECONDS = 1.5
 _HEAD = f"POST / HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 _TINY_CHUNKS = b"1\r\nX\r\n" * 20_000
@@ -202,6 +200,28 @@ def test_what_is_allowed_for_a_time_after_a_revocation_is_over_afterwards(stage:
     assert not is_reset_after_a_byte(client)
     assert is_reset(client)
     assert stage.look_up(NAME)[1] == []
+
+
+def test_who_may_reach_all_but_a_revoked_host_does_not_reach_it_by_its_address() -> None:
+    grants = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:*"})))
+    assert grants.decide("8.8.8.8", 443).allowed
+    grants.revoke("evil.test")
+
+    assert not grants.decide("8.8.8.8", 443).allowed
+    assert grants.decide("good.test", 443).allowed
+    assert grants.decide_lookup("evil.test").reason is NetReason.DENIED
+
+
+def test_an_address_that_was_revoked_is_dialled_for_nobody_until_it_is_allowed() -> None:
+    grants = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:good.test", "https:10.0.0.5"})))
+    assert grants.may_dial("good.test", 443, "10.0.0.5")
+    grants.revoke("10.0.0.5")
+    assert not grants.may_dial("good.test", 443, "10.0.0.5")
+    number = grants.allow(Endpoint("https", "10.0.0.5", 443))
+    assert grants.may_dial("good.test", 443, "10.0.0.5")
+    assert grants.expire(number)
+
+    assert not grants.may_dial("good.test", 443, "10.0.0.5")
 
 
 def is_reset_after_a_byte(client: socket.socket) -> bool:
