@@ -66,11 +66,13 @@ class Grants:
     def may_dial(self, host: str, port: int, address: str) -> bool:
         """Whether an address that a permitted name leads to may be dialled for it."""
         from corral.model.addresses import address_forms, is_public_address
+        from corral.network.dial import is_own_address
 
         for form in address_forms(address):
             if form in self._revoked and not self.decide(form, port).allowed:
                 return False
-        return self._dialled.may_dial(host, port, address, is_public=is_public_address(address))
+        is_public = is_public_address(address) and not is_own_address(address)
+        return self._dialled.may_dial(host, port, address, is_public=is_public)
 
     def allow(self, endpoint: Endpoint) -> int:
         """Permit; also what was revoked, or refused by whoever was asked. The number is for `expire`."""
