@@ -231,3 +231,47 @@ def is_reset_after_a_byte(client: socket.socket) -> bool:
         return client.recv(1) != b"x"
     except ConnectionResetError:
         return True
+
+
+@pytest.mark.parametrize("seconds", [1e8, float("inf")])
+def test_a_question_that_may_take_for_ever_ends_nobodys_network(stage: Stage, seconds: float) -> None:
+    """The first timer of all is so far away that the kernel cannot wait for it."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def ask(request: object) -> bool:
+        is_asked.set()
+        return may_answer.wait(SECONDS)
+
+    stage.serve()
+    stage.serve(name="asked.test")
+    stage.open(ask=ask, ask_seconds=seconds)
+    waiting = stage.connect("asked.test")
+    assert is_asked.wait(SECONDS)
+
+    assert not is_reset_after_a_byte(stage.connect())
+    may_answer.set()
+    assert not is_reset_after_a_byte(waiting)
+
+
+@pytest.mark.parametrize("seconds", [1e8, float("inf")])
+def test_a_grant_for_very_long_ends_nobodys_network(stage: Stage, seconds: float) -> None:
+    stage.serve()
+    border = stage.open(f"tcp:{LOOPBACK}:{{}}")
+    border.allow(Endpoint("tcp", NAME, stage.port), seconds)
+
+    assert not is_reset_after_a_byte(stage.connect())
+
+
+def test_a_flood_of_refusals_does_not_hide_those_that_come_later(stage: Stage) -> None:
+    """In a session one command could make corral blind for all that come after it."""
+    border = stage.open()
+    for number in range(600):
+        stage.look_up(f"h{number}.test")
+    mark = border.mark()
+    stage.look_up("later.test")
+    stage.wait(lambda: border.mark() > mark)
+
+    assert [found.subject for found in border.violations(mark)] == ["later.test"]
+    assert "h0.test" in {event.host for event in border.traffic().refusals}  # nor those that came first
+    assert len(border.traffic().refusals) <= 256
+
