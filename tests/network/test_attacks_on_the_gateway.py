@@ -274,4 +274,3 @@ def test_a_flood_of_refusals_does_not_hide_those_that_come_later(stage: Stage) -
     assert [found.subject for found in border.violations(mark)] == ["later.test"]
     assert "h0.test" in {event.host for event in border.traffic().refusals}  # nor those that came first
     assert len(border.traffic().refusals) <= 256
-

@@ -44,6 +44,8 @@ _SHARE_OF_DESCRIPTORS = 0.5
 _LEAST_CONNECTIONS = 16
 _MOST_PIPES = 64
 _STOP_SECONDS = 5.0
+#: The kernel cannot wait for much longer than three weeks, and callers may say "for ever".
+_MOST_PATIENCE_SECONDS = 3600.0
 _MOST_FAULTS = 100
 
 
@@ -236,7 +238,7 @@ class Gateway:
             return 0
         if not self._timers:
             return None
-        return max(0.0, self._timers[0][0] - time.monotonic())
+        return min(max(0.0, self._timers[0][0] - time.monotonic()), _MOST_PATIENCE_SECONDS)
 
     def _run_timers(self) -> None:
         while self._timers and self._timers[0][0] <= self.now:
