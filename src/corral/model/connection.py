@@ -101,7 +101,7 @@ class Rules:
             return False
         if is_public or (is_localhost(host) and is_loopback(forms[0])):
             return True
-        return any(endpoint.host == forms[0] and endpoint.port == port for endpoint in self.allow)
+        return any(rule.host == forms[0] for rule in self._indexed().candidates(forms[0], port))
 
     def _indexed(self) -> _Index:
         if self._index is None:
