@@ -37,17 +37,30 @@ class Rules:
     def __init__(self, net: NetPolicy) -> None:
         self.allow = tuple(sorted((read_endpoint(text) for text in net.allow), key=str))
         self.deny = tuple(sorted(net.deny))
+        self._index: _Index | None = None
 
     def with_endpoints(self, more: Iterable[Endpoint]) -> Rules:
         """The same, and these permitted as well."""
         other = Rules.__new__(Rules)
-        other.allow, other.deny = (*self.allow, *more), self.deny
+        other.allow, other.deny, other._index = (*self.allow, *more), self.deny, None
+        return other
+
+    def with_denied(self, more: Iterable[str]) -> Rules:
+        """The same, and these host patterns denied as well."""
+        other = self.with_endpoints(())
+        other.deny = (*self.deny, *more)
+        return other
+
+    def only(self, those: Iterable[Endpoint]) -> Rules:
+        """These permitted, and nothing else; what is denied stays so."""
+        other = Rules.__new__(Rules)
+        other.allow, other.deny, other._index = tuple(those), self.deny, None
         return other
 
     @property
     def ports(self) -> frozenset[int]:
         """Every port that a rule permits."""
-        return frozenset(endpoint.port for endpoint in self.allow)
+        return self._indexed().ports
 
     def decide(self, host: str, port: int) -> Verdict:
         """Whether a command may connect to a name, or straight to an address. Both are in canonical form."""
@@ -56,8 +69,8 @@ class Rules:
             return Verdict(False, NetReason.DENIED, rule=denied)
         found = [
             rule
-            for rule in self.allow
-            if rule.port == port and grant_covers(rule.host, host, has_denied=bool(self.deny))
+            for rule in self._indexed().candidates(host, port)
+            if grant_covers(rule.host, host, has_denied=bool(self.deny))
         ]
         if not found:
             is_direct = is_address(host)
@@ -88,7 +101,31 @@ class Rules:
             return False
         if is_public or (is_localhost(host) and is_loopback(forms[0])):
             return True
-        return any(endpoint.host == forms[0] and endpoint.port == port for endpoint in self.allow)
+        return any(rule.host == forms[0] for rule in self._indexed().candidates(forms[0], port))
+
+    def _indexed(self) -> _Index:
+        if self._index is None:
+            self._index = _Index(self.allow)
+        return self._index
+
+
+class _Index:
+    """Rules by what they are about: there may be thousands, and every lookup asks about every port."""
+
+    def __init__(self, rules: tuple[Endpoint, ...]) -> None:
+        self.ports = frozenset(rule.port for rule in rules)
+        self._patterns: dict[int, list[tuple[int, Endpoint]]] = {}
+        self._hosts: dict[tuple[str, int], list[tuple[int, Endpoint]]] = {}
+        for place, rule in enumerate(rules):
+            if rule.host.startswith("*"):
+                self._patterns.setdefault(rule.port, []).append((place, rule))
+            else:
+                self._hosts.setdefault((rule.host, rule.port), []).append((place, rule))
+
+    def candidates(self, host: str, port: int) -> list[Endpoint]:
+        """All rules that may be about a host, in their order."""
+        found = [*self._hosts.get((host, port), ()), *self._patterns.get(port, ())]
+        return [rule for _, rule in sorted(found, key=lambda one: one[0])]
 
 
 def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:

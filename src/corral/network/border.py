@@ -273,19 +273,19 @@ class Border:
             self._listeners.append(kind(self, socket.socket(fileno=sock.detach())))
 
     def _allow(self, endpoint: Endpoint, for_seconds: float | None) -> None:
-        self.grants.allow(endpoint)
+        number = self.grants.allow(endpoint)
         detail = ""
         if for_seconds is not None:
             detail = f"for {for_seconds:g} seconds"
-            timer = self.gateway.later(for_seconds, self, lambda: self._expire(endpoint))
+            timer = self.gateway.later(for_seconds, self, lambda: self._expire(endpoint, number))
             self._timers.setdefault(endpoint, []).append(timer)
         self._tell(NetAction.ALLOW, NetReason.ALLOWED_LATER, endpoint, detail)
 
-    def _expire(self, endpoint: Endpoint) -> None:
+    def _expire(self, endpoint: Endpoint, number: int) -> None:
         running = [timer for timer in self._timers.pop(endpoint, []) if timer.action is not None]
         if running:
             self._timers[endpoint] = running
-        if self.grants.expire(endpoint):
+        if self.grants.expire(number):
             self._tell(NetAction.REVOKE, NetReason.REVOKED, endpoint, "its time is over")
             self._end_unpermitted()
 
@@ -302,9 +302,10 @@ class Border:
             client.close()
             return
         passage = Passage(self, client, host, port, head=head, reply=reply)
+        has_room = self.has_room()  # nobody has asked yet: not every client came by a listener
         self._open.add(passage)
         self.gateway.connections += 1
-        if len(self._open) > self.options.most_connections or self._is_exhausted:
+        if not has_room:
             passage.refuse(NetReason.TOO_MUCH if self._is_exhausted else NetReason.TOO_MANY)
             return
         passage.start()

@@ -107,6 +107,25 @@ class Dial:
             self._socket = None
 
 
+def is_own_address(address: str) -> bool:
+    """Whether a public address is one of this machine itself, and so is its loopback by another name.
+
+    The kernel goes to its own addresses from these same addresses. No packet is sent. Where it cannot be
+    found out it is taken for one: without descriptors nothing could be dialled anyway.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    except OSError as problem:
+        return problem.errno != errno.EAFNOSUPPORT
+    with sock:
+        try:
+            sock.connect((address, 9))
+        except OSError:
+            return False  # there is no way to it
+        return bool(sock.getsockname()[0] == address)
+
+
 def open_socket(address: str) -> socket.socket:
     """A socket for an address, as relays need it. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

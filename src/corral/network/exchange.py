@@ -24,7 +24,10 @@ if hasattr(select, "epoll"):
 class Exchange:
     """Of one passage, which ends it."""
 
-    __slots__ = ("_client", "_count", "_is_over", "_is_queued", "_passage", "_remote", "down", "up")
+    __slots__ = (
+        *("_client", "_count", "_has_turn", "_is_over", "_is_queued", "_passage", "_remote"),
+        *("down", "up"),
+    )
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Exchange:
         self._passage, self._client, self._remote = passage, client, remote
         self._count = passage.border.tally.host(passage.host, passage.port)
         self._is_queued = self._is_over = False
+        self._has_turn = False  # one is to come, and what can be done waits for it
         self.up, self.down = self._make_flows(head)
 
     def start(self, first: bytes, came: int) -> None:
@@ -55,7 +59,10 @@ class Exchange:
             inward.readable = True
         if mask & _WRITE:
             outward.writable = True
-        self._go_on()
+        if self._passage.border.gateway.is_late() and not mask & _ERROR:
+            self._await_turn()
+        if not self._has_turn or mask & _ERROR:
+            self._go_on()
         # Where nobody reads or writes any more, only this says that the connection was reset.
         if mask & _ERROR and not self._is_over:
             sock = self._client if is_client else self._remote
@@ -118,8 +125,16 @@ class Exchange:
             if self.up.is_done and self.down.is_done:
                 passage.finish()
             elif has_more and not self._is_queued:
-                self._is_queued = True
-                passage.border.gateway.soon(passage, self._next_turn)
+                self._await_turn()
+
+    def _await_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self._passage.border.gateway.soon(self._passage, self._take_turn, self._passage.border)
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        self._go_on()
 
     def _next_turn(self) -> None:
         self._is_queued = False

@@ -42,7 +42,7 @@ class Farewell:
         except OSError:
             self.close()
             return
-        self._border.gateway.soon(self, lambda: self.ready(descriptor, mask))
+        self._border.gateway.soon(self, lambda: self.ready(descriptor, mask), self._border)
 
     def fail(self, problem: Exception) -> None:
         self.close()

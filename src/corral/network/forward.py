@@ -117,6 +117,10 @@ class Forwarder:
         self._is_chunked = False
         self._line = _Line.SIZE  # what comes next of a chunked body
 
+    def most_at_once(self, few: int, many: int) -> int:
+        """How much to read: of a long body, of which nothing has to be looked at, as much as can be."""
+        return many if self._left >= many else few
+
     def feed(self, data: bytes) -> bytes:
         """What may go to the server now. Raises Unfit."""
         self._buffer += data

@@ -37,11 +37,15 @@ if hasattr(select, "epoll"):
     EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
     READABLE = select.EPOLLIN
 _MOST_EVENTS = 256
+#: After so long it is time to see what else has happened: what can wait, waits for its border's turn.
+_TURN_SECONDS = 0.02
 #: The part of the process's descriptors that all borders together may take.
 _SHARE_OF_DESCRIPTORS = 0.5
 _LEAST_CONNECTIONS = 16
 _MOST_PIPES = 32
 _STOP_SECONDS = 5.0
+#: The kernel cannot wait for much longer than three weeks, and callers may say "for ever".
+_MOST_PATIENCE_SECONDS = 3600.0
 _MOST_FAULTS = 100
 
 
@@ -76,7 +80,7 @@ class Gateway:
         self._numbers = count()
         self._cancelled = 0
         self._watched: dict[int, Watcher] = {}
-        self._soon: list[tuple[Owner, Callable[[], None]]] = []
+        self._soon: dict[object, deque[tuple[Owner, Callable[[], None]]]] = {}  # by whose turn it is
         self._closing: list[socket.socket] = []
         self._is_stopping = self._has_ended = False
         self._wake_lock = threading.Lock()
@@ -184,9 +188,18 @@ class Gateway:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), timer))
         return timer
 
-    def soon(self, owner: Owner, action: Callable[[], None]) -> None:
-        """Do something in the next turn, after the others had theirs."""
-        self._soon.append((owner, action))
+    def soon(self, owner: Owner, action: Callable[[], None], part: object) -> None:
+        """Do something in one of the next turns, after the others had theirs.
+
+        INVARIANT: all that has the same `part`, which is the border, takes turns with each of the others:
+        however many connections one sandbox has, and however much there is to read, no other waits for more
+        than one of them.
+        """
+        self._soon.setdefault(part, deque()).append((owner, action))
+
+    def is_late(self) -> bool:
+        """Whether this turn has taken long: then work that can wait is for `soon`."""
+        return time.monotonic() - self.now > _TURN_SECONDS
 
     def do(self, owner: Owner | None, action: Callable[[], None]) -> None:
         """Do something now, on behalf of somebody else than the caller: its errors are the owner's."""
@@ -233,7 +246,7 @@ class Gateway:
             return 0
         if not self._timers:
             return None
-        return max(0.0, self._timers[0][0] - time.monotonic())
+        return min(max(0.0, self._timers[0][0] - time.monotonic()), _MOST_PATIENCE_SECONDS)
 
     def _run_timers(self) -> None:
         while self._timers and self._timers[0][0] <= self.now:
@@ -245,9 +258,16 @@ class Gateway:
                 self.do(timer.owner, action)
 
     def _run_soon(self) -> None:
-        waiting, self._soon = self._soon, []
-        for owner, action in waiting:
+        ends = time.monotonic() + _TURN_SECONDS
+        for _ in range(sum(map(len, self._soon.values()))):  # those that come meanwhile have the next turn
+            part = next(iter(self._soon))
+            waiting = self._soon.pop(part)
+            owner, action = waiting.popleft()
+            if waiting:
+                self._soon[part] = waiting  # behind all others
             self.do(owner, action)
+            if time.monotonic() > ends:
+                return
 
     def _run_commands(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from corral.model.connection import Rules, Verdict
+from corral.model.endpoint import host_covers
 from corral.model.traffic import NetReason
 
 TYPE_CHECKING = False
@@ -17,18 +20,27 @@ _MOST_ANSWERS = 4096
 
 
 class Grants:
-    """Decides for one border. Deny rules, and what was revoked, beat everything else."""
+    """Decides for one border. Deny rules beat everything else.
+
+    INVARIANT: of a host that was revoked only that is permitted which was allowed afterwards, for as long as
+    that is; what permitted it before never comes back.
+    """
 
     def __init__(self, net: NetPolicy) -> None:
         self._policy = Rules(net)
-        self._later: list[Endpoint] = []
+        self._numbers = count(1)
+        self._later: dict[int, Endpoint] = {}  # by when it was allowed
         self._asked: dict[Endpoint, None] = {}
-        self._revoked: dict[str, None] = {}
+        self._revoked: dict[str, int] = {}  # host patterns, and when
         self._refused: dict[tuple[str, int], NetReason] = {}
         self._rules = self._policy
+        self._dialled = self._policy  # an address that was revoked may have been allowed again
 
     def decide(self, host: str, port: int) -> Verdict:
         """Whether to connect; the reason says who permitted it."""
+        pattern, since = self._revoked_by(host)
+        if pattern:
+            return _or_denied(self._allowed_since(since).decide(host, port), pattern)
         verdict = self._rules.decide(host, port)
         if not verdict.allowed or self._rules is self._policy:
             return verdict
@@ -36,11 +48,16 @@ class Grants:
 
     def decide_lookup(self, host: str) -> Verdict:
         """Whether the name may be connected to on some port."""
+        pattern, since = self._revoked_by(host)
+        if pattern:
+            return _or_denied(self._allowed_since(since).decide_lookup(host), pattern)
         return self._rules.decide_lookup(host)
 
     def ports(self, host: str) -> tuple[int, ...]:
         """On which ports a name is permitted."""
-        return tuple(port for port in sorted(self._rules.ports) if self._rules.decide(host, port).allowed)
+        pattern, since = self._revoked_by(host)
+        rules = self._allowed_since(since) if pattern else self._rules
+        return tuple(port for port in sorted(rules.ports) if rules.decide(host, port).allowed)
 
     @property
     def all_ports(self) -> frozenset[int]:
@@ -48,32 +65,37 @@ class Grants:
 
     def may_dial(self, host: str, port: int, address: str) -> bool:
         """Whether an address that a permitted name leads to may be dialled for it."""
-        from corral.model.addresses import is_public_address
+        from corral.model.addresses import address_forms, is_public_address
+        from corral.network.dial import is_own_address
 
-        return self._rules.may_dial(host, port, address, is_public=is_public_address(address))
+        for form in address_forms(address):
+            if form in self._revoked and not self.decide(form, port).allowed:
+                return False
+        is_public = is_public_address(address) and not is_own_address(address)
+        return self._dialled.may_dial(host, port, address, is_public=is_public)
 
-    def allow(self, endpoint: Endpoint) -> None:
-        """Permit; also what was revoked, or refused by whoever was asked."""
-        self._later.append(endpoint)
-        self._revoked.pop(endpoint.host, None)
+    def allow(self, endpoint: Endpoint) -> int:
+        """Permit; also what was revoked, or refused by whoever was asked. The number is for `expire`."""
+        number = next(self._numbers)
+        self._later[number] = endpoint
         self._refused = {
             key: reason for key, reason in self._refused.items() if key != (endpoint.host, endpoint.port)
         }
         self._read_anew()
+        return number
 
-    def expire(self, endpoint: Endpoint) -> bool:
+    def expire(self, number: int) -> bool:
         """The time of something that was allowed is over. False if it was revoked before."""
-        if endpoint not in self._later:
+        if self._later.pop(number, None) is None:
             return False
-        self._later.remove(endpoint)  # one of them: it may have been allowed twice
         self._read_anew()
         return True
 
     def revoke(self, host: str) -> None:
         """Forbid a host from now on, whoever permitted it."""
-        self._later = [endpoint for endpoint in self._later if endpoint.host != host]
+        self._later = {number: one for number, one in self._later.items() if one.host != host}
         self._asked = {endpoint: None for endpoint in self._asked if endpoint.host != host}
-        self._revoked[host] = None
+        self._revoked[host] = next(self._numbers)
         self._read_anew()
 
     def answer(self, endpoint: Endpoint, reason: NetReason) -> None:
@@ -91,12 +113,30 @@ class Grants:
     def _origin(self, host: str, port: int) -> NetReason:
         if self._policy.decide(host, port).allowed:
             return NetReason.GRANTED
-        later = self._policy.with_endpoints(self._later).decide(host, port).allowed
+        later = self._policy.with_endpoints(self._later.values()).decide(host, port).allowed
         return NetReason.ALLOWED_LATER if later else NetReason.ASKED
 
     def _read_anew(self) -> None:
-        self._rules = self._policy.with_endpoints((*self._later, *self._asked))
-        self._rules.deny = (*self._policy.deny, *self._revoked)
+        self._dialled = self._policy.with_endpoints((*self._later.values(), *self._asked))
+        self._rules = self._dialled.with_denied(self._revoked)
+
+    def _revoked_by(self, host: str) -> tuple[str, int]:
+        """The pattern by which a host was revoked last, and when; nothing if it was not."""
+        found = [(when, pattern) for pattern, when in self._revoked.items() if host_covers(pattern, host)]
+        when, pattern = max(found, default=(0, ""))
+        return pattern, when
+
+    def _allowed_since(self, when: int) -> Rules:
+        return self._policy.only(one for number, one in self._later.items() if number > when)
+
+
+def _or_denied(verdict: Verdict, pattern: str) -> Verdict:
+    """Nobody is asked about what was revoked."""
+    if verdict.allowed:
+        return verdict.replace(reason=NetReason.ALLOWED_LATER)
+    if verdict.reason is NetReason.DENIED:
+        return verdict
+    return Verdict(False, NetReason.DENIED, rule=pattern)
 
 
 def _remember(kept: dict[Any, Any], key: object, value: object) -> None:

@@ -192,7 +192,7 @@ class DnsStream:
             for packet in packets:
                 self._ask(packet)
             self._end_if_done()
-        self._border.gateway.soon(self, self._read)
+        self._border.gateway.soon(self, self._read, self._border)
 
     def _ask(self, packet: bytes) -> None:
         self._asked += 1

@@ -78,4 +78,4 @@ class Meter:
         self._sharing = max(1, len(waiting))
         self._round += 1
         for owner, go_on in waiting:
-            self._gateway.soon(owner, go_on)
+            self._gateway.soon(owner, go_on, self)

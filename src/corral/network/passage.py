@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Reply = Callable[[NetReason | None], bytes]
 
 _HEAD_SECONDS = 10.0
-_CHUNK = 64 << 10
+_CHUNK = 8 << 10  # of what is looked at: it can be slow to read
 _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close by a reset
 
 

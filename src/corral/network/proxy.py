@@ -32,11 +32,13 @@ LOOPBACK = "127.0.0.1"
 _BACKLOG = 4096
 _TOKEN_BYTES = 24
 _CHUNK = 64 << 10
+#: Of what has to be read and written anew, which can be slow.
+_LOOK_CHUNK = 8 << 10
 #: A client has so long to say what it wants, and to read why it does not get it.
 _TALK_SECONDS, _FAREWELL_SECONDS = 10.0, 2.0
 #: Clients that have not yet said what they want. Ours are quick: with more, the slowest have to go.
 _MOST_TALKING = 256
-_TURN = 32
+_TURN = 4
 #: What events name where a client named no host.
 _SUBJECT = "proxy"
 
@@ -141,7 +143,7 @@ class Entrance:
             for _ in range(_TURN):
                 if self._is_over:
                     return
-                data = self._client.recv(_CHUNK)
+                data = self._client.recv(_LOOK_CHUNK)
                 if not data:
                     self.close()
                     return
@@ -152,7 +154,7 @@ class Entrance:
         except OSError:
             self.close()
             return
-        self._border.gateway.soon(self, lambda: self.ready(descriptor, mask))
+        self._border.gateway.soon(self, lambda: self.ready(descriptor, mask), self._border)
 
     def fail(self, problem: Exception) -> None:
         self.close()
@@ -228,6 +230,7 @@ class Translator:
         self._forwarder, self._wish = forwarder, wish
         self._up = self._down = b""  # what could not be sent yet
         self._is_up_over = self._is_down_over = self._is_over = False
+        self._has_turn = False
 
     def start(self) -> None:
         for sock in (self._client, self._inner):
@@ -235,7 +238,10 @@ class Translator:
             self._border.gateway.watch(sock.fileno(), self)
 
     def ready(self, descriptor: int, mask: int) -> None:
-        self._go_on()
+        if self._border.gateway.is_late():
+            self._await_turn()
+        if not self._has_turn:
+            self._go_on()
 
     def fail(self, problem: Exception) -> None:
         self.close()
@@ -264,7 +270,16 @@ class Translator:
         if self._is_up_over and self._is_down_over:
             self.close()
         elif has_more:
-            self._border.gateway.soon(self, self._go_on)
+            self._await_turn()
+
+    def _await_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self._border.gateway.soon(self, self._take_turn, self._border)
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        self._go_on()
 
     def _move_up(self) -> bool:
         """From the client inwards. True if there is more to do, in the next turn."""
@@ -272,7 +287,7 @@ class Translator:
             self._up, is_sent = _send(self._inner, self._up)
             if not is_sent or self._is_up_over:
                 return False
-            data = _receive(self._client)
+            data = _receive(self._client, self._forwarder.most_at_once(_LOOK_CHUNK, _CHUNK))
             if data is None:
                 return False
             if not data:
@@ -322,9 +337,9 @@ def _send(sock: socket.socket, data: bytes) -> tuple[bytes, bool]:
     return b"", True
 
 
-def _receive(sock: socket.socket) -> bytes | None:
+def _receive(sock: socket.socket, most: int = _CHUNK) -> bytes | None:
     """What is there; None: nothing yet. Raises OSError."""
     try:
-        return sock.recv(_CHUNK)
+        return sock.recv(most)
     except BlockingIOError:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _F_SETPIPE_SZ = 1031
 #: After so many bytes it is somebody else's turn.
 _TURN_BYTES = 2 << 20
 _TURN_STEPS = 64
+#: And after so long: what has to be looked at can be slow to read.
+_TURN_SECONDS = 0.005
 _CHUNK = 64 << 10
 _SPLICE = getattr(os, "SPLICE_F_NONBLOCK", 0) | getattr(os, "SPLICE_F_MOVE", 0)
 
@@ -108,7 +111,7 @@ class Flow:
 
         Raises OSError if one of the two sides has ended the connection badly.
         """
-        turn = _TURN_BYTES
+        turn, ends = _TURN_BYTES, monotonic() + _TURN_SECONDS
         for _ in range(_TURN_STEPS):
             if not self._drain():
                 return False
@@ -124,7 +127,7 @@ class Flow:
             if moved < 0:
                 return False
             turn -= moved
-            if turn <= 0:
+            if turn <= 0 or monotonic() > ends:
                 break
         return True
 

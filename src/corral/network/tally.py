@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from itertools import islice
 
 from corral.model.traffic import SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _MOST_HOSTS = 1024
 _MOST_REFUSALS = 256
+#: Of these, so many of the first are kept for ever; the others make room for those that come later.
+_FIRST_REFUSALS = 128
 #: Events that wait for a slow listener; more are only counted.
 _MOST_WAITING = 8192
 #: One name is asked for twice, for both kinds of addresses: that is one lookup.
@@ -116,9 +119,17 @@ class Tally:
         self.refused += 1
         self._host(event.host, event.port).refused += 1
         key = (event.action, event.reason, event.host, event.port)
-        if key in self._refusals or len(self._refusals) < _MOST_REFUSALS:
-            self._refusals.setdefault(key, event)
-            self._latest[key] = self.refused
+        if key not in self._refusals and len(self._refusals) >= _MOST_REFUSALS:
+            self._forget_one()
+        self._refusals.setdefault(key, event)
+        self._latest[key] = self.refused
+
+    def _forget_one(self) -> None:
+        """A command may be refused as often as it likes: neither what it began with is lost so, nor what
+        the next one of its session does.
+        """
+        key = next(islice(self._refusals, _FIRST_REFUSALS, None))
+        del self._refusals[key], self._latest[key]
 
     def _host(self, host: str, port: int) -> HostCount:
         key = (host, port)

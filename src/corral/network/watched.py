@@ -8,6 +8,8 @@ from corral.network.http1 import Mismatch, RequestWatch
 from corral.network.relay import Flow
 
 _CHUNK = 64 << 10
+#: Of what is looked at: in a few kilobytes there can be a thousand chunks of a body, or hundreds of requests.
+LOOK_CHUNK = 8 << 10
 #: Longer bodies go through a pipe.
 _WORTH_A_PIPE = 16 << 10
 
@@ -66,7 +68,7 @@ class RequestFlow(Flow):
             if moved > 0:
                 watch.skip(moved)
             return moved
-        data = self._receive(min(wanted, _CHUNK))
+        data = self._receive(min(wanted, LOOK_CHUNK))
         if data:
             try:
                 self._ahead = watch.feed(data)

@@ -1,0 +1,276 @@
+"""One sandbox against the others, and against the process that makes its connections."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from corral.model.connection import Rules
+from corral.model.endpoint import Endpoint
+from corral.model.policy import NetMode, NetPolicy
+from corral.model.traffic import NetReason
+from corral.network.grants import Grants
+from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, make_stage
+
+#: What one sandbox may cost another, on a machine that is busy. Without any fairness it is a minute.
+_BEARABLE_SECONDS = 1.5
+_HEAD = f"POST / HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+_TINY_CHUNKS = b"1\r\nX\r\n" * 20_000
+_TINY_REQUESTS = f"G / HTTP/1.1\r\nHost:{NAME}\r\n\r\n".encode() * 4_000
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with make_stage() as made:
+        yield made
+
+
+def _flood(client: socket.socket, first: bytes, again: bytes, is_over: threading.Event) -> None:
+    try:
+        client.sendall(first)
+        while not is_over.is_set():
+            client.sendall(again)
+    except OSError:
+        return
+
+
+def _swallow(client: socket.socket) -> None:
+    while client.recv(1 << 20):
+        pass
+
+
+def _worst_wait(victim: Stage, rounds: int = 6) -> float:
+    """How long another sandbox waits for a lookup, a connection and an echo, at the worst."""
+    worst = 0.0
+    for _ in range(rounds):
+        began = time.monotonic()
+        with victim.connect() as client:
+            client.settimeout(60)
+            client.sendall(b"x")
+            assert client.recv(1) == b"x"
+        worst = max(worst, time.monotonic() - began)
+    return worst
+
+
+def _other_sandbox(stage: Stage) -> Stage:
+    other = Stage(stage._stack)
+    other.serve()
+    other.open()
+    return other
+
+
+@pytest.mark.parametrize(
+    ("first", "again"), [(_HEAD, _TINY_CHUNKS), (b"", _TINY_REQUESTS)], ids=["chunks", "requests"]
+)
+@pytest.mark.parametrize("connections", [1, 24])
+def test_requests_that_are_slow_to_read_keep_no_other_sandbox_waiting(
+    stage: Stage, first: bytes, again: bytes, connections: int
+) -> None:
+    stage.serve(_swallow)
+    stage.open(f"http:{NAME}:{{}}", f"http:{LOOPBACK}:{{}}")
+    other = _other_sandbox(stage)
+    assert _worst_wait(other) < _BEARABLE_SECONDS  # without the attack
+    is_over = threading.Event()
+    clients = [stage.connect() for _ in range(connections)]
+    flooding = [
+        threading.Thread(target=_flood, args=(client, first, again, is_over), daemon=True)
+        for client in clients
+    ]
+    for thread in flooding:
+        thread.start()
+    stage.wait(lambda: stage.border.traffic().sent > 1 << 20, 60)
+    try:
+        worst = _worst_wait(other)
+    finally:
+        is_over.set()
+        for client in clients:
+            client.shutdown(socket.SHUT_RDWR)
+        for thread in flooding:
+            thread.join(SECONDS)
+        other.border.close()
+
+    assert worst < _BEARABLE_SECONDS
+
+
+def test_requests_to_a_proxy_that_are_slow_to_read_keep_no_other_sandbox_waiting(stage: Stage) -> None:
+    import base64
+
+    stage.serve(_swallow)
+    stage.open(f"http:{NAME}:{{}}", f"http:{LOOPBACK}:{{}}", listeners=False)
+    place = stage.border.open_proxy()
+    token = base64.b64encode(f"corral:{place.token}".encode()).decode()
+    head = (
+        f"POST http://{NAME}:{stage.port}/ HTTP/1.1\r\nProxy-Authorization: Basic {token}\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+    ).encode()
+    other = _other_sandbox(stage)
+    is_over = threading.Event()
+    clients = [socket.create_connection((LOOPBACK, place.port)) for _ in range(4)]
+    flooding = [
+        threading.Thread(target=_flood, args=(client, head, _TINY_CHUNKS, is_over), daemon=True)
+        for client in clients
+    ]
+    for thread in flooding:
+        thread.start()
+    stage.wait(lambda: stage.border.traffic().sent > 1 << 19, 60)
+    try:
+        worst = _worst_wait(other)
+    finally:
+        is_over.set()
+        for client in clients:
+            client.shutdown(socket.SHUT_RDWR)
+            client.close()
+        for thread in flooding:
+            thread.join(SECONDS)
+        other.border.close()
+
+    assert worst < _BEARABLE_SECONDS
+
+
+def test_connections_that_pass_the_proxy_by_are_bounded_like_all_others(stage: Stage, monkeypatch) -> None:
+    """They come from the kernel's questions, and not from a listener that could wait."""
+    stage.serve()
+    border = stage.open(listeners=False)
+    monkeypatch.setattr(border.gateway, "most_connections", 40)
+    clients = []
+    for _ in range(80):
+        ours, theirs = socket.socketpair()
+        stage._stack.callback(ours.close)
+        clients.append(ours)
+        border.relay(theirs, NAME, stage.port)
+    other = _other_sandbox(stage)
+
+    assert _worst_wait(other, 1) < _BEARABLE_SECONDS
+    assert border.gateway.connections <= 40
+    assert "too-many" in stage.reasons()
+    other.border.close()
+
+
+def test_thousands_of_answers_do_not_make_lookups_slow() -> None:
+    """Each costs the loop, and so everybody."""
+    grants = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:*.example.test", "tcp:db.test:5432"})))
+    for number in range(4096):
+        grants.answer(Endpoint("tcp", f"h{number}.test", 1024 + number), NetReason.ASKED)
+    began = time.process_time()
+    for number in range(20):
+        assert grants.ports(f"h{number}.test") == (1024 + number,)
+        assert not grants.decide_lookup("nobody.test").allowed
+
+    assert (time.process_time() - began) / 20 < 0.1
+
+
+def test_rules_name_the_same_rule_however_they_are_found() -> None:
+    allow = {"https:*", "https:a.test", "http:a.test:443", "tcp:*.test:443", "tcp:b.test:22"}
+    rules = Rules(NetPolicy(NetMode.LIMITED, frozenset(allow)))
+
+    verdict = rules.decide("a.test", 443)
+
+    assert verdict.schemes == {"http", "https", "tcp"}
+    assert verdict.rule == "http:a.test:443"
+    assert rules.decide("c.test", 443).rule == "https:*"
+    assert not rules.decide("a.test", 22).allowed
+    assert rules.ports == {443, 22}
+
+
+def test_after_a_revocation_only_what_is_allowed_anew_is_permitted(stage: Stage) -> None:
+    """And not what the policy had permitted for the host besides."""
+    stage.serve()
+    stage.serve(port=stage.other_port)
+    more = f"tcp:{NAME}:{stage.other_port}", f"tcp:{LOOPBACK}:{stage.other_port}"
+    ports = (stage.port, stage.other_port)
+    border = stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", *more, ports=ports)
+    border.revoke(NAME)
+    border.allow(Endpoint("tcp", NAME, stage.port), None)
+
+    assert not is_reset_after_a_byte(stage.connect())
+    assert is_reset_after_a_byte(stage.connect(port=stage.other_port))
+
+
+def test_what_is_allowed_for_a_time_after_a_revocation_is_over_afterwards(stage: Stage) -> None:
+    stage.serve()
+    border = stage.open()
+    border.revoke(NAME)
+    border.allow(Endpoint("tcp", NAME, stage.port), 0.5)
+    client = stage.connect()
+
+    assert not is_reset_after_a_byte(client)
+    assert is_reset(client)
+    assert stage.look_up(NAME)[1] == []
+
+
+def test_who_may_reach_all_but_a_revoked_host_does_not_reach_it_by_its_address() -> None:
+    grants = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:*"})))
+    assert grants.decide("8.8.8.8", 443).allowed
+    grants.revoke("evil.test")
+
+    assert not grants.decide("8.8.8.8", 443).allowed
+    assert grants.decide("good.test", 443).allowed
+    assert grants.decide_lookup("evil.test").reason is NetReason.DENIED
+
+
+def test_an_address_that_was_revoked_is_dialled_for_nobody_until_it_is_allowed() -> None:
+    grants = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:good.test", "https:10.0.0.5"})))
+    assert grants.may_dial("good.test", 443, "10.0.0.5")
+    grants.revoke("10.0.0.5")
+    assert not grants.may_dial("good.test", 443, "10.0.0.5")
+    number = grants.allow(Endpoint("https", "10.0.0.5", 443))
+    assert grants.may_dial("good.test", 443, "10.0.0.5")
+    assert grants.expire(number)
+
+    assert not grants.may_dial("good.test", 443, "10.0.0.5")
+
+
+def is_reset_after_a_byte(client: socket.socket) -> bool:
+    """Whether the server behind does not send a byte back."""
+    try:
+        client.sendall(b"x")
+        return client.recv(1) != b"x"
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("seconds", [1e8, float("inf")])
+def test_a_question_that_may_take_for_ever_ends_nobodys_network(stage: Stage, seconds: float) -> None:
+    """The first timer of all is so far away that the kernel cannot wait for it."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def ask(request: object) -> bool:
+        is_asked.set()
+        return may_answer.wait(SECONDS)
+
+    stage.serve()
+    stage.serve(name="asked.test")
+    stage.open(ask=ask, ask_seconds=seconds)
+    waiting = stage.connect("asked.test")
+    assert is_asked.wait(SECONDS)
+
+    assert not is_reset_after_a_byte(stage.connect())
+    may_answer.set()
+    assert not is_reset_after_a_byte(waiting)
+
+
+@pytest.mark.parametrize("seconds", [1e8, float("inf")])
+def test_a_grant_for_very_long_ends_nobodys_network(stage: Stage, seconds: float) -> None:
+    stage.serve()
+    border = stage.open(f"tcp:{LOOPBACK}:{{}}")
+    border.allow(Endpoint("tcp", NAME, stage.port), seconds)
+
+    assert not is_reset_after_a_byte(stage.connect())
+
+
+def test_a_flood_of_refusals_does_not_hide_those_that_come_later(stage: Stage) -> None:
+    """In a session one command could make corral blind for all that come after it."""
+    border = stage.open()
+    for number in range(600):
+        stage.look_up(f"h{number}.test")
+    mark = border.mark()
+    stage.look_up("later.test")
+    stage.wait(lambda: border.mark() > mark)
+
+    assert [found.subject for found in border.violations(mark)] == ["later.test"]
+    assert "h0.test" in {event.host for event in border.traffic().refusals}  # nor those that came first
+    assert len(border.traffic().refusals) <= 256
