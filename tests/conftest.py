@@ -62,6 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CORRAL_LAUNCHER"] = os.path.abspath(launcher)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Where `-n` was given and no other `--dist`: tests that share what takes long go to the same worker."""
+    if config.getoption("dist") != "load":
+        return None
+    from support.scheduling import Scheduling
+
+    return Scheduling(config, log)
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is tested: a suite that skips everything is green as well."""
     from corral.backends.registry import BUILTIN

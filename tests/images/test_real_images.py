@@ -9,13 +9,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from corral.images.archive import read_archive
 from corral.images.recipe import load_recipe
 from support.engines import ENGINES, why_unavailable
-from support.images import build_once, install_engine, why_not_buildable
+from support.images import install_engine, why_not_buildable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,11 +39,30 @@ find / -xdev -type f -perm /6000 2>/dev/null; true
 _EXPECTED = "12345\n54321\n/workspace\nC.UTF-8\nread-only\nhello\ncurl\n"
 
 
+class Built(NamedTuple):
+    """What the command made and said, and what there was of the host before and afterwards."""
+
+    archive: Path
+    done: subprocess.CompletedProcess[str]
+    hosts: tuple[object, object]
+    left: list[str]  # in the directory for temporary files
+
+
 @pytest.fixture(scope="module")
-def archive() -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """From the mirrors to the archive, by the command that people type, and not one that was kept."""
     if why_not_buildable():
         pytest.skip(why_not_buildable())
-    return build_once("minimal")
+    archive = tmp_path_factory.mktemp("built") / "m.tar"
+    line = [sys.executable, "-m", "corral", "image", "build", "minimal", "-o", archive, "--json"]
+    before, begun = _host(), time.monotonic()
+    with tempfile.TemporaryDirectory() as temporary:
+        os.chmod(temporary, 0o711)  # other ids may pass, as mmdebstrap does for an ordinary user
+        variables = {**os.environ, "TMPDIR": temporary}
+        done = subprocess.run(line, env=variables, capture_output=True, text=True, check=False, timeout=280)
+        left = os.listdir(temporary)
+    print(f"built in {time.monotonic() - begun:.0f} s")
+    return Built(archive, done, (before, _host()), left)
 
 
 @pytest.fixture(scope="module", params=list(ENGINES))
@@ -62,51 +82,28 @@ def _host() -> tuple[list[str], list[str]]:
     return mounts, lists
 
 
-@pytest.fixture
-def temporary() -> Iterator[str]:
-    """A directory for temporary files that other ids may pass, as mmdebstrap does for an ordinary user."""
-    with tempfile.TemporaryDirectory() as path:
-        os.chmod(path, 0o711)
-        yield path
-
-
-def test_minimal_is_built_from_debians_packages(tmp_path: Path, temporary: str) -> None:
-    """Not the one that is kept: from the mirrors to the archive, by the command that people type."""
-    if why_not_buildable():
-        pytest.skip(why_not_buildable())
-    before, begun = _host(), time.monotonic()
-    target = tmp_path / "m.tar"
-
-    done = subprocess.run(
-        [sys.executable, "-m", "corral", "image", "build", "minimal", "-o", target, "--json"],
-        env={**os.environ, "TMPDIR": temporary},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    print(f"built in {time.monotonic() - begun:.0f} s")
-
-    assert done.returncode == 0, done.stderr
-    contents = read_archive(str(target))
+def test_minimal_is_built_from_debians_packages(built: Built) -> None:
+    assert built.done.returncode == 0, built.done.stderr
+    contents = read_archive(str(built.archive))
     assert contents.faults() == ()
     assert {package.name for package in contents.packages} >= {"bash", *load_recipe("minimal").packages}
     assert contents.recipe == load_recipe("minimal").render()
-    assert json.loads(done.stdout)["contents"]["size_bytes"] == contents.size_bytes < 200 * 2**20
-    assert os.listdir(temporary) == []
-    assert _host() == before
+    assert json.loads(built.done.stdout)["contents"]["size_bytes"] == contents.size_bytes < 200 * 2**20
+    assert built.left == []
+    assert built.hosts[0] == built.hosts[1]
 
 
-def test_an_engine_gets_it_and_runs_it(engine: Engine, archive: Path, workshop: Workshop) -> None:
+def test_an_engine_gets_it_and_runs_it(engine: Engine, built: Built, workshop: Workshop) -> None:
     """What mmdebstrap would write again is copied; everything else is real."""
+    assert built.done.returncode == 0, built.done.stderr
     workshop.script(
-        "mmdebstrap", f'cat >/dev/null; while [ "$1" != -- ]; do shift; done; cat {archive} >"$3"'
+        "mmdebstrap", f'cat >/dev/null; while [ "$1" != -- ]; do shift; done; cat {built.archive} >"$3"'
     )
     install_engine(engine, workshop.programs)
 
     for _ in range(2):  # the second takes the place of the first
-        built = workshop.run("build", "minimal")
-        assert built.returncode == 0, built.stderr
+        again = workshop.run("build", "minimal")
+        assert again.returncode == 0, again.stderr
     listed = json.loads(workshop.run("list", "--json").stdout)["images"]
     found = json.loads(workshop.run("inspect", "minimal", "--json").stdout)
     limits = engine._run_options(())
