@@ -8,8 +8,8 @@ from corral.network.http1 import Mismatch, RequestWatch
 from corral.network.relay import Flow
 
 _CHUNK = 64 << 10
-#: Of what is looked at: in a few kilobytes there can be a thousand chunks of a body, or hundreds of requests.
-LOOK_CHUNK = 8 << 10
+#: Of what is looked at: there can be thousands of chunks of a body in it, or hundreds of requests.
+LOOK_CHUNK = 16 << 10
 #: Longer bodies go through a pipe.
 _WORTH_A_PIPE = 16 << 10
 
