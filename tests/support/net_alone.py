@@ -2,7 +2,7 @@
 
 `python -m support.net_alone CASE BACKEND GRANT...` runs inside, in namespaces of its own for network and
 mounts, and prints what happened; `lookups_alone` and `moved_alone` start it. The host's network is not there:
-addresses of any kind can be its own: a public one among them, so that no grant of an address is needed.
+addresses of any kind can be its own. That of the permitted host is granted: it is the machine's own.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _run_confined(backend: str, work: Path, text: str, grants: tuple[str, ...]) 
     from support.confinement import INTERPRETER, PYTHON
 
     waived = frozenset(Feature) - probe_of(backend).enforces if backend == "landlock" else ()
-    policy = build_policy("moderate", (*INTERPRETER, *grants))
+    policy = build_policy("moderate", (*INTERPRETER, f"network:http:{_PUBLIC}", *grants))
     sandbox = Sandbox(policy, backend=backend, workspace=work, waive=waived)
     result = sandbox.run((PYTHON, "-I", "-S", "-c", PREAMBLE + text))
     return result.stdout + result.stderr, [found.hint for found in result.violations]

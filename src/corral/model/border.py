@@ -34,5 +34,8 @@ class Border(Protocol):
     def traffic(self) -> Traffic:
         """What was asked until now, and what passed. Also after the end."""
 
+    def settle(self, seconds: float) -> None:
+        """Pass on what was sent by a command that has ended; not for longer than this."""
+
     def close(self) -> None:
         """End all connections. Returns when all sockets are closed; may be called again."""

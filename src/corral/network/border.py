@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 
 from corral.model.connection import is_loopback
 from corral.model.endpoint import Endpoint
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 _SHARE_OF_ROOM = 3
 _LEAST_ROOM = 8
 _AFTER_REST_SECONDS = 0.25
+#: What lies in the kernel's queues is seen in one turn, and decided about in the next.
+_QUIET_TURNS, _SETTLE_SECONDS = 2, 0.002
 _LOOKUPS_AT_ONCE, _QUESTIONS_AT_ONCE = 4, 8
 _CLOSE_SECONDS, _EVENT_SECONDS = 10.0, 2.0
 RANGE = "198.18.0.0/15"
@@ -160,6 +163,20 @@ class Border:
     def violations(self, since: int = 0) -> tuple[Violation, ...]:
         """What the command tried and the policy forbids, since a moment."""
         return self.tally.violations(self.grants, since)
+
+    def settle(self, seconds: float) -> None:
+        """Pass on what was sent by somebody who has ended since; for this time at most."""
+        deadline, quiet = time.monotonic() + seconds, 0
+        while quiet < _QUIET_TURNS and time.monotonic() < deadline:
+            owing: list[Passage] = []
+            if not self.gateway.call_and_wait(lambda: owing.extend(self._owing()), seconds):  # noqa: B023
+                return
+            quiet = 0 if owing else quiet + 1
+            if owing:
+                time.sleep(_SETTLE_SECONDS)
+
+    def _owing(self) -> list[Passage]:
+        return [one for one in self._open if isinstance(one, Passage) and one.owes()]
 
     def close(self) -> None:
         """End everything. When this returns, all sockets are closed and all events were told."""

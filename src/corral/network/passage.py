@@ -243,6 +243,13 @@ class Passage:
         elif self._state is _State.OPENING and (self._reply is None or self._remote is not None):
             self._read_head()
 
+    def owes(self) -> bool:
+        """Whether the client may have said something that is not passed on yet."""
+        if self._state is _State.RELAYING:
+            assert self._exchange is not None
+            return not self._exchange.up.is_done
+        return self._state is not _State.ENDED
+
     # The end.
 
     def rests_on_grants(self) -> bool:

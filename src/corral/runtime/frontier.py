@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from corral.runtime.status import Status
 
 
+#: For what a command has sent right before it ended.
+_LAST_WORDS_SECONDS = 2.0
+
+
 def connect_border(status: Status, border: Border | None) -> None:
     """Hand on what has come: from now on somebody answers inside. Raises SetupError; then nobody does."""
     if not status.given or border is None:
@@ -26,6 +30,13 @@ def connect_border(status: Status, border: Border | None) -> None:
             fix="close files that are no longer used, or raise the limit on open files",
             ran=status.started,
         ) from problem
+
+
+def settle_border(status: Status, border: Border | None) -> None:
+    """A command has ended by itself: what it sent last is passed on. It may have been quicker than we were."""
+    if border is not None and status.exit_code is not None:
+        connect_border(status, border)
+        border.settle(_LAST_WORDS_SECONDS)
 
 
 def close_border(status: Status, border: Border | None) -> None:

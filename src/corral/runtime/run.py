@@ -14,7 +14,7 @@ from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.result import Result
 from corral.runtime.check import check
-from corral.runtime.frontier import close_border, connect_border
+from corral.runtime.frontier import close_border, connect_border, settle_border
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure, promised
 from corral.runtime.scratch import Scratch
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS, Abandoned, lost_outer, make_starter
@@ -170,6 +170,7 @@ class Run:
         if error is not None and not was_killed:
             raise error
         self._check_not_lost()
+        settle_border(self._status, self._border)
         return self._result(streams, ended - began)
 
     def _not_standing(self, streams: InheritedStreams) -> SetupError | None:
