@@ -58,7 +58,7 @@ def _repeat(measure: Callable[[], Row], enough: float) -> list[Row]:
 @pytest.mark.parametrize("children", [(), ("4",)], ids=["alone", "4 processes"])
 def test_the_engine_says_that_the_memory_ran_out(engine: Engine, children: tuple[str, ...]) -> None:
     command = [*TAKE_MEMORY, *children]
-    assert engine.run_out_of_memory(_arguments(engine, SMALL_MEMORY), command, seconds=10.0)
+    assert engine.run_out_of_memory(_arguments(engine, SMALL_MEMORY), command, seconds=30.0)
 
 
 def test_the_engine_says_nothing_of_the_kind_of_others(engine: Engine) -> None:

@@ -13,6 +13,7 @@ from corral.model.errors import UnenforceableError
 from corral.sandbox import Sandbox
 from corral.selftest.battery import claims_of, run_battery
 from corral.selftest.stage import IN_PLACE, Stage, StagedHost
+from support.host_mounts import host_mounts
 
 CONFINING = [name for name in BUILTIN if name != UNCONFINED and name not in UNPROVED]
 
@@ -53,11 +54,11 @@ def test_harmless_command_leaves_the_workspace_as_it_was(name: str) -> None:
 def test_battery_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    mounts = host_mounts()
     only = ("plant-read-only-directory", "kill-host-process", "remount-writable", "abstract-socket")
 
     run_battery(UNCONFINED, only=only)
 
     assert list(tmp_path.iterdir()) == []
-    assert Path("/proc/self/mountinfo").read_text(encoding="utf-8") == mounts
+    assert host_mounts() == mounts
     assert subprocess.run(["pgrep", "-P", str(os.getpid()), "sleep"], check=False).returncode == 1

@@ -19,6 +19,7 @@ for place in (str(HERE.parents[1] / "src"), str(HERE)):
 
 import launching  # noqa: E402  (needs the paths above)
 
+from support.host_mounts import host_mounts  # noqa: E402
 from support.once import made_once  # noqa: E402
 
 TYPE_CHECKING = False
@@ -95,13 +96,7 @@ def orphans_come_to_us() -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """No mount on the host and no process, whatever a test did."""
-    mounts, children = _mounts(), _children()
+    mounts, children = host_mounts(), _children()
     yield
-    assert _mounts() == mounts
+    assert host_mounts() == mounts
     assert _survivors(children, seconds=0.5) == set()
-
-
-def _mounts() -> list[str]:
-    """Podman, which other tests use at the same time, mounts its storage for as long as it looks at it."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line for line in lines if "/containers/storage/" not in line]

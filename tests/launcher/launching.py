@@ -26,6 +26,8 @@ SANITIZED = [
 ]
 NAMESPACES = 0x7C020000  # mount, UTS, IPC, user, PID, network
 ORDINARY = 54321  # a user id that owns nothing
+#: For a busy machine; less than any command of these tests goes on for if nobody ends it.
+PATIENCE_SECONDS = 20.0
 PATH = ("PATH", "/usr/local/bin:/usr/bin:/bin")
 
 
@@ -48,13 +50,13 @@ class Running:
     exit_code: int | None = None
     _open: list[int] = field(default_factory=list)
 
-    def wait_for(self, line: str, seconds: float = 5.0) -> None:
+    def wait_for(self, line: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Read the status pipe until it has said `line`."""
         end = time.monotonic() + seconds
         while f"{line}\n".encode() not in self.status:
             assert self._read("status", end), f"no {line!r} in {self.status!r}"
 
-    def wait_for_output(self, text: bytes, seconds: float = 5.0) -> None:
+    def wait_for_output(self, text: bytes, seconds: float = PATIENCE_SECONDS) -> None:
         end = time.monotonic() + seconds
         while text not in self.output:
             assert self._read("output", end), f"no {text!r} in {self.output!r}"
@@ -74,7 +76,7 @@ class Running:
         os.close(self.lifeline_fd)
         self.lifeline_fd = -1
 
-    def finish(self, seconds: float = 10.0) -> Running:
+    def finish(self, seconds: float = PATIENCE_SECONDS) -> Running:
         """Wait for the launcher to exit, then read what is left."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -59,12 +59,13 @@ def test_nothing_outlives_the_host_process(keeper: Keeper, backend: str) -> None
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert host.stdout is not None and host.stdout.readline() == "ready\n"
-    inside = descendants_of(host.pid)
-    assert len(inside) >= 4
-
-    host.kill()
-    host.wait()
+    try:
+        assert host.stdout is not None and host.stdout.readline() == "ready\n"
+        wait_until(lambda: len(descendants_of(host.pid)) >= 4, "all that it starts is there")
+        inside = descendants_of(host.pid)
+    finally:
+        host.kill()
+        host.wait()
 
     wait_until(lambda: not any(map(is_alive, inside)), "all processes of the session are gone")
     assert not find_by_argument(mark)
