@@ -80,10 +80,13 @@ class Session:
         kept = Kept(plan, crossing.launch, within=self._sandbox._beneath(), border=crossing.border)
         has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
         # ORDER: before the mounts are made, so that what they cover is held from then on.
-        lookout = Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
+        lookout: Lookout | None = None
         try:
+            lookout = Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
             kept.start()
         except BaseException as problem:
+            if crossing.border is not None:
+                crossing.border.close()
             if lookout is not None:
                 lookout.close()
             if isinstance(problem, SetupError) and problem.code not in _NOT_THE_BACKENDS:

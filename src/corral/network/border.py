@@ -46,6 +46,7 @@ _LEAST_ROOM = 8
 _AFTER_REST_SECONDS = 0.25
 #: What lies in the kernel's queues is seen in one turn, and decided about in the next.
 _QUIET_TURNS, _SETTLE_SECONDS = 2, 0.002
+_CATCH_UP_SECONDS = 1.0
 _LOOKUPS_AT_ONCE, _QUESTIONS_AT_ONCE = 4, 8
 _CLOSE_SECONDS, _EVENT_SECONDS = 10.0, 2.0
 RANGE = "198.18.0.0/15"
@@ -154,6 +155,7 @@ class Border:
 
     def traffic(self) -> Traffic:
         """What was asked and how much has passed, until now."""
+        self._catch_up()
         return self.tally.traffic()
 
     def mark(self) -> int:
@@ -162,6 +164,7 @@ class Border:
 
     def violations(self, since: int = 0) -> tuple[Violation, ...]:
         """What the command tried and the policy forbids, since a moment."""
+        self._catch_up()
         return self.tally.violations(self.grants, since)
 
     def settle(self, seconds: float) -> None:
@@ -191,6 +194,11 @@ class Border:
         self._question_lane.close()
         self._event_lane.close(_EVENT_SECONDS)
         leave()
+
+    def _catch_up(self) -> None:
+        """What other threads have told the loop is counted, though it may be late."""
+        if not self._is_closed:
+            self.gateway.call_and_wait(lambda: None, _CATCH_UP_SECONDS)
 
     def _call(self, action: Callable[[], None]) -> None:
         if not self._is_closed:

@@ -33,7 +33,7 @@ def connect_border(status: Status, border: Border | None) -> None:
 
 
 def settle_border(status: Status, border: Border | None) -> None:
-    """A command has ended by itself: what it sent last is passed on. It may have been quicker than we were."""
+    """A command has ended by itself: what it sent last is passed on. It may have been quicker than we."""
     if border is not None and status.exit_code is not None:
         connect_border(status, border)
         border.settle(_LAST_WORDS_SECONDS)

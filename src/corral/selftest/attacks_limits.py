@@ -107,7 +107,7 @@ PROBES = (
         _took_longer,
         _start_clock,
         language=Language.PYTHON,
-        capabilities=("time:limit:1s",),
+        capabilities=("time:limit:3s",),
         runner_holds="the runner keeps the time itself",
     ),
     EscapeProbe(
