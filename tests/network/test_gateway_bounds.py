@@ -258,15 +258,17 @@ def test_the_ceiling_on_the_rate_holds_for_all_together(stage: Stage, streams: i
         assert sorted(took)[1] >= max(took) * 0.5
 
 
-def test_pipes_that_slow_readers_hold_are_bounded_and_others_pass(stage: Stage, monkeypatch) -> None:
-    def serve(client: socket.socket) -> None:
-        if client.recv(1) == b"f":
-            client.sendall(bytes(64 << 20))
-        else:
-            client.sendall(bytes(1 << 20))
-            client.close()
+def _flood_or_page(client: socket.socket) -> None:
+    if client.recv(1) == b"f":
+        client.sendall(bytes(64 << 20))
+    else:
+        client.sendall(bytes(1 << 20))
+        client.close()
 
-    stage.serve(serve)
+
+def test_pipes_that_slow_readers_hold_are_bounded_and_others_pass(stage: Stage, monkeypatch) -> None:
+    monkeypatch.setattr(relay, "_WORTH_A_COPY", 1 << 40)
+    stage.serve(_flood_or_page)
     border = stage.open()
     monkeypatch.setattr(border.gateway.pipes, "most", 4)
     slow = [stage.connect() for _ in range(12)]
@@ -278,6 +280,25 @@ def test_pipes_that_slow_readers_hold_are_bounded_and_others_pass(stage: Stage, 
 
     assert len(read_all(quick)) == 1 << 20
     assert border.gateway.pipes.made == 4
+
+
+def test_memory_that_slow_readers_hold_is_bounded_and_others_pass(stage: Stage, monkeypatch) -> None:
+    monkeypatch.setattr(relay, "_MOST_HELD", 1 << 20)
+    monkeypatch.setattr(relay, "_WORTH_A_COPY", 1)
+    stage.serve(_flood_or_page)
+    border = stage.open()
+    pipes = border.gateway.pipes
+    slow = [stage.connect() for _ in range(12)]
+    for client in slow:
+        client.sendall(b"f")
+    stage.wait(lambda: pipes.held > 1 << 20)
+    quick = stage.connect()
+    quick.sendall(b"q")
+
+    assert len(read_all(quick)) == 1 << 20
+    assert pipes.held <= (1 << 20) + relay._BULK_BYTES
+    border.close()
+    assert pipes.held == 0
 
 
 def test_an_error_that_nobody_foresaw_ends_one_connection_and_is_counted(stage: Stage, monkeypatch) -> None:

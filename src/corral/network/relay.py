@@ -1,4 +1,7 @@
-"""Relay bytes from one socket to another: within the kernel where nobody has to look at them.
+"""Relay bytes from one socket to another: unseen, where nobody has to look at them.
+
+Small amounts go through a pipe, within the kernel. A stream that fills one is copied in large pieces instead:
+measured on loopback, that is half as fast again, since both ends are woken up less often.
 
 A flow is one direction. It is told what has become possible (`readable`, `writable`) and goes on until the
 kernel says "would block". Its passage hears of the end, and of errors as the OSError that they are.
@@ -28,11 +31,16 @@ if TYPE_CHECKING:
 _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031
 #: After so many bytes it is somebody else's turn.
-_TURN_BYTES = 2 << 20
+_TURN_BYTES = 4 << 20
 _TURN_STEPS = 64
 #: And after so long: what has to be looked at can be slow to read.
 _TURN_SECONDS = 0.005
 _CHUNK = 64 << 10
+#: Of a stream that is copied; and what all streams together may have read that nobody takes yet.
+_BULK_BYTES = 4 << 20
+_MOST_HELD = 32 << 20
+#: Who has so much at once has a stream.
+_WORTH_A_COPY = 512 << 10
 _SPLICE = getattr(os, "SPLICE_F_NONBLOCK", 0) | getattr(os, "SPLICE_F_MOVE", 0)
 
 
@@ -42,7 +50,17 @@ class Pipes:
     def __init__(self, most: int) -> None:
         self.most = most
         self.made = 0
+        self.held = 0  # bytes that were copied and not sent yet, of all flows
+        self._room: memoryview | None = None
         self._free: list[tuple[int, int]] = []
+
+    def room(self) -> memoryview | None:
+        """A place to copy through, for one moment; None where too much is held already."""
+        if self.held > _MOST_HELD:
+            return None
+        if self._room is None:
+            self._room = memoryview(bytearray(_BULK_BYTES))
+        return self._room
 
     def take(self) -> tuple[int, int] | None:
         """A pipe with nothing in it; None if there are none left: then bytes are copied."""
@@ -84,7 +102,8 @@ class Flow:
     """One direction of a connection, its bytes unseen."""
 
     __slots__ = (
-        *("_ahead", "_in_pipe", "_is_at_end", "_meter", "_pipe", "_pipes", "_sink", "_source"),
+        *("_ahead", "_in_pipe", "_is_at_end", "_is_bulk", "_left", "_meter", "_pipe", "_pipes"),
+        *("_sink", "_source"),
         *("is_done", "is_sent", "readable", "round", "total", "writable"),
     )
 
@@ -98,6 +117,8 @@ class Flow:
         self.is_done = False
         self._is_at_end = False
         self._ahead = b""  # what was read already, to be sent first
+        self._left: memoryview | None = None  # of what was copied
+        self._is_bulk = False
         self._pipe: tuple[int, int] | None = None
         self._in_pipe = 0
 
@@ -135,18 +156,21 @@ class Flow:
         """Give back what is held. Nothing moves afterwards."""
         self.is_done = True
         self._ahead = b""
+        self._hold(None)
         if self._pipe is not None:
             self._pipes.give_back(self._pipe, is_empty=not self._in_pipe)
             self._pipe = None
 
     def _drain(self) -> bool:
         """Send what was read. True if nothing is left of it."""
-        while self._ahead or self._in_pipe:
+        while self._ahead or self._left is not None or self._in_pipe:
             if not self.writable:
                 return False
             try:
                 if self._ahead:
                     self._ahead = self._ahead[self._sink.send(self._ahead) :]
+                elif self._left is not None:
+                    self._hold(self._left[self._sink.send(self._left) :])
                 else:
                     self._in_pipe -= self._from_pipe()
             except BlockingIOError:
@@ -159,6 +183,9 @@ class Flow:
 
     def _fill(self, wanted: int) -> int:
         """Read: how much; -1 if there is nothing now. Nothing is held at this moment."""
+        room = self._pipes.room() if self._is_bulk else None
+        if room is not None:
+            return self._copy_bulk(room[:wanted])
         self._pipe = self._pipes.take()
         if self._pipe is None:
             return self._copy(min(wanted, _CHUNK))
@@ -170,6 +197,7 @@ class Flow:
             return -1
         self._in_pipe = moved
         self._is_at_end = moved == 0
+        self._is_bulk = moved >= _WORTH_A_COPY
         self._count(moved)
         return moved
 
@@ -207,6 +235,30 @@ class Flow:
         if sent:
             self._source.recv(sent)
         return sent or -1
+
+    def _copy_bulk(self, room: memoryview) -> int:
+        """In one large piece. What the sink does not take is kept; nothing more is read before it is gone."""
+        try:
+            moved = self._source.recv_into(room)
+        except BlockingIOError:
+            self.readable = False
+            return -1
+        self._is_at_end = moved == 0
+        self._is_bulk = moved >= _WORTH_A_COPY
+        self._count(moved)
+        sent = 0
+        try:
+            sent = self._sink.send(room[:moved]) if moved else 0
+        except BlockingIOError:
+            self.writable = False
+        if sent < moved:
+            self._hold(memoryview(bytes(room[sent:moved])))  # the room is everybody's
+        return moved
+
+    def _hold(self, left: memoryview | None) -> None:
+        """INVARIANT: `Pipes.held` is the sum of what all flows hold."""
+        self._pipes.held += (len(left) if left else 0) - (len(self._left) if self._left else 0)
+        self._left = left or None
 
     def _pass_end(self) -> None:
         """The source says no more: the sink is told, and may still answer."""
