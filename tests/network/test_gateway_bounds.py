@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from corral.network import relay
 from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, make_stage, read_all
 
 RESET = struct.pack("ii", 1, 0)
