@@ -51,6 +51,19 @@ static int out_of_the_way(int fd) {
     return higher < 0 ? -err : higher;
 }
 
+static bool is_same_file(int one, int other) {
+    struct stat first, second;
+    if (fstat(one, &first) < 0 || fstat(other, &second) < 0) return false;
+    return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+/* `2>&1`: through one pipe as well, else lines would come out of order, and in pieces. */
+static int share(struct relays *relays, int theirs[2]) {
+    relays->streams[1].source = -1;
+    theirs[1] = fcntl(theirs[0], F_DUPFD_CLOEXEC, FIRST_FREE);
+    return theirs[1] < 0 ? -errno : 0;
+}
+
 int relays_open(struct relays *relays, uint64_t limit, int theirs[2]) {
     relays->is_used = true;
     relays->room = limit;
@@ -62,6 +75,7 @@ int relays_open(struct relays *relays, uint64_t limit, int theirs[2]) {
         theirs[i] = out_of_the_way(ends[1]);
         relay->target = open_target(STDOUT_FILENO + i);
         if (relay->source < 0 || theirs[i] < 0 || fcntl(relay->source, F_SETFL, O_NONBLOCK) < 0) return -EMFILE;
+        if (i == 0 && is_same_file(STDOUT_FILENO, STDERR_FILENO)) return share(relays, theirs);
     }
     return 0;
 }

@@ -226,6 +226,24 @@ def test_the_output_limit_holds_for_both_streams_together(stage: Stage) -> None:
     assert _processes(mark) == []
 
 
+def test_streams_that_are_one_file_stay_in_order_and_have_one_limit(stage: Stage) -> None:
+    alternating = "i=0; while [ $i -lt 200 ]; do printf %s. $i; printf %s, $i >&2; i=$((i+1)); done"
+    in_order = "".join(f"{i}.{i}," for i in range(200)).encode()
+    printed = []
+    for limit in ("1GB", "1000"):
+        stage.compile("-p", "strict", "--output-limit", limit)
+        line = stage.line("sh", "-c", alternating)
+        done = subprocess.run(
+            line, cwd=stage.project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        printed.append(done.stdout)
+
+    whole, cut = printed
+    assert whole == in_order
+    assert cut.startswith(in_order[:1000])
+    assert cut[1000:] == b"corral: the command was stopped: it printed more than it may (output-limit)\n"
+
+
 def test_a_terminal_is_no_way_around_the_output_limit(stage: Stage) -> None:
     """It is open for reading and writing; the command may only read from it."""
     stage.compile("-p", "strict")

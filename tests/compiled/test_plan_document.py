@@ -56,4 +56,4 @@ def test_the_transcript_is_what_happens(stage: Stage) -> None:
         shown = done.stdout.replace(stage.launcher, _LAUNCHER)
         shown = shown.replace(str(stage.project), "/home/plan/project").replace(str(stage.home), "/home/plan")
 
-        assert sorted(shown.splitlines()) == sorted(expected), command
+        assert shown.splitlines() == expected, command

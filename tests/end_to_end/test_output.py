@@ -230,3 +230,34 @@ def test_a_reader_that_goes_ends_the_command(stalled, option: str) -> None:
     corral.output.close()
 
     assert corral.process.wait(timeout=PATIENCE_SECONDS) in {128 + signal.SIGPIPE, 128 + signal.SIGHUP}
+
+
+ALTERNATING = "i=0; while [ $i -lt 200 ]; do printf %s. $i; printf %s, $i >&2; i=$((i+1)); done"
+IN_ORDER = "".join(f"{i}.{i}," for i in range(200)).encode()
+
+
+def test_streams_that_are_one_file_stay_in_order(project: Path) -> None:
+    line = [sys.executable, "-m", "corral", "run", "--output-limit=1GB", "-c", ALTERNATING]
+
+    together = subprocess.run(line, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    with open(project.parent / "log", "w+b") as log:
+        subprocess.run(line, cwd=project, stdout=log, stderr=subprocess.STDOUT, check=True)
+        log.seek(0)
+        assert log.read() == IN_ORDER
+    apart = subprocess.run(line, cwd=project, capture_output=True, check=True)
+
+    assert together.stdout == IN_ORDER
+    assert apart.stdout == "".join(f"{i}." for i in range(200)).encode()
+    assert apart.stderr == "".join(f"{i}," for i in range(200)).encode()
+
+
+def test_streams_that_are_one_file_have_one_limit(project: Path) -> None:
+    line = [sys.executable, "-m", "corral", "run", "--output-limit=1000", "-c", ALTERNATING]
+
+    together = subprocess.run(
+        line, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+
+    assert together.returncode == 128 + signal.SIGKILL
+    assert together.stdout.startswith(IN_ORDER[:1000])
+    assert b"output-limit" in together.stdout[1000:]

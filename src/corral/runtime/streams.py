@@ -125,6 +125,13 @@ def _reading_only(descriptor: int) -> int:
     return os.dup(descriptor)
 
 
+def _is_same_file(one: int, other: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(one), os.fstat(other))
+    except OSError:  # the caller has closed one of them
+        return False
+
+
 class PipedStreams(InheritedStreams):
     """Pipes: stdin is fed from bytes or the caller's own; output is read to its end, whatever is kept of it.
 
@@ -163,7 +170,7 @@ class PipedStreams(InheritedStreams):
             for name in ("stdout", "stderr"):
                 self._sinks.append(self._open_sink(name))
             self._child.append(self._open_stdin())
-            self._outputs = (self._open_output(), self._open_output())
+            self._outputs = self._open_outputs()
         except OSError as problem:
             self.close()
             raise no_descriptors(problem) from problem
@@ -188,6 +195,9 @@ class PipedStreams(InheritedStreams):
         theirs, self._feed_end = os.pipe()
         self._keep(self._feed_end)
         return theirs
+
+    def _open_outputs(self) -> tuple[int, int]:
+        return (self._open_output(), self._open_output())
 
     def _open_output(self) -> int:
         ours, theirs = os.pipe()
@@ -311,6 +321,14 @@ class RelayedStreams(PipedStreams):
     def _open_sink(self, name: str) -> Sink:
         self._relays.append(Relay(self._callers[1 if name == "stdout" else 2]))
         return self._relays[-1]
+
+    def _open_outputs(self) -> tuple[int, int]:
+        if not _is_same_file(self._callers[1], self._callers[2]):
+            return super()._open_outputs()
+        # `2>&1`: through one pipe as well, else lines would come out of order, and in pieces.
+        ours = self._open_output()
+        self._child.append(os.dup(self._child[-1]))
+        return (ours, -1)
 
     def carry(self, descriptor: int, poller: select.poll) -> None:
         for relay, source in zip(self._relays, self._outputs, strict=True):
