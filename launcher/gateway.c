@@ -4,7 +4,6 @@
  * INVARIANT: nothing in here gives the sandbox a way out: without corral at the other end its connections are refused. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -23,24 +22,24 @@ enum {
 /* One route: every address of a family is the sandbox's own, so that whoever is asked for, the gateway hears it. */
 static int make_all_local(int family) {
     struct {
-        struct nlmsghdr header;
-        struct rtmsg route;
-        struct rtattr attribute;
+        struct k_nlmsghdr header;
+        struct k_rtmsg route;
+        struct k_rtattr attribute;
         uint32_t device;
     } request = {
-        .header = {.nlmsg_len = sizeof request, .nlmsg_type = RTM_NEWROUTE,
-                   .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE},
-        .route = {.rtm_family = (unsigned char)family, .rtm_table = RT_TABLE_LOCAL, .rtm_protocol = RTPROT_STATIC,
-                  .rtm_scope = RT_SCOPE_HOST, .rtm_type = RTN_LOCAL},
-        .attribute = {.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_OIF},
+        .header = {.length = sizeof request, .type = K_RTM_NEWROUTE,
+                   .flags = K_NLM_F_REQUEST | K_NLM_F_ACK | K_NLM_F_CREATE | K_NLM_F_REPLACE},
+        .route = {.family = (uint8_t)family, .table = K_RT_TABLE_LOCAL, .protocol = K_RTPROT_STATIC,
+                  .scope = K_RT_SCOPE_HOST, .type = K_RTN_LOCAL},
+        .attribute = {.length = sizeof(struct k_rtattr) + sizeof(uint32_t), .type = K_RTA_OIF},
         .device = if_nametoindex("lo"),
     };
     struct {
-        struct nlmsghdr header;
-        struct nlmsgerr error;
+        struct k_nlmsghdr header;
+        int32_t error;
         char rest[256]; /* the request, once more */
     } answer = {0};
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, K_NETLINK_ROUTE);
     if (fd < 0) return -errno;
     int err = 0;
     if (send(fd, &request, sizeof request, 0) < 0) err = -errno;
@@ -48,8 +47,8 @@ static int make_all_local(int family) {
     if (got < 0) err = -errno;
     close(fd);
     if (err) return err;
-    bool is_told = (size_t)got >= sizeof answer.header + sizeof answer.error && answer.header.nlmsg_type == NLMSG_ERROR;
-    return is_told ? answer.error.error : -EPROTO;
+    bool is_told = (size_t)got >= sizeof answer.header + sizeof answer.error && answer.header.type == K_NLMSG_ERROR;
+    return is_told ? answer.error : -EPROTO;
 }
 
 static int make_routes(struct launch *launch) {

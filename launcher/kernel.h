@@ -31,6 +31,37 @@ enum {
     NR_LANDLOCK_RESTRICT_SELF = 446,
 };
 
+/* netlink(7), rtnetlink(7) */
+enum {
+    K_NETLINK_ROUTE = 0,
+    K_NLMSG_ERROR = 2,
+    K_RTM_NEWROUTE = 24,
+    K_NLM_F_REQUEST = 0x1,
+    K_NLM_F_ACK = 0x4,
+    K_NLM_F_REPLACE = 0x100,
+    K_NLM_F_CREATE = 0x400,
+    K_RT_TABLE_LOCAL = 255,
+    K_RTPROT_STATIC = 4,
+    K_RT_SCOPE_HOST = 254,
+    K_RTN_LOCAL = 2,
+    K_RTA_OIF = 4,
+};
+
+struct k_nlmsghdr {
+    uint32_t length;
+    uint16_t type, flags;
+    uint32_t sequence, port;
+};
+
+struct k_rtmsg {
+    uint8_t family, destination_length, source_length, tos, table, protocol, scope, type;
+    uint32_t flags;
+};
+
+struct k_rtattr {
+    uint16_t length, type;
+};
+
 #define K_CLONE_NEWNS 0x00020000u
 #define K_CLONE_NEWCGROUP 0x02000000u
 #define K_CLONE_NEWUTS 0x04000000u

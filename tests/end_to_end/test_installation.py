@@ -53,3 +53,11 @@ def test_the_launcher_is_installed_beside_the_command() -> None:
     ]
 
     assert builds[0] == builds[1] != b"development\n"
+
+
+def test_the_preferred_compiler_made_the_launcher() -> None:
+    """A build that falls back to another C library works as well, and starts half a millisecond later."""
+    launcher, _ = RealHost().launcher()
+    notes = Path(launcher).with_name("BUILD_NOTES")
+
+    assert not notes.exists(), notes.read_text(encoding="utf-8")
