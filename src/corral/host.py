@@ -6,6 +6,7 @@ import errno
 import os
 import stat as stat_bits
 import sys
+from functools import lru_cache
 
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial, Stat, ToolRun
@@ -63,20 +64,8 @@ class RealHost:
         except OSError as problem:
             _check_absent(path, problem)
             return None
-        mode = status.st_mode
-        kind = stat_bits.S_IFMT(mode)
-        # All values, in their order: a run looks at a hundred paths, and defaults take time.
-        return Stat(
-            kind == stat_bits.S_IFDIR,
-            kind == stat_bits.S_IFLNK,
-            status.st_dev,
-            status.st_ino,
-            kind == stat_bits.S_IFSOCK,
-            status.st_nlink,
-            False,  # is_unknown
-            kind == stat_bits.S_IFREG and mode & 0o111 != 0,
-            status.st_uid == self.uid != 0 and mode & 0o500 != 0o500,
-        )
+        is_owner = status.st_uid == self.uid != 0
+        return _stat(status.st_mode, status.st_dev, status.st_ino, status.st_nlink, is_owner)
 
     def readlink(self, path: str) -> str:
         try:
@@ -289,6 +278,22 @@ def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, 
     except OSError as problem:
         _check_absent(path, problem)
         return ()
+
+
+@lru_cache(maxsize=1024)
+def _stat(mode: int, device: int, inode: int, names: int, is_owner: bool) -> Stat:
+    """The same status is the same object: a run looks at a hundred paths, most of which are as they were."""
+    kind = stat_bits.S_IFMT(mode)
+    return Stat(
+        kind == stat_bits.S_IFDIR,
+        kind == stat_bits.S_IFLNK,
+        device,
+        inode,
+        kind == stat_bits.S_IFSOCK,
+        names,
+        is_executable=kind == stat_bits.S_IFREG and mode & 0o111 != 0,
+        is_closed=is_owner and mode & 0o500 != 0o500,
+    )
 
 
 def _check_absent(path: str, problem: OSError) -> None:

@@ -54,9 +54,17 @@ def in_order(places: Iterable[Place]) -> tuple[int, bytes]:
 def shields(plan: Plan) -> Iterator[Place]:
     """Pins keep what lies above a protected path from being renamed away; shields cover the path itself."""
     for pin in plan.pins:
-        yield place(bind_path(pin, MountFlag(0)), PINNED)
+        yield _bound(pin.path, pin.device, pin.inode, PINNED)
     for shield in plan.shields:
-        yield place(bind_path(shield.target, MountFlag.READ_ONLY), SHIELDED)
+        target = shield.target
+        yield _bound(target.path, target.device, target.inode, SHIELDED)
+
+
+@lru_cache(maxsize=4096)
+def _bound(path: str, device: int, inode: int, rank: int) -> Place:
+    """A protected path onto itself. Most are as they were when the last command ran."""
+    flags = MountFlag.READ_ONLY if rank == SHIELDED else MountFlag(0)
+    return place(Mount(MountKind.BIND, path, path, flags, device, inode), rank)
 
 
 def masks(ground: Ground) -> Iterator[Mount]:

@@ -68,11 +68,10 @@ class EnvPolicy(Record):
     def choose(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The variables of the host that reach the command."""
         beginnings = tuple(name[:-1] for name in self.passed if name[-1:] == "*")
-        return {
-            name: value
-            for name, value in environment.items()
-            if name in self.passed or name.startswith(beginnings)
-        }
+        passed = self.passed
+        # Names first: `os.environ` decodes each value that it is asked for.
+        wanted = [name for name in environment if name in passed or name.startswith(beginnings)]
+        return {name: environment[name] for name in wanted}
 
 
 class Policy(Record):

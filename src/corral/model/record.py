@@ -20,6 +20,7 @@ else:
 class _RecordType(type):
     """Moves the defaults of annotated fields aside, so that the fields can be slots."""
 
+    _names: frozenset[str]
     _setters: tuple[Callable[[Any, Any], None], ...]
     _getters: tuple[Callable[[Any], Any], ...]
 
@@ -35,6 +36,7 @@ class _RecordType(type):
         )
         # The slots' own setters go around `__setattr__`, which refuses.
         cls._setters = tuple(getattr(cls, field).__set__ for field in fields)
+        cls._names = frozenset(fields)
         cls._getters = tuple(getattr(cls, field).__get__ for field in fields)
         return cls
 
@@ -44,6 +46,7 @@ class Record(metaclass=_RecordType):
     """Base of every value in the model. Subclasses are final: a record of a record has no use."""
 
     _fields: ClassVar[tuple[str, ...]]
+    _names: ClassVar[frozenset[str]]
     _defaults: ClassVar[Mapping[str, Any]]
     _setters: ClassVar[tuple[Callable[[Any, Any], None], ...]]
     _getters: ClassVar[tuple[Callable[[Any], Any], ...]]
@@ -90,12 +93,12 @@ def _complete(cls: type[Record], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """All values in the order of the fields, the defaults filled in."""
     if len(args) > len(cls._fields):
         raise TypeError(f"{cls.__name__} takes {len(cls._fields)} values, not {len(args)}")
-    values = {**cls._defaults, **dict(zip(cls._fields, args, strict=False))}
-    for field in kwargs:
-        if field not in cls._fields or field in cls._fields[: len(args)]:
-            raise TypeError(f"{cls.__name__} got an unexpected or repeated field {field!r}")
-    values |= kwargs
+    given = dict(zip(cls._fields, args, strict=False))
+    if not kwargs.keys() <= cls._names or not kwargs.keys().isdisjoint(given):
+        wrong = next(field for field in kwargs if field not in cls._names or field in given)
+        raise TypeError(f"{cls.__name__} got an unexpected or repeated field {wrong!r}")
+    values = {**cls._defaults, **given, **kwargs}
     try:
-        return tuple(values[field] for field in cls._fields)
+        return tuple([values[field] for field in cls._fields])
     except KeyError as missing:
         raise TypeError(f"{cls.__name__} needs a value for {missing}") from None

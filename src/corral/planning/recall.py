@@ -92,6 +92,6 @@ def _says_so(host: Host, answers: dict[tuple[Any, ...], Any]) -> bool:
             now = dict(variables)
         else:
             now = getattr(host, name)(*arguments)
-        if now != answer:
+        if now is not answer and now != answer:
             return False
     return True
