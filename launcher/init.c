@@ -24,7 +24,7 @@ bool areas_are_full(const struct launch *launch) {
 
 static void tell_end(const struct launch *launch, int wait_status) {
     notice_send(launch, &(struct notice){.kind = NOTICE_ENDED, .wait_status = wait_status,
-                                         .processes = count_processes(), .is_full = areas_are_full(launch)});
+                                         .processes = count_processes(launch), .is_full = areas_are_full(launch)});
 }
 
 /* The kernel would end them as well; but what nobody has waited for is missing in the account. */
@@ -74,6 +74,7 @@ int init_run(struct launch *launch) {
     int err = is_server(launch) ? server_reserve() : 0;
     if (!err) err = run_phases(launch, INIT_PHASES);
     if (err) return fail(launch, NULL, err);
+    if (!is_told_to_go(launch)) return EXIT_SETUP_FAILED;
     if (is_server(launch)) return server_run_as_init(launch);
     int signals = signals_open();
     if (signals < 0) return fail(launch, "signalfd", signals);

@@ -35,6 +35,9 @@ struct launch {
     int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
     int *group_fds;           /* one for each cgroup of the spec */
     int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
+    pid_t network_maker;      /* init: the process that makes the network, while it does */
+    int network_pipe[2];      /* init: by which it tells */
+    int loopback_error;       /* init: what it has told */
     int areas_fd;             /* init: the file system of the private areas */
     int ruleset_fd;           /* a server: Landlock's rules, made once for all its commands; -1: not made */
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
@@ -59,6 +62,7 @@ extern const struct phase SUPERVISOR_PHASES[], CHILD_PHASES[], INIT_PHASES[], CO
 int run_phases(struct launch *launch, const struct phase *phases);
 int launch_run(struct launch *launch); /* all of it, with the descriptors in place; the exit code of the process */
 bool has_namespaces(const struct launch *launch);
+bool has_own_network(const struct launch *launch);
 
 /* Formats launch->detail. */
 __attribute__((format(printf, 2, 3))) void set_detail(struct launch *launch, const char *format, ...);
@@ -71,7 +75,9 @@ int phase_start(struct launch *launch);          /* start.c */
 int phase_own_cgroup(struct launch *launch);     /* start.c */
 int phase_hostname(struct launch *launch);       /* net.c */
 int phase_mounts(struct launch *launch);         /* mounts.c */
-int phase_net(struct launch *launch);            /* net.c */
+int phase_network_begin(struct launch *launch);  /* net.c */
+int phase_network_join(struct launch *launch);   /* net.c */
+int phase_loopback(struct launch *launch);       /* net.c */
 int phase_gateway(struct launch *launch);        /* gateway.c */
 int phase_gateway_inside(struct launch *launch); /* gateway.c */
 int phase_notify(struct launch *launch);         /* notify.c */
@@ -110,6 +116,7 @@ void supervisor_linger(const struct launch *launch); /* report.c */
 int landlock_prepare(struct launch *launch);     /* confine.c */
 bool areas_are_full(const struct launch *launch); /* init.c */
 int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */
+bool is_told_to_go(const struct launch *launch); /* start.c: by the supervisor */
 int child_obey(pid_t parent);                    /* start.c: end with the parent, be traced by nobody */
 
 /* gateway.c */
@@ -141,6 +148,6 @@ int tree_reap(pid_t awaited, int *wait_status, bool *is_found); /* some of the d
 int tree_end(const struct launch *launch);       /* kills and reaps all */
 extern struct rusage tree_spent;                 /* by all that tree_reap() has waited for */
 bool is_first_process(void);                     /* PID 1: the kernel ends all others with it */
-uint32_t count_processes(void);                  /* that were ever started in this PID namespace, ours left out */
+uint32_t count_processes(const struct launch *launch); /* ever started in this PID namespace, ours left out */
 
 #endif

@@ -45,9 +45,11 @@ const struct phase CHILD_PHASES[] = {
 
 const struct phase INIT_PHASES[] = {
     {"namespaces", phase_own_cgroup},
+    {"namespaces", phase_network_begin},
     {"namespaces", phase_hostname},
     {"mounts", phase_mounts},
-    {"net", phase_net},
+    {"namespaces", phase_network_join},
+    {"net", phase_loopback},
     {"net", phase_gateway},
     {"no_new_privs", phase_no_new_privs},
     {"caps", phase_caps},
@@ -83,6 +85,8 @@ int run_phases(struct launch *launch, const struct phase *phases) {
 }
 
 bool has_namespaces(const struct launch *launch) { return launch->spec.namespaces != 0; }
+
+bool has_own_network(const struct launch *launch) { return (launch->spec.namespaces & K_CLONE_NEWNET) != 0; }
 
 /* fds: after this nothing is open but the command's stdio, the spec, the status pipe and the lifeline. It is
  * first because every later phase may open descriptors of its own. */

@@ -52,15 +52,19 @@ static int check_namespaces(struct launch *launch) {
     return 0;
 }
 
+bool is_told_to_go(const struct launch *launch) {
+    char go = 0;
+    return read(launch->channel_fd, &go, 1) == 1;
+}
+
 /* The child's first steps. INVARIANT: it does nothing before the supervisor, alive, says go: its ids are not
  * mapped yet. The death signal covers the time after. */
 static int child_main(struct launch *launch) {
-    char go = 0;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) return EXIT_SETUP_FAILED;
     if (close(LIFELINE_FD) < 0) return EXIT_SETUP_FAILED;
     bool is_needed = has_gateway(launch) && has_namespaces(launch); /* by phase_gateway, which gives it up */
     if (!is_needed && close(STATUS_FD) < 0) return EXIT_SETUP_FAILED;
-    if (read(launch->channel_fd, &go, 1) != 1) return EXIT_SETUP_FAILED;
+    if (!is_told_to_go(launch)) return EXIT_SETUP_FAILED;
     /* Only now: the supervisor, an ordinary user, could not open the maps of a process that is not dumpable. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;
     int err = run_phases(launch, CHILD_PHASES);
@@ -78,11 +82,14 @@ int phase_own_cgroup(struct launch *launch) {
     return k_result(syscall(SYS_unshare, K_CLONE_NEWCGROUP));
 }
 
+/* Namespaces that init makes for itself: see phase_own_cgroup, phase_network_begin. */
+#define LATER (K_CLONE_NEWCGROUP | K_CLONE_NEWNET)
+
 static int spawn(struct launch *launch) {
     int setup[2], channel[2];
     if (pipe2(setup, O_CLOEXEC) < 0) return -errno;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0) return -errno;
-    launch->child = cgroup_clone(launch, (launch->spec.namespaces & ~K_CLONE_NEWCGROUP) | SIGCHLD);
+    launch->child = cgroup_clone(launch, (launch->spec.namespaces & ~LATER) | SIGCHLD);
     if (launch->child < 0) return launch->child;
     bool is_child = launch->child == 0;
     launch->setup_fd = setup[is_child ? 1 : 0];
@@ -101,14 +108,18 @@ static int shed_privileges(struct launch *launch) {
     return err ? err : phase_caps(launch);
 }
 
+static int tell_to_go(struct launch *launch) {
+    set_detail(launch, "release the child");
+    return send(launch->channel_fd, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+/* Init may prepare the namespaces while the supervisor sheds its privileges. INVARIANT: they are gone before a command
+ * is there: init asks a second time before it starts one. */
 static int release(struct launch *launch) {
     int err = write_id_maps(launch);
+    if (!err && has_namespaces(launch)) err = tell_to_go(launch);
     if (!err) err = shed_privileges(launch);
-    if (!err && send(launch->channel_fd, "g", 1, MSG_NOSIGNAL) != 1) {
-        set_detail(launch, "release the child");
-        err = -errno;
-    }
-    return err;
+    return err ? err : tell_to_go(launch);
 }
 
 int start_alone(struct launch *launch) {

@@ -50,7 +50,7 @@ static int64_t after_ms(uint64_t delay) {
 /* Where there is no init to give one. */
 static struct notice take_account(const struct launch *launch) {
     bool is_inside = launch->spec.count[RECORD_INSIDE];
-    return (struct notice){.processes = is_inside && is_first_process() ? count_processes() : 0,
+    return (struct notice){.processes = is_inside && is_first_process() ? count_processes(launch) : 0,
                            .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch)};
 }
 

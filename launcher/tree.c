@@ -152,15 +152,16 @@ static bool has_children(void) {
 }
 
 /* The last number that was given to a process of this namespace is how many there have been, until they begin
- * anew from the bottom. Ours is the first. */
-uint32_t count_processes(void) {
+ * anew from the bottom. Ours are the first, and the one that has made the network. */
+uint32_t count_processes(const struct launch *launch) {
     char text[128] = "";
     int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
     const char *last = got > 0 ? strrchr(text, ' ') : NULL;
     long count = last ? strtol(last, NULL, 10) : 0;
-    return count > 1 ? (uint32_t)(count - 1) : 0;
+    long ours = has_own_network(launch) ? 2 : 1;
+    return count > ours ? (uint32_t)(count - ours) : 0;
 }
 
 bool is_first_process(void) { return getpid() == 1; }

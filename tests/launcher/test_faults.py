@@ -68,3 +68,21 @@ def test_an_id_map_needs_a_user_namespace(plain: Path) -> None:
     done = launch(plain, bare("true", namespaces=0x20000000, uid_map="0 0 1\n"))
 
     assert done.lines[0].startswith(f"failed namespaces {errno.EINVAL} ")
+
+
+@pytest.mark.parametrize(
+    ("permitted", "lines"),
+    [(0, [f"failed namespaces {errno.ENOSPC} network namespace"]), (9, ["started", "exited 0"])],
+)
+def test_without_a_network_of_its_own_nothing_runs(
+    plain: Path, tmp_path: Path, permitted: int, lines: list[str]
+) -> None:
+    """The kernel refuses another network; with a higher number it does not."""
+    limited = tmp_path / "limited"
+    script = f"echo {permitted} > /proc/sys/user/max_net_namespaces; exec {plain}"
+    limited.write_text(f"#!/bin/sh\nexec /usr/bin/unshare -r /bin/sh -c '{script}'\n")
+    limited.chmod(0o755)
+
+    done = launch(limited, confined("true", user=os.getuid(), uid_map="0 0 1\n", gid_map="0 0 1\n"))
+
+    assert done.lines == lines
