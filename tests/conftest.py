@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -57,6 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["CORRAL_CONFIG"] = ""  # whatever the developer's own configuration says
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what is tested is what a person has
     launcher = config.getoption("--launcher")
     if launcher:
         os.environ["CORRAL_LAUNCHER"] = os.path.abspath(launcher)
