@@ -60,11 +60,11 @@ static int make_routes(struct launch *launch) {
     return err == -EAFNOSUPPORT || err == -EOPNOTSUPP ? 0 : err; /* a kernel without IPv6 */
 }
 
+/* INVARIANT: without SO_REUSEADDR. A command that may use low ports could put a socket of its own in front otherwise. */
 static int bind_any(int fd, int family, int port) {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int on = 1, off = 0;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) return -errno;
+    int off = 0;
     if (family == AF_INET) return bind(fd, (struct sockaddr *)&four, sizeof four) < 0 ? -errno : 0;
     if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) < 0) return -errno;
     return bind(fd, (struct sockaddr *)&six, sizeof six) < 0 ? -errno : 0;
