@@ -15,6 +15,7 @@ import socket
 
 from corral.model.plan import ProxyPlace
 from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.network.farewell import Farewell
 from corral.network.forward import HttpTalk
 from corral.network.listeners import TcpListener
 from corral.network.socks import FIRST_BYTE, SocksTalk
@@ -34,8 +35,8 @@ _TOKEN_BYTES = 24
 _CHUNK = 64 << 10
 #: Of what has to be read and written anew, which can be slow.
 _LOOK_CHUNK = 8 << 10
-#: A client has so long to say what it wants, and to read why it does not get it.
-_TALK_SECONDS, _FAREWELL_SECONDS = 10.0, 2.0
+#: A client has so long to say what it wants.
+_TALK_SECONDS = 10.0
 #: Clients that have not yet said what they want. Ours are quick: with more, the slowest have to go.
 _MOST_TALKING = 256
 _TURN = 4
@@ -126,13 +127,13 @@ class ProxyListener(TcpListener):
 
 
 class Entrance:
-    """One client, until it is known what it wants; the last words, if it does not get it."""
+    """One client, until it is known what it wants."""
 
     def __init__(self, border: Border, listener: ProxyListener, client: socket.socket, token: str) -> None:
         self._border, self._listener, self._client, self._token = border, listener, client, token
         self._talk: Talk | None = None
         self._timer: Timer | None = None
-        self._is_leaving = self._is_over = False
+        self._is_over = False
 
     def start(self) -> None:
         self._timer = self._border.gateway.later(_TALK_SECONDS, self, self._too_late)
@@ -147,8 +148,7 @@ class Entrance:
                 if not data:
                     self.close()
                     return
-                if not self._is_leaving:
-                    self._hear(data)
+                self._hear(data)
         except BlockingIOError:
             return
         except OSError:
@@ -171,6 +171,11 @@ class Entrance:
             self._timer.cancel()
         self._listener.forget(self)
         self._border.forget(self)
+
+    def _hand_over(self) -> None:
+        """Somebody else has the client now."""
+        self._border.gateway.unwatch(self._client.fileno())
+        self._leave()
 
     def _hear(self, data: bytes) -> None:
         if self._talk is None:
@@ -197,22 +202,16 @@ class Entrance:
         if talk.forwarder is not None:
             inner, client = socket.socketpair()
             translator = Translator(self._border, self._client, inner, talk.forwarder, wish)
-        self._border.gateway.unwatch(self._client.fileno())
-        self._leave()
+        self._hand_over()
         self._border.relay(client, wish.host, wish.port, talk.rest, reply)
         if translator is not None:
             self._border.begin(translator)
 
     def _dismiss(self, talk: Talk, problem: Unfit) -> None:
-        """Tell why, and wait until that was read: a reset would take it away."""
+        """Tell everybody why, the client too."""
         _tell(self._border, problem)
-        self._is_leaving = True
-        self._listener.forget(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._border.gateway.later(_FAREWELL_SECONDS, self, self.close)
-        self._client.send(talk.refused(problem))
-        self._client.shutdown(socket.SHUT_WR)
+        self._hand_over()
+        self._border.begin(Farewell(self._border, self._client, talk.refused(problem)))
 
     def _too_late(self) -> None:
         if self._talk is not None:
