@@ -1,4 +1,4 @@
-"""Fixtures: servers that test names lead to, and a place on a backend from which a command may reach some."""
+"""Fixtures: a border without a sandbox; servers that test names lead to, and a backend to reach them from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from support.border_stage import make_stage
 from support.engines import ENGINES
 from support.net_authority import Authority
 from support.net_runs import LeakyPlace, Place, Site, why_not
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.border_stage import Stage
+
 __all__ = ["work"]  # a fixture of these tests
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with make_stage() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

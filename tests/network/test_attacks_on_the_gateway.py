@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,7 +14,11 @@ from corral.model.endpoint import Endpoint
 from corral.model.policy import NetMode, NetPolicy
 from corral.model.traffic import NetReason
 from corral.network.grants import Grants
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, make_stage
+from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: What one sandbox may cost another, on a machine that is busy. Without any fairness it is a minute.
 _BEARABLE_SECONDS = 1.5
@@ -23,19 +27,34 @@ _TINY_CHUNKS = b"1\r\nX\r\n" * 20_000
 _TINY_REQUESTS = f"G / HTTP/1.1\r\nHost:{NAME}\r\n\r\n".encode() * 4_000
 
 
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
-
-
-def _flood(client: socket.socket, first: bytes, again: bytes, is_over: threading.Event) -> None:
+def _say(client: socket.socket, first: bytes, again: bytes, is_over: threading.Event) -> None:
     try:
         client.sendall(first)
         while not is_over.is_set():
             client.sendall(again)
     except OSError:
         return
+
+
+@contextmanager
+def _flood(stage: Stage, clients: list[socket.socket], first: bytes, again: bytes) -> Iterator[None]:
+    """All clients talk without a pause; some of it was relayed when this begins."""
+    is_over = threading.Event()
+    flooding = [
+        threading.Thread(target=_say, args=(client, first, again, is_over), daemon=True) for client in clients
+    ]
+    for thread in flooding:
+        thread.start()
+    try:
+        stage.wait(lambda: stage.border.traffic().sent > 1 << 19, 60)
+        yield
+    finally:
+        is_over.set()
+        for client in clients:
+            client.shutdown(socket.SHUT_RDWR)
+            client.close()
+        for thread in flooding:
+            thread.join(SECONDS)
 
 
 def _swallow(client: socket.socket) -> None:
@@ -74,24 +93,9 @@ def test_requests_that_are_slow_to_read_keep_no_other_sandbox_waiting(
     stage.open(f"http:{NAME}:{{}}", f"http:{LOOPBACK}:{{}}")
     other = _other_sandbox(stage)
     assert _worst_wait(other) < _BEARABLE_SECONDS  # without the attack
-    is_over = threading.Event()
-    clients = [stage.connect() for _ in range(connections)]
-    flooding = [
-        threading.Thread(target=_flood, args=(client, first, again, is_over), daemon=True)
-        for client in clients
-    ]
-    for thread in flooding:
-        thread.start()
-    stage.wait(lambda: stage.border.traffic().sent > 1 << 20, 60)
-    try:
+    with _flood(stage, [stage.connect() for _ in range(connections)], first, again):
         worst = _worst_wait(other)
-    finally:
-        is_over.set()
-        for client in clients:
-            client.shutdown(socket.SHUT_RDWR)
-        for thread in flooding:
-            thread.join(SECONDS)
-        other.border.close()
+    other.border.close()
 
     assert worst < _BEARABLE_SECONDS
 
@@ -108,25 +112,10 @@ def test_requests_to_a_proxy_that_are_slow_to_read_keep_no_other_sandbox_waiting
         "Transfer-Encoding: chunked\r\n\r\n"
     ).encode()
     other = _other_sandbox(stage)
-    is_over = threading.Event()
     clients = [socket.create_connection((LOOPBACK, place.port)) for _ in range(4)]
-    flooding = [
-        threading.Thread(target=_flood, args=(client, head, _TINY_CHUNKS, is_over), daemon=True)
-        for client in clients
-    ]
-    for thread in flooding:
-        thread.start()
-    stage.wait(lambda: stage.border.traffic().sent > 1 << 19, 60)
-    try:
+    with _flood(stage, clients, head, _TINY_CHUNKS):
         worst = _worst_wait(other)
-    finally:
-        is_over.set()
-        for client in clients:
-            client.shutdown(socket.SHUT_RDWR)
-            client.close()
-        for thread in flooding:
-            thread.join(SECONDS)
-        other.border.close()
+    other.border.close()
 
     assert worst < _BEARABLE_SECONDS
 

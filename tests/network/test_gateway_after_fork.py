@@ -6,24 +6,16 @@ import os
 import signal
 import socket
 
-import pytest
-
 from corral.model.policy import NetMode, NetPolicy
 from corral.network.border import open_border
 from corral.network.options import NetworkOptions
-from support.border_stage import Stage, is_reset, make_stage
+from support.border_stage import Stage, is_reset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 POLICY = NetPolicy(NetMode.LIMITED, frozenset({"https:example.test"}))
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
 
 
 def _forked(work: Callable[[], bool]) -> int:

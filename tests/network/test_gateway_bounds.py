@@ -15,20 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from corral.network import relay
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, make_stage, read_all
+from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served, read_all
 
 RESET = struct.pack("ii", 1, 0)
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
-
-
-def _is_served(client: socket.socket) -> bool:
-    client.sendall(b"x")
-    return client.recv(1) == b"x"
 
 
 def _serve_many() -> tuple[socket.socket, threading.Thread, list[int]]:
@@ -84,7 +73,7 @@ def test_three_thousand_connections_one_after_the_other(crowd: Stage) -> None:
     address = crowd.address()
     for _ in range(3000):
         with socket.create_connection((address, crowd.port), timeout=SECONDS) as client:
-            assert _is_served(client)
+            assert is_served(client)
 
     crowd.wait(lambda: border.gateway.connections == 0)
     traffic = border.traffic()
@@ -114,7 +103,7 @@ def test_connections_that_are_opened_and_abandoned_leave_nothing(crowd: Stage) -
         client.close()
 
     crowd.wait(lambda: border.gateway.connections == 0)
-    assert _is_served(crowd.connect())
+    assert is_served(crowd.connect())
 
 
 def test_beyond_the_bound_connections_wait_and_come_in_when_others_go(crowd: Stage) -> None:
@@ -143,7 +132,7 @@ def test_one_border_does_not_take_the_room_of_all(crowd: Stage, monkeypatch) -> 
     other.targets = crowd.targets
     other.open()
 
-    assert _is_served(other.connect())
+    assert is_served(other.connect())
     assert border.gateway.connections <= 40
     other.border.close()
     del clients
@@ -152,7 +141,7 @@ def test_one_border_does_not_take_the_room_of_all(crowd: Stage, monkeypatch) -> 
 def test_without_descriptors_nothing_spins_and_afterwards_all_goes_on(crowd: Stage) -> None:
     border = crowd.open()
     address = crowd.address()
-    assert _is_served(crowd.connect_to(address))
+    assert is_served(crowd.connect_to(address))
     waiting = socket.socket()
     crowd._stack.callback(waiting.close)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -306,14 +295,14 @@ def test_an_error_that_nobody_foresaw_ends_one_connection_and_is_counted(stage: 
     stage.serve()
     border = stage.open()
     good, bad = stage.connect(), stage.connect()
-    assert _is_served(good) and _is_served(bad)
+    assert is_served(good) and is_served(bad)
     passages = {one for one in border.gateway._watched.values() if hasattr(one, "rests_on_grants")}
     victim = next(one for one in passages if one._client.getpeername() == bad.getsockname())._exchange
     monkeypatch.setattr(type(victim), "grant", _raise_for(victim, type(victim).grant))
     bad.sendall(b"y")
 
     assert is_reset(bad)
-    assert _is_served(good)
+    assert is_served(good)
     assert len(border.gateway.faults) == 1 and "a mistake" in border.gateway.faults[0]
     border.gateway.faults.clear()
 
@@ -365,7 +354,7 @@ def test_a_server_that_never_answers_a_dial_holds_nothing_up(stage: Stage, monke
     stage.targets[NAME, 0] = [full.getsockname()]
     stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", "tcp:quick.test:{}")
     client = stage.connect()
-    assert _is_served(stage.connect("quick.test"))
+    assert is_served(stage.connect("quick.test"))
 
     assert is_reset(client)
     stage.wait(lambda: len(stage.of("connect")) == 2)

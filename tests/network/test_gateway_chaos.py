@@ -8,21 +8,15 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from support.border_stage import LOOPBACK, NAME, Stage, echo, make_stage, query, read_all
+from support.border_stage import LOOPBACK, NAME, Stage, echo, query, read_all
 
 _RESET = struct.pack("ii", 1, 0)
 _CLIENTS, _EACH = 8, 60
 _UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
 
 
 def _server(luck: random.Random) -> Callable[[socket.socket], None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,21 +18,10 @@ from support.border_stage import (
     SECONDS,
     Stage,
     is_reset,
-    make_stage,
+    is_served,
 )
 
 LATER = "later.test"
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
-
-
-def _is_served(client: socket.socket) -> bool:
-    client.sendall(b"x")
-    return client.recv(1) == b"x"
 
 
 def test_what_is_allowed_later_works_at_once_until_it_is_revoked(stage: Stage) -> None:
@@ -43,13 +31,13 @@ def test_what_is_allowed_later_works_at_once_until_it_is_revoked(stage: Stage) -
     assert stage.look_up(LATER) == (NO_SUCH_NAME, [])
     border.allow(Endpoint("tcp", LATER, stage.port), None)
     client, other = stage.connect(LATER), stage.connect(NAME)
-    assert _is_served(client) and _is_served(other)
+    assert is_served(client) and is_served(other)
     border.revoke(LATER)
 
     assert is_reset(client)
     assert is_reset(stage.connect_to("127.64.0.1"))
     assert stage.look_up(LATER) == (NO_SUCH_NAME, [])
-    assert _is_served(other)
+    assert is_served(other)
     stage.wait(lambda: len(stage.of("close")) == 1)
     assert [event.reason.value for event in stage.of("allow") + stage.of("revoke")] == [
         "allowed-later",
@@ -65,7 +53,7 @@ def test_what_is_allowed_for_a_time_ends_by_itself_with_its_connections(stage: S
     border.allow(Endpoint("tcp", LATER, stage.port), 0.4)
     began = time.monotonic()
     client = stage.connect(LATER)
-    assert _is_served(client)
+    assert is_served(client)
 
     assert is_reset(client)
     assert 0.3 < time.monotonic() - began < 2
@@ -84,20 +72,20 @@ def test_the_end_of_one_grant_leaves_what_another_one_permits(stage: Stage) -> N
     client = stage.connect()
     stage.wait(lambda: stage.of("revoke"))
 
-    assert _is_served(client)
+    assert is_served(client)
 
 
 def test_what_the_policy_permits_can_be_revoked_and_allowed_again(stage: Stage) -> None:
     stage.serve()
     border = stage.open("tcp:*.test:{}", f"tcp:{LOOPBACK}:{{}}")
     client = stage.connect()
-    assert _is_served(client)
+    assert is_served(client)
     border.revoke(NAME)
     assert is_reset(client)
     assert stage.look_up(NAME) == (NO_SUCH_NAME, [])
     border.allow(Endpoint("tcp", NAME, stage.port), None)
 
-    assert _is_served(stage.connect())
+    assert is_served(stage.connect())
 
 
 def test_what_is_denied_cannot_be_allowed(stage: Stage) -> None:
@@ -155,8 +143,8 @@ def test_who_is_asked_decides_once_for_the_border(stage: Stage) -> None:
     assert stage.resolved == []  # a name nobody has permitted: no query leaves
     assert asked.requests == []
 
-    assert _is_served(stage.connect(LATER))
-    assert _is_served(stage.connect(LATER))
+    assert is_served(stage.connect(LATER))
+    assert is_served(stage.connect(LATER))
     assert stage.resolved[:1] == [LATER]
     assert is_reset(stage.connect("no.test"))
     assert is_reset(stage.connect("no.test"))
@@ -188,7 +176,7 @@ def test_no_answer_in_time_is_a_no_and_what_is_said_later_counts_next_time(stage
     answer.set()
     stage.wait(lambda: border.grants.decide(LATER, stage.port).allowed)
 
-    assert _is_served(stage.connect(LATER))
+    assert is_served(stage.connect(LATER))
     assert len(asked.requests) == 1
 
 
@@ -201,7 +189,7 @@ def test_many_connections_are_one_question(stage: Stage) -> None:
     stage.wait(lambda: border.gateway.connections == 30)
     answer.set()
 
-    assert all(_is_served(client) for client in clients)
+    assert all(is_served(client) for client in clients)
     assert len(asked.requests) == 1
 
 
@@ -252,7 +240,7 @@ def test_a_listener_that_raises_hears_the_next_event_all_the_same(stage: Stage) 
     stage.serve()
     border = stage.open(on_event=listen)
     client = stage.connect()
-    assert _is_served(client)
+    assert is_served(client)
     border.close()
 
     assert len(heard) == border.tally.failed_callbacks == 3
@@ -264,7 +252,7 @@ def test_a_listener_that_is_slow_delays_no_connection(stage: Stage) -> None:
     border = stage.open(on_event=lambda _: release.wait(SECONDS))
     began = time.monotonic()
     for _ in range(10):
-        assert _is_served(stage.connect())
+        assert is_served(stage.connect())
 
     assert time.monotonic() - began < 2
     release.set()
@@ -315,7 +303,7 @@ def test_allowed_twice_for_different_times_the_longer_one_counts(stage: Stage) -
     client = stage.connect(LATER)
     stage.wait(lambda: stage.of("revoke"))
 
-    assert _is_served(client)
+    assert is_served(client)
     border.revoke(LATER)
     assert is_reset(client)
     assert border._timers == {}

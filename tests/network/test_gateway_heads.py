@@ -6,21 +6,14 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from corral.network import passage
-from support.border_stage import LOOPBACK, NAME, SECONDS, Server, Stage, is_reset, make_stage, read_all
+from support.border_stage import LOOPBACK, NAME, SECONDS, Server, Stage, is_reset, read_all
 
 HTTPS = (f"https:{NAME}:{{}}", f"https:{LOOPBACK}:{{}}")
 HTTP = (f"http:{NAME}:{{}}", f"http:{LOOPBACK}:{{}}")
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
 
 
 class Sink:

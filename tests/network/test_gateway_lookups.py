@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,22 +25,10 @@ from support.border_stage import (
     Stage,
     dns_on,
     is_reset,
-    make_stage,
+    is_served,
     query,
     read_answer,
 )
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
-
-
-def _is_served(stage: Stage, name: str = NAME) -> bool:
-    client = stage.connect(name)
-    client.sendall(b"x")
-    return client.recv(1) == b"x"
 
 
 def test_a_port_that_a_name_has_no_server_for_is_no_reason_to_ask_again(stage: Stage) -> None:
@@ -52,10 +39,10 @@ def test_a_port_that_a_name_has_no_server_for_is_no_reason_to_ask_again(stage: S
         ports=(stage.port, stage.other_port),
     )
 
-    assert _is_served(stage)
+    assert is_served(stage.connect())
     assert len(stage.resolved) == 2  # once for each port
     assert is_reset(stage.connect(port=stage.other_port))
-    assert _is_served(stage)
+    assert is_served(stage.connect())
     assert len(stage.resolved) == 2
 
 
@@ -74,7 +61,7 @@ def test_a_name_that_leads_elsewhere_after_its_lookup_is_not_followed(stage: Sta
     assert stage.address() == address and stage.resolved == [NAME]
     monkeypatch.setattr(names, "FRESH_SECONDS", 0.0)
     assert stage.address() == address and stage.resolved == [NAME, NAME]
-    assert _is_served(stage)
+    assert is_served(stage.connect())
     assert (len(first.connections), len(second.connections)) == (3, 1)
 
 
@@ -102,7 +89,7 @@ def test_of_several_addresses_only_the_permitted_ones_are_dialled(stage: Stage) 
     stage.targets[NAME, 0] = [("127.0.0.2", trap.port), (LOOPBACK, server.port)]
     stage.open()
 
-    assert _is_served(stage)
+    assert is_served(stage.connect())
     assert (len(trap.connections), len(server.connections)) == (0, 1)
 
 
@@ -125,7 +112,7 @@ def test_a_resolver_that_fails_or_raises_anything_harms_nobody(stage: Stage, pro
     stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", "tcp:bad.test:{}")
 
     assert stage.look_up("bad.test") == (SERVER_FAILURE, [])
-    assert _is_served(stage)
+    assert is_served(stage.connect())
 
 
 def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, monkeypatch) -> None:
@@ -139,7 +126,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
         return stage.resolve(name, port)
 
     stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", "tcp:*.hang.test:{}", resolve=resolve)
-    assert _is_served(stage)
+    assert is_served(stage.connect())
     answers: list[tuple[int, list[str]]] = []
     askers = [
         threading.Thread(target=lambda n=number: answers.append(stage.look_up(f"n{n}.hang.test")))
@@ -148,7 +135,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
     for asker in askers:
         asker.start()
     began = time.monotonic()
-    assert _is_served(stage)  # known already: no resolver is needed
+    assert is_served(stage.connect())  # known already: no resolver is needed
     assert time.monotonic() - began < 0.8
     for asker in askers:
         asker.join()
@@ -159,7 +146,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
     other = Stage(stage._stack)
     other.serve()
     other.open()
-    assert _is_served(other)  # another border has threads of its own share
+    assert is_served(other.connect())  # another border has threads of its own share
     other.border.close()
     began = time.monotonic()
     stage.border.close()
@@ -236,7 +223,7 @@ def test_packets_that_are_no_queries_are_answered_or_dropped(stage: Stage, size:
         if size >= 2:
             assert struct.unpack_from("!2H", asker.recv(4096))[1] & 15 == FORMAT_ERROR
 
-    assert _is_served(stage)
+    assert is_served(stage.connect())
 
 
 class Stream:
@@ -314,7 +301,7 @@ def test_a_client_that_asks_by_tcp_and_never_reads_is_not_read_either(streams: S
             stream.socket.sendall((struct.pack("!H", len(packet)) + packet) * 100)
     monkeypatch.undo()
 
-    assert _is_served(streams)
+    assert is_served(streams.connect())
     streams.wait(lambda: streams.border.gateway.connections <= 1)
 
 

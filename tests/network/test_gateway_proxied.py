@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from corral.model.traffic import NetReason
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, make_stage, read_all
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
+from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, read_all
 
 
 def _reply(reason: NetReason | None) -> bytes:

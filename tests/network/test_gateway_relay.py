@@ -8,7 +8,6 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -26,12 +25,6 @@ from support.border_stage import (
     make_stage,
     read_all,
 )
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with make_stage() as made:
-        yield made
 
 
 def test_a_permitted_name_leads_to_its_server(stage: Stage) -> None:

@@ -17,14 +17,11 @@ from support.border_stage import (
     Stage,
     is_reset,
     keep,
-    make_stage,
     read_all,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from corral.model.plan import ProxyPlace
 
 OTHER = "other.test"
@@ -75,9 +72,8 @@ class Front:
 
 
 @pytest.fixture
-def front() -> Iterator[Front]:
-    with make_stage() as stage:
-        yield Front(stage)
+def front(stage: Stage) -> Front:
+    return Front(stage)
 
 
 def hello_for(name: str) -> bytes:
@@ -167,7 +163,7 @@ def test_a_name_with_a_nul_is_no_name(front: Front) -> None:
     assert (server.connections, front.stage.resolved) == ([], [])
 
 
-def test_without_the_token_nothing_is_served(front: Front) -> None:
+def test_without_the_token_nothingis_served(front: Front) -> None:
     """Also to another user: who it is, nobody asks."""
     server = front.stage.serve(keep)
     front.open()

@@ -271,6 +271,12 @@ def read_all(client: socket.socket) -> bytes:
     return b"".join(parts)
 
 
+def is_served(client: socket.socket) -> bool:
+    """Whether an echo comes back."""
+    client.sendall(b"x")
+    return client.recv(1) == b"x"
+
+
 def is_reset(client: socket.socket) -> bool:
     """Whether the connection ends by a reset, and not in an orderly way."""
     if isinstance(client, Client) and client.was_reset:
