@@ -8,6 +8,7 @@ import pytest
 
 from support.net_alone import MOVED, moved_alone, why_not_alone
 from support.net_leaks import SECRET, hints, leak
+from support.net_reach import own_address
 from support.net_runs import ALLOWED, GRANTS, ROUTED, on_every_backend
 from support.net_servers import FastOpenSink, TalkativeSink, TcpSink, UdpSink
 
@@ -43,7 +44,7 @@ for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "0.0.0.
     attempt(lambda: dial(host, port).sendall(SECRET.encode()))
 """
     with TcpSink("0.0.0.0") as sink:
-        leak(place, script, sink, port=sink.port, own=_own_address())
+        leak(place, script, sink, port=sink.port, own=own_address())
 
 
 @on_every_backend
@@ -202,7 +203,7 @@ for name in ("api.example.test", "127.0.0.1"):
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "own"])
 def test_by_a_name_that_is_moved_into_the_host(place: Place, address: str) -> None:
     """Rebinding: whoever owns a permitted name cannot lead a command to the host."""
-    where = _own_address() if address == "own" else address
+    where = own_address() if address == "own" else address
     moved = "moved.example.test"
     script = """
 def send():
@@ -255,13 +256,3 @@ def test_by_a_name_that_is_moved_into_other_networks(name: str, grant: str) -> N
     assert missed == [], f"the control leaks nothing: {alone}"
     assert alone.output.startswith("alive"), f"the sandbox has no network at all: {alone}"
     assert alone.confined == ["/alive"]
-
-
-def _own_address() -> str:
-    """An address of this machine other than loopback; no packet is sent to find it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as finder:
-        try:
-            finder.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.2"
-        return str(finder.getsockname()[0])

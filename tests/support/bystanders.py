@@ -23,13 +23,13 @@ class Listener:
         if kind == socket.SOCK_STREAM:
             self._socket.listen(8)
         self._socket.setblocking(False)
-        self._is_stream = kind == socket.SOCK_STREAM
+        self.is_stream = kind == socket.SOCK_STREAM
         self.address = self._socket.getsockname()
 
     def take(self) -> bytes:
         """Everything that came since the last time."""
         try:
-            if not self._is_stream:
+            if not self.is_stream:
                 return self._socket.recv(4096)
             peer, _ = self._socket.accept()
         except BlockingIOError:
