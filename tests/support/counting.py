@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import closing
 
-from support.confinement import python
+from support.confinement import attempt, python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from support.confinement import Script
+    from collections.abc import Callable
+
+    from support.confinement import Case, Script, Stage
 
 #: As much as an unconfined script sends or takes, and a confined one tries to.
 ALL_BYTES = 24 << 20
@@ -125,6 +128,24 @@ def sending(server: CountingServer) -> Script:
 
 def taking(server: CountingServer) -> Script:
     return python(_script(_CONNECT + _TAKE, server))
+
+
+def carries_too_much(
+    case: Case, stage: Stage, talking: Callable[[CountingServer], Script], *limits: str
+) -> bool:
+    """Whether a confined script carries far more than may pass, with all that lies in buffers on the way."""
+    with closing(CountingServer()) as server:
+        done = attempt(
+            case,
+            stage,
+            talking(server),
+            effect=lambda _: server.settled() > ALL_BYTES // 2,
+            reset=server.reset,
+            capabilities=(f"network:tcp:localhost:{server.port}", *limits),
+        )
+        if not server.clients:
+            raise RuntimeError("the confined script never got to the server, which proves nothing")
+        return done.worked
 
 
 def _script(text: str, server: CountingServer) -> str:
