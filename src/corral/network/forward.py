@@ -10,12 +10,12 @@ from __future__ import annotations
 from enum import Enum
 
 from corral.model.traffic import NetReason
-from corral.network.proxied import CHUNKED, split_head, unreadable
+from corral.network.proxy_head import CHUNKED, split_head, unreadable
 from corral.network.wish import USER, Unfit, Wish, explain, is_same_secret, read_authority
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.proxied import Head
+    from corral.network.proxy_head import Head
 
 _HTTP, _HTTP_PORT = "http://", 80
 _MOST_TRIES = 2  # clients first ask without a password, to see whether one is wanted
