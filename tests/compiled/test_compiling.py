@@ -54,6 +54,29 @@ def test_a_limit_of_processes_is_held_where_the_kernel_does_it(stage: Stage) -> 
     assert b"all" not in ran.stdout and b"fork" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--allow", "example.com"),
+        ("--net", "limited"),
+        ("--cap", "network:tcp:localhost:3000"),
+        ("--allow", "example.com", "--waive", "net.domains,net.ports"),
+        ("--allow", "example.com", *LANDLOCK),
+    ],
+)
+def test_a_limited_network_cannot_be_compiled(stage: Stage, options: tuple[str, ...]) -> None:
+    """Nobody would make the connections; so no waiver helps either."""
+    done = stage.corral("compile", "-p", "strict", *options, "-o", str(stage.plan))
+
+    assert done.returncode == 3
+    assert done.stderr == (
+        "corral: the policy cannot be compiled\n"
+        "  because: the network is limited, and corral's own process makes the connections then\n"
+        "  fix: use `corral run`, or a policy with `network:none` or `network:full`\n"
+    )
+    assert not stage.plan.exists()
+
+
 @pytest.mark.parametrize("backend", ["none", "bubblewrap", "docker"])
 def test_other_backends_cannot_be_compiled(stage: Stage, backend: str) -> None:
     done = stage.corral("compile", "-p", "strict", "--backend", backend, "-o", str(stage.plan))
