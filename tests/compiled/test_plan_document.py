@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
 from support.plan_stage import interpreter
+from support.transcripts import steps_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,18 +14,6 @@ if TYPE_CHECKING:
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/compiled-plans.md"
 _LAUNCHER = "/home/plan/.venv/lib/python3.11/site-packages/corral/bin/corral-launch"
-
-
-def _steps() -> list[tuple[str, list[str]]]:
-    """Command and output of every step, in all blocks."""
-    blocks = re.findall(r"```console\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    steps: list[tuple[str, list[str]]] = []
-    for line in "".join(blocks).splitlines():
-        if line.startswith("$ "):
-            steps.append((line[2:], []))
-        else:
-            steps[-1][1].append(line)
-    return steps
 
 
 def test_the_transcript_is_what_happens(stage: Stage) -> None:
@@ -42,8 +30,8 @@ def test_the_transcript_is_what_happens(stage: Stage) -> None:
     env = {**stage.environment(), "API_KEY": "hunter2"}
     env["PATH"] = f"{programs}:{env['PATH']}"
 
-    assert len(_steps()) == 7
-    for command, expected in _steps():
+    assert len(steps_of(DOCUMENT)) == 7
+    for command, expected in steps_of(DOCUMENT):
         done = subprocess.run(
             [*stage.become(), "sh", "-c", f"exec 2>&1; {command}"],
             cwd=stage.project,

@@ -8,20 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.transcripts import blocks_of, steps_of
+
 README = Path(__file__).resolve().parents[2] / "README.md"
-
-
-def transcript() -> list[tuple[str, list[str]]]:
-    """Command and output of every step, in all blocks."""
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    steps: list[tuple[str, list[str]]] = []
-    for line in "".join(blocks).splitlines():
-        if line.startswith("$ "):
-            steps.append((line[2:], []))
-        else:
-            steps[-1][1].append(line)
-    return steps
 
 
 def matches(printed: str, expected: list[str]) -> bool:
@@ -36,6 +25,7 @@ def file_shown(command: str, files: dict[str, Path]) -> Path | None:
 
 
 def test_the_transcript_is_real(project: Path, home: Path, tmp_path: Path) -> None:
+    assert len(blocks_of(README, "console")) == 2
     files = {
         "~/.config/corral/corral.toml": home / ".config/corral/corral.toml",
         "corral.toml": project / "corral.toml",
@@ -48,7 +38,7 @@ def test_the_transcript_is_real(project: Path, home: Path, tmp_path: Path) -> No
     (programs / "corral").symlink_to(Path(sys.executable).with_name("corral"))
     env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
 
-    for command, expected in transcript():
+    for command, expected in steps_of(README):
         shown = file_shown(command, files)
         if shown is not None:
             shown.parent.mkdir(parents=True, exist_ok=True)
