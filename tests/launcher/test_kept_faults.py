@@ -105,6 +105,12 @@ def test_a_fault_is_told_and_the_next_command_runs(server: Server, phase: str) -
     assert server.run("echo", "well") == (["started", "exited 0"], b"well\n")
 
 
+def test_a_command_that_runs_is_not_called_failed_when_the_server_cannot_be_told(server: Server) -> None:
+    """As at its end: what reads is closed a moment before the jobs are ended."""
+    for _ in range(3):
+        assert server.run("echo", "well", fault="taken") == (["started", "exited 0"], b"well\n")
+
+
 def test_a_program_that_is_not_there_is_told(server: Server) -> None:
     lines, _ = server.run("nothing-of-that-name")
 
