@@ -247,16 +247,16 @@ time.sleep(60)
 @pytest.mark.parametrize("make", [bare, confined])
 def test_a_flood_of_the_dead_does_not_stop_the_clock(launcher: Path, make) -> None:
     began = time.monotonic()
-    running = start(launcher, make("python3", "-S", "-c", _COMETS, "30", wall_ms=700, grace_ms=200))
-    running.wait_for("timed-out", seconds=25.0)
-    running.finish(seconds=20.0)
+    running = start(launcher, make("python3", "-S", "-c", _COMETS, "90", wall_ms=700, grace_ms=200))
+    running.wait_for("timed-out", seconds=75.0)
+    running.finish(seconds=75.0)
 
-    assert time.monotonic() - began < 28, "it waited for the flood to end"
+    assert time.monotonic() - began < 80, "it waited for the flood to end"
 
 
 @pytest.mark.parametrize("make", [bare, confined])
 def test_a_flood_of_the_dead_does_not_stop_the_watch(launcher: Path, make) -> None:
     fills = _COMETS.replace("time.sleep(60)", "time.sleep(0.3); held = bytearray(300 << 20); time.sleep(60)")
     running = start(launcher, make("python3", "-S", "-c", fills, "8", watch=Watch(memory_bytes=200 << 20)))
-    running.wait_for("limit memory", seconds=30.0)
-    running.finish(seconds=20.0)
+    running.wait_for("limit memory", seconds=60.0)
+    running.finish(seconds=60.0)
