@@ -192,7 +192,13 @@ class Stage:
         """Until something is so."""
         wait(found, seconds)
 
+    def settle(self) -> None:
+        """Until the loop has done what it is at, and told of it, which it does in a thread of its own."""
+        self.border.gateway.call_and_wait(lambda: None, SECONDS)
+        self.border._event_lane._idle.wait(SECONDS)
+
     def of(self, action: str) -> list[NetEvent]:
+        self.settle()
         return [event for event in self.events if event.action.value == action]
 
     def reasons(self, action: str = "connect") -> list[str]:
