@@ -83,9 +83,14 @@ def test_two_sandboxes_share_what_is_there(
 ) -> None:
     if not arena.is_grouped:
         pytest.skip("its runs have no control group")
-    with Ceiling(limits) as ceiling:
-        results = _run_both(arena, script, ceiling)
-        usage = ceiling.usage()
+    for _ in range(3):  # seldom the kernel ends both, when the first is slow to give back what it had
+        with Ceiling(limits) as ceiling:
+            results = _run_both(arena, script, ceiling)
+            usage = ceiling.usage()
+        if limits.memory_bytes is None or any(result.ok for result in results):
+            break
+        for left in work.iterdir():
+            left.unlink()
 
     assert {result.outcome for result in results if not result.ok} == {outcome}
     assert any(result.ok for result in results) or limits.memory_bytes is None
