@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from corral.linux.spec import MAX_PORTS, GatewayFlag, GatewaySockets
-from corral.model.connection import Rules
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Front, Gateway
@@ -38,6 +37,8 @@ def sockets(ground: Ground, flags: GatewayFlag = GatewayFlag.ROUTES) -> GatewayS
     """The sockets that the launcher makes; None where the network is not limited."""
     if not is_limited(ground):
         return None
+    from corral.model.connection import Rules  # most runs have no network
+
     ports = tuple(sorted(Rules(ground.net).ports | _WEB_PORTS))
     if len(ports) > MAX_PORTS:
         raise UnenforceableError(
