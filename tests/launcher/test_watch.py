@@ -203,4 +203,4 @@ def test_a_stopped_command_gets_its_signals(launcher: Path) -> None:
     running.finish()
 
     assert "signalled 15" in running.lines
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30

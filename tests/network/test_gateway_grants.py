@@ -56,7 +56,7 @@ def test_what_is_allowed_for_a_time_ends_by_itself_with_its_connections(stage: S
     assert is_served(client)
 
     assert is_reset(client)
-    assert 0.3 < time.monotonic() - began < 2
+    assert 0.3 < time.monotonic() - began < SECONDS / 2
     assert stage.look_up(LATER) == (NO_SUCH_NAME, [])
     stage.wait(lambda: stage.of("revoke"))
     assert (stage.of("revoke")[0].rule, stage.of("revoke")[0].detail) == (
@@ -225,7 +225,7 @@ def test_a_border_closes_while_somebody_is_asked(stage: Stage) -> None:
     began = time.monotonic()
     border.close()
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SECONDS / 2
     assert is_reset(client)
     answer.set()
 
@@ -254,7 +254,7 @@ def test_a_listener_that_is_slow_delays_no_connection(stage: Stage) -> None:
     for _ in range(10):
         assert is_served(stage.connect())
 
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < SECONDS / 2
     release.set()
     border.close()
 

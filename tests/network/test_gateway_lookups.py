@@ -116,7 +116,7 @@ def test_a_resolver_that_fails_or_raises_anything_harms_nobody(stage: Stage, pro
 
 
 def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, monkeypatch) -> None:
-    monkeypatch.setattr(lookups, "_LOOKUP_SECONDS", 1.0)
+    monkeypatch.setattr(lookups, "_LOOKUP_SECONDS", 3.0)
     release = threading.Event()
     stage.serve()
 
@@ -136,7 +136,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
         asker.start()
     began = time.monotonic()
     assert is_served(stage.connect())  # known already: no resolver is needed
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 2.5
     for asker in askers:
         asker.join()
 
@@ -150,7 +150,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
     other.border.close()
     began = time.monotonic()
     stage.border.close()
-    assert time.monotonic() - began < 2  # nobody waits for what hangs
+    assert time.monotonic() - began < SECONDS / 2  # nobody waits for what hangs
     release.set()
 
 
