@@ -15,7 +15,7 @@ def read(path: str) -> str:
         pieces = []  # one read gives no more than a page of a list of processes
         while piece := os.read(descriptor, 65_536):
             pieces.append(piece)
-        return b"".join(pieces).decode("ascii", "replace")
+        return b"".join(pieces).decode("utf-8", "replace")  # ASCII, but its codec would have to be imported
     except OSError:  # the group has been removed meanwhile
         return ""
     finally:

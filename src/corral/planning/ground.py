@@ -175,7 +175,7 @@ def _is_own(path: str, host: Host) -> bool:
     )
 
 
-def _is_led(rule: FsRule, target: ResolvedPath, links: list[str], tops: Collection[str]) -> bool:
+def _is_led(rule: FsRule, target: ResolvedPath, links: tuple[str, ...], tops: Collection[str]) -> bool:
     """Whether a link in the workspace, or in another writable path, has a say in what a rule grants.
 
     TRUST: an earlier command may have made it. For reading it may lead to where it lies; for writing a path

@@ -21,6 +21,7 @@ class Resolver:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._seen: dict[str, Stat | None] = {}
+        self._followed: dict[str, tuple[ResolvedPath, tuple[str, ...]]] = {}
         self._unknown: set[str] = set()
         self.links: dict[str, Link] = {}
 
@@ -28,8 +29,14 @@ class Resolver:
         """Return what is at an absolute path; the links on the way are kept in `links`."""
         return self.follow(requested)[0]
 
-    def follow(self, requested: str) -> tuple[ResolvedPath, list[str]]:
+    def follow(self, requested: str) -> tuple[ResolvedPath, tuple[str, ...]]:
         """Return what is at an absolute path, and the links that led there."""
+        known = self._followed.get(requested)
+        if known is None:
+            known = self._followed[requested] = self._walk(requested)
+        return known
+
+    def _walk(self, requested: str) -> tuple[ResolvedPath, tuple[str, ...]]:
         real, pending = "/", _parts(requested)
         followed: list[str] = []
         stat = self.look("/")
@@ -43,16 +50,16 @@ class Resolver:
             stat = self.look(real)
             if stat is None and ".." not in pending:
                 missing = posixpath.join(real, *pending)
-                return ResolvedPath(missing, requested, PathKind.MISSING, 0, 0), followed
+                return ResolvedPath(missing, requested, PathKind.MISSING, 0, 0), tuple(followed)
             if stat is not None and stat.is_link:
                 followed.append(real)
                 if len(followed) > _MAX_LINKS:  # the kernel gives up as well: nothing can be reached there
-                    return ResolvedPath(real, requested, PathKind.MISSING), followed
+                    return ResolvedPath(real, requested, PathKind.MISSING), tuple(followed)
                 text = self._follow(real)
                 pending = _parts(text) + pending
                 real = "/" if text.startswith("/") else posixpath.dirname(real)
                 stat = self.look(real)
-        return resolved(real, requested, stat), followed
+        return resolved(real, requested, stat), tuple(followed)
 
     def look(self, path: str) -> Stat | None:
         """The status of a path itself, remembered; None for what is not there or cannot be seen."""
