@@ -231,32 +231,47 @@ def test_a_caller_that_ignores_its_children_is_survived(launcher: Path, make, us
     assert running.finish().lines == ["started", "exited 5"]
 
 
-#: Processes that do nothing but start one like themselves and end, for some seconds at most.
+#: Processes that do nothing but start one like themselves and end: so many, and for longer than a second.
 _COMETS = """
 import os, sys, time
-end = time.monotonic() + float(sys.argv[1])
-for _ in range(24):
+for _ in range(6):
     if os.fork() == 0:
-        while time.monotonic() < end:
+        for _ in range(1500):
             if os.fork(): os._exit(0)
+            time.sleep(0.001)
+        open(sys.argv[1] + '/over', 'w').close()
         os._exit(0)
 time.sleep(60)
 """
 
 
 @pytest.mark.parametrize("make", [bare, confined])
-def test_a_flood_of_the_dead_does_not_stop_the_clock(launcher: Path, make) -> None:
-    began = time.monotonic()
-    running = start(launcher, make("python3", "-S", "-c", _COMETS, "90", wall_ms=700, grace_ms=200))
-    running.wait_for("timed-out", seconds=75.0)
-    running.finish(seconds=75.0)
+def test_a_flood_of_the_dead_does_not_stop_the_clock(launcher: Path, make, open_directory: Path) -> None:
+    shown = {"mounts": (bind(str(open_directory), MountFlag(0)),)} if make is confined else {}
+    limits = {"wall_ms": 300, "grace_ms": 100}
+    running = start(launcher, make("python3", "-S", "-c", _COMETS, str(open_directory), **shown, **limits))
+    running.wait_for("timed-out", seconds=60.0)
+    running.finish(seconds=60.0)
 
-    assert time.monotonic() - began < 80, "it waited for the flood to end"
+    assert list(open_directory.iterdir()) == [], "it waited for the flood to end"
+
+
+def test_the_flood_comes_to_its_end_where_nothing_ends_it(plain: Path, open_directory: Path) -> None:
+    """The control."""
+    running = start(plain, bare("python3", "-S", "-c", _COMETS, str(open_directory)))
+    deadline = time.monotonic() + 60
+    while not (open_directory / "over").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.cut_lifeline()
+    running.finish()
 
 
 @pytest.mark.parametrize("make", [bare, confined])
 def test_a_flood_of_the_dead_does_not_stop_the_watch(launcher: Path, make) -> None:
     fills = _COMETS.replace("time.sleep(60)", "time.sleep(0.3); held = bytearray(300 << 20); time.sleep(60)")
-    running = start(launcher, make("python3", "-S", "-c", fills, "8", watch=Watch(memory_bytes=200 << 20)))
+    running = start(
+        launcher, make("python3", "-S", "-c", fills, "/nowhere", watch=Watch(memory_bytes=200 << 20))
+    )
     running.wait_for("limit memory", seconds=60.0)
     running.finish(seconds=60.0)
