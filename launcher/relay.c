@@ -18,6 +18,8 @@ enum {
     PIPE_DEFAULT = 65536,
 };
 
+#define PTMX makedev(5, 2) /* the maker of terminals: its descriptors are their masters */
+
 int64_t monotonic_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -39,7 +41,7 @@ int open_for_reading_only(int fd) {
  * is asked before each write, and given what it surely takes. A terminal takes one byte for sure: it is opened anew. */
 static int open_target(int fd) {
     struct stat status;
-    if (!isatty(fd) || fstat(fd, &status) < 0 || status.st_rdev == makedev(5, 2)) return fd; /* ptmx makes another */
+    if (!isatty(fd) || fstat(fd, &status) < 0 || status.st_rdev == PTMX) return fd; /* that would make another one */
     int again = open_again(fd, O_WRONLY | O_NONBLOCK);
     return again >= 0 ? again : fd;
 }
@@ -51,10 +53,14 @@ static int out_of_the_way(int fd) {
     return higher < 0 ? -err : higher;
 }
 
+/* As after `2>&1`: one file, open in the same way. All masters of terminals have one inode, and so has what the kernel
+ * makes without a file (a mode of no kind): nothing that can be seen here tells those apart, so they count as two. */
 static bool is_same_file(int one, int other) {
     struct stat first, second;
     if (fstat(one, &first) < 0 || fstat(other, &second) < 0) return false;
-    return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+    if (!(first.st_mode & S_IFMT) || first.st_rdev == PTMX) return false;
+    bool is_open_alike = fcntl(one, F_GETFL) == fcntl(other, F_GETFL);
+    return is_open_alike && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
 /* `2>&1`: through one pipe as well, else lines would come out of order, and in pieces. */

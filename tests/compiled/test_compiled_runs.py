@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.two_streams import run_on_two_masters, run_with_a_closed_stdout
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.plan_stage import Stage
@@ -242,6 +244,14 @@ def test_streams_that_are_one_file_stay_in_order_and_have_one_limit(stage: Stage
     assert whole == in_order
     assert cut.startswith(in_order[:1000])
     assert cut[1000:] == b"corral: the command was stopped: it printed more than it may (output-limit)\n"
+
+
+def test_streams_that_only_look_like_one_file_stay_two(stage: Stage) -> None:
+    stage.compile("-p", "strict", "--output-limit", "1MB")
+    line = stage.line("sh", "-c", "echo out; echo err >&2")
+
+    assert run_on_two_masters(line, stage.project) == (b"out\n", b"err\n")
+    assert b"err\n" in run_with_a_closed_stdout(line, stage.project, stage.place / "one")
 
 
 def test_a_terminal_is_no_way_around_the_output_limit(stage: Stage) -> None:

@@ -18,6 +18,7 @@ from corral.limits.hierarchy import explain_absence, find_hierarchy
 from corral.model.result import Outcome
 from corral.runtime.status import path_changed
 from support.gates import PATIENCE_SECONDS, Gate
+from support.two_streams import run_on_two_masters, run_with_a_closed_stdout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -261,3 +262,10 @@ def test_streams_that_are_one_file_have_one_limit(project: Path) -> None:
     assert together.returncode == 128 + signal.SIGKILL
     assert together.stdout.startswith(IN_ORDER[:1000])
     assert b"output-limit" in together.stdout[1000:]
+
+
+def test_streams_that_only_look_like_one_file_stay_two(project: Path) -> None:
+    line = [sys.executable, "-m", "corral", "run", "--output-limit=1GB", "-c", "echo out; echo err >&2"]
+
+    assert run_on_two_masters(line, project) == (b"out\n", b"err\n")
+    assert b"err\n" in run_with_a_closed_stdout(line, project, project.parent / "one")

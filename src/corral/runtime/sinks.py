@@ -21,7 +21,7 @@ _READY_BYTES = 4096
 _TICK_MS = 200
 _PAUSE_SECONDS = 0.01
 #: The maker of pseudo-terminals: to open one of its own once more would make another.
-_PTMX = os.makedev(5, 2)
+PTMX = os.makedev(5, 2)
 
 
 class Sink:
@@ -126,7 +126,7 @@ def _reopen_terminal(descriptor: int) -> int | None:
     """A non-blocking descriptor of our own for a terminal, if that can be had."""
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        if os.isatty(descriptor) and os.fstat(descriptor).st_rdev != _PTMX:
+        if os.isatty(descriptor) and os.fstat(descriptor).st_rdev != PTMX:
             return os.open(f"/proc/self/fd/{descriptor}", flags)
     except OSError:  # another user's terminal: then as with anything else
         return None

@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import os
 import select
+import stat
 
 from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
-from corral.runtime.sinks import Head, Relay, Sink, deliver
+from corral.runtime.sinks import PTMX, Head, Relay, Sink, deliver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,10 +127,18 @@ def _reading_only(descriptor: int) -> int:
 
 
 def _is_same_file(one: int, other: int) -> bool:
+    """As after `2>&1`: one file, open in the same way.
+
+    All masters of terminals have one inode, and so has what the kernel makes without a file (a mode of no
+    kind): nothing that can be seen here tells those apart, so they count as two.
+    """
     try:
-        return os.path.samestat(os.fstat(one), os.fstat(other))
+        first, second = os.fstat(one), os.fstat(other)
+        is_open_alike = fcntl.fcntl(one, fcntl.F_GETFL) == fcntl.fcntl(other, fcntl.F_GETFL)
     except OSError:  # the caller has closed one of them
         return False
+    is_named = stat.S_IFMT(first.st_mode) != 0 and first.st_rdev != PTMX
+    return is_named and is_open_alike and os.path.samestat(first, second)
 
 
 class PipedStreams(InheritedStreams):
