@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernel.h"
@@ -102,6 +103,13 @@ static int spawn(struct launch *launch) {
 
 /* TRUST: from here on the supervisor can only signal and reap. Its capabilities were needed for the maps. */
 static int shed_privileges(struct launch *launch) {
+#ifdef CORRAL_FAULTS
+    if (launch->spec.fault && strcmp(launch->spec.fault, "shed") == 0) {
+        set_detail(launch, "injected fault");
+        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+        return -EIO;
+    }
+#endif
     set_detail(launch, "the supervisor's privileges");
     if (prctl(PR_SET_DUMPABLE, 0) < 0) return -errno;
     int err = phase_no_new_privs(launch);

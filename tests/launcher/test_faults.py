@@ -37,6 +37,18 @@ def test_a_fault_without_namespaces(checked: Path, user: int, phase: str, open_d
     assert list(open_directory.iterdir()) == []
 
 
+def test_no_command_is_there_before_the_supervisor_has_shed_its_privileges(
+    checked: Path, user: int, open_directory: Path
+) -> None:
+    """It takes half a second for it, and then cannot: by then a command that nobody held back has run."""
+    mounts = (bind(str(open_directory), MountFlag(0), target="/mnt"),)
+
+    done = launch(checked, confined(*shell("touch /mnt/ran"), user=user, mounts=mounts, fault="shed"))
+
+    assert done.lines == [f"failed namespaces {errno.EIO} injected fault"]
+    assert list(open_directory.iterdir()) == []
+
+
 def test_the_shipped_launcher_knows_no_faults(plain: Path) -> None:
     assert launch(plain, bare("true", fault="exec")).lines == [
         f"failed spec {errno.EINVAL} unknown record type"
