@@ -4,6 +4,7 @@
 - what the high halves of the arguments hold has no say
 - a foreign architecture is killed, a foreign ABI is not served
 - the program is one that the kernel accepts, and the disassembler reads all of it
+- the listing that golden files hold says no less than the disassembly
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from corral.linux.rule import (
     masked_equal,
 )
 from corral.linux.syscalls import Arch, numbers
+from support.filter_listing import to_disassembly, to_listing
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "linux"))
 from bpf_reference import Call, evaluate, interpret
@@ -158,3 +160,11 @@ def test_every_program_is_acceptable_to_the_kernel(policy: Filter, arch: Arch) -
         assert all(at + 1 + jump < len(instructions) for jump in jumps)
         assert jumps or (yes, no) == (0, 0)
     assert disassemble(program).count("\n") == len(instructions)
+
+
+@settings(max_examples=30)
+@given(st.one_of(filters(), st.sampled_from(DEFAULTS)), arches)
+def test_a_disassembly_can_be_had_back_from_its_listing(policy: Filter, arch: Arch) -> None:
+    text = disassemble(compile_filter(policy, arch))
+
+    assert to_disassembly(to_listing(text)) == text
