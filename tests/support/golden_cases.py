@@ -87,6 +87,7 @@ class Case:
     capabilities: tuple[str, ...] = ()
     uid: int = 1000
     holds: frozenset[Feature] = BY_GROUPS
+    like: str = "moderate-git"  # its golden files are differences from those of this case
 
 
 CASES = (
@@ -108,8 +109,15 @@ CASES = (
         capabilities=("network:https:api.example.com", "network:tcp:db.example.com:5432", "traffic:rate:1MB"),
     ),
     Case("limits", files=REPOSITORY, capabilities=(*_LIMITS, "cpu:time:30s")),
-    Case("limits-without-groups", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset()),
-    Case("limits-without-groups-root", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset(), uid=0),
+    Case("limits-without-groups", files=REPOSITORY, capabilities=_LIMITS, holds=frozenset(), like="limits"),
+    Case(
+        "limits-without-groups-root",
+        files=REPOSITORY,
+        capabilities=_LIMITS,
+        holds=frozenset(),
+        uid=0,
+        like="limits-without-groups",
+    ),
     Case("single", files=REPOSITORY, capabilities=("process:none",)),
     Case("deny-syscalls", files=REPOSITORY, capabilities=("syscall:deny:chmod", "env:set:MODE=test")),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from corral.backends._launcher import compile_seccomp
 from corral.linux.decode import decode
 from corral.linux.filter import SocketPolicy
@@ -166,6 +168,7 @@ def _bits(value: int, names: type) -> str:
     return " ".join([*found, *([hex(rest)] if rest else [])]) or "-"
 
 
+@cache
 def filters() -> dict[str, bytes]:
     """Name -> program, of every filter that a policy without denials of its own can lead to."""
     return {
