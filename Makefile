@@ -12,12 +12,14 @@ RECORD  ?=
 VM_ARGS ?=
 # Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
 SUITE   ?= bookworm
+# Two processors, and tests that wait for each other.
+WORKERS ?= 3
 # Backends that must work here for the tests to pass; engines are private ones, which take root.
 REQUIRED := native,landlock,bubblewrap,firejail$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz images test-vm test-vm-systemd
+.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz images test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +48,11 @@ demo: install ## Watch hostile commands being contained.
 packages: ## Install the system packages that the tests need (as root, with apt).
 	@sh tests/support/packages.sh
 
-test: packages $(VENV)/.dev lint types images ## Install what the tests need and run every test.
-	$(BIN)/python -m pytest -n 3 --durations 25 --require $(REQUIRED)
+test: packages $(VENV)/.dev lint types images ## Install what the tests need, and run them: ten minutes at most.
+	$(BIN)/python -m pytest -n $(WORKERS) --durations 25 --require $(REQUIRED)
+
+test-all: packages $(VENV)/.dev lint types images ## Run everything there is, other kernels and mutants too: 25 minutes.
+	$(BIN)/python -m pytest --all -n $(WORKERS) --durations 25 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
 
@@ -60,8 +65,8 @@ test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test t
 test-vm-systemd: packages $(VENV)/.dev ## Boot systemd and test its scopes; SUITE=trixie for a newer one.
 	@$(BIN)/python tests/vm/systemd_run.py $(SUITE)
 
-fast: $(VENV)/.dev ## Run the tests that need no kernel feature.
-	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture tests/fuzz
+fast: $(VENV)/.dev ## Run the tests that need no kernel feature: a minute at most. They start no sandbox.
+	$(BIN)/python -m pytest -q -n 2 --no-sandbox tests/unit tests/property tests/golden tests/architecture tests/fuzz
 
 check: test ## Everything that must pass before a change lands.
 

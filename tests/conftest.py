@@ -3,12 +3,15 @@
 --require native,landlock   a skip because such a backend is unavailable becomes a failure
 --launcher PATH             the corral-launch to test (the same as CORRAL_LAUNCHER)
 --update-golden             write the golden files anew, to be read as a diff
+--no-sandbox                no launcher that starts anything: what needs one is left out or fails
+--all                       also what only `make test-all` runs (support/scope.py)
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -54,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--require", default="", metavar="NAMES", help="backends that must be available: a,b")
     group.addoption("--launcher", default="", metavar="PATH", help="the corral-launch to test")
     group.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    group.addoption("--no-sandbox", action="store_true", help="a launcher that starts nothing")
+    group.addoption("--all", action="store_true", help="also what only `make test-all` runs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,8 +66,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what is tested is what a person has
     launcher = config.getoption("--launcher")
+    if config.getoption("--no-sandbox"):
+        launcher = "/bin/false"
     if launcher:
         os.environ["CORRAL_LAUNCHER"] = os.path.abspath(launcher)
+    _prefer_real_interpreter()
+    from support import scope
+    from support.summary import Summary
+
+    config.pluginmanager.register(scope)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(Summary())
+
+
+def _prefer_real_interpreter() -> None:
+    """Where `python3` is a script that looks for one (pyenv and the like), it is found without it.
+
+    Such a script starts a dozen processes: it takes longer than most tests, and some cannot be tried with it.
+    """
+    found = shutil.which("python3")
+    with open(found or os.devnull, "rb") as file:
+        if file.read(2) == b"#!":
+            own = os.path.dirname(os.path.realpath(sys.executable))
+            os.environ["PATH"] = f"{own}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -119,6 +145,7 @@ def backend(request: pytest.FixtureRequest) -> Case:
     from corral.backends.registry import get_backend
     from support.confinement import Case
     from support.leaky import LeakyBackend
+    from support.summary import CLAIM
 
     feature = request.node.get_closest_marker("proves").args[0]
     name = request.param.removesuffix(KEPT)
@@ -130,6 +157,7 @@ def backend(request: pytest.FixtureRequest) -> Case:
         (pytest.fail if name in required else pytest.skip)(f"{name} is not available: {probe.reason}")
     if feature not in probe.enforces:
         pytest.skip(f"{name} does not claim {feature.value} here")
+    request.node.user_properties.append((CLAIM, f"{request.param} {feature.value}"))
     return Case(get_backend(name), probe, feature, _container(name), is_kept=request.param.endswith(KEPT))
 
 

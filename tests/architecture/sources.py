@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -21,9 +22,18 @@ def python_files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-@cache  # for the tests of one module: see conftest.py
+@cache
 def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    """Parsed once. The collector never looks at all that again: it would slow down every later test."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    gc.freeze()
+    return tree
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All that is in a file, in the order of `ast.walk`."""
+    return tuple(ast.walk(parse(path)))
 
 
 def shown(path: Path) -> str:
@@ -36,7 +46,7 @@ def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
 
     `from a.b import c` yields `a.b.c`: whether c is a module or a name in one makes no difference here.
     """
-    for node in ast.walk(parse(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -45,10 +55,8 @@ def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
 
 
-def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+@cache
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
     """(dotted name, call) of every call of a plain or dotted name."""
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            if all(part.isidentifier() for part in name.split(".")):
-                yield name, node
+    named = [(ast.unparse(node.func), node) for node in nodes(path) if isinstance(node, ast.Call)]
+    return [(name, node) for name, node in named if all(part.isidentifier() for part in name.split("."))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from sources import ROOT, parse, python_files, shown
+from sources import ROOT, nodes, python_files, shown
 
 from corral.model import errors
 from corral.runtime.status import _FIXES
@@ -24,7 +24,7 @@ def _phases() -> set[str]:
 def _codes_in_source() -> dict[str, str]:
     found = {}
     for path in python_files():
-        for node in ast.walk(parse(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = ast.unparse(node.func)

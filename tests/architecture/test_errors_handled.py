@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from sources import parse, python_files, shown
+from sources import nodes, python_files, shown
 
 BROAD = {"Exception", "BaseException"}
 
@@ -14,7 +14,7 @@ def _handlers() -> list[tuple[str, ast.ExceptHandler]]:
     return [
         (f"{shown(path)}:{node.lineno}", node)
         for path in python_files()
-        for node in ast.walk(parse(path))
+        for node in nodes(path)
         if isinstance(node, ast.ExceptHandler)
     ]
 
@@ -44,7 +44,7 @@ def test_nobody_suppresses_everything() -> None:
     suppressed = [
         f"{shown(path)}:{node.lineno}"
         for path in python_files()
-        for node in ast.walk(parse(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).endswith("suppress")
         and BROAD & {ast.unparse(argument) for argument in node.args}

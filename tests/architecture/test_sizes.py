@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from sources import LAUNCHER, PACKAGE, parse, python_files, shown
+from sources import LAUNCHER, PACKAGE, nodes, parse, python_files, shown
 
 FILE_LINES, FILE_LINES_WISHED = 450, 300
 BODY_LINES, BODY_LINES_WISHED = 60, 35
@@ -49,7 +49,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     sizes = {
         f"{shown(path)}:{node.lineno} {node.name}": _body_length(node)
         for path in python_files()
-        for node in ast.walk(parse(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     for name, lines in sorted(sizes.items()):

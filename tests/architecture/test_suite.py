@@ -79,23 +79,12 @@ def test_the_launcher_can_be_chosen() -> None:
     assert _counts(report) == ["1 xfailed", "4 errors"]
 
 
-@pytest.fixture
-def void_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Outside of the suite, run with its conftest as a plugin. Its path names no backend: -k looks there."""
-    path = tmp_path_factory.mktemp("void") / "test_void.py"
+def test_a_proof_that_proves_nothing_breaks_the_build(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Only an assertion about the host excuses the leaky backend."""
+    path = tmp_path_factory.mktemp("void") / "test_void.py"  # names no backend: -k looks there
     path.write_text(_VOID)
-    return path
-
-
-def test_a_proof_that_the_leaky_backend_passes_breaks_the_build(void_file: Path) -> None:
-    report = _suite("-p", "conftest", str(void_file), PYTHONPATH=_PATH)
+    report = _suite("-p", "conftest", str(path), PYTHONPATH=_PATH)
 
     assert "FAILED" in report
     assert "::test_that_proves_nothing[leaky] - [XPASS(strict)] it enforces nothing" in report
-
-
-def test_a_proof_that_fails_for_another_reason_breaks_the_build(void_file: Path) -> None:
-    """Only an assertion about the host excuses the leaky backend."""
-    report = _suite("-p", "conftest", str(void_file), PYTHONPATH=_PATH)
-
     assert "::test_that_never_runs[leaky] - RuntimeError" in report.partition("short test summary")[2]

@@ -22,6 +22,7 @@ CORE = (
     "corral run -- true",
 )
 _SECONDS = 110
+pytestmark = pytest.mark.thorough
 
 
 def _measure(parts: str) -> subprocess.CompletedProcess[str]:

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from corral.host import RealHost
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.thorough
 def test_an_install_without_a_compiler_succeeds_and_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
     source = tmp_path / "source"
     ignored = shutil.ignore_patterns(

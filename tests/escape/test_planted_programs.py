@@ -23,9 +23,9 @@ NAMES = ("bwrap", "firejail", "docker", "podman", "limactl", "mmdebstrap")
 def planted(corral: Run, home: Path) -> dict[str, str]:
     """Programs in the workspace's own environment, which is active; each would leave a mark on the host."""
     script = f"#!/bin/sh\\ntouch {home / 'mark'}\\n"
-    plant(corral, "mkdir -p .venv/bin; touch .venv/pyvenv.cfg")
-    for name in NAMES:
-        plant(corral, f'printf "{script}" > .venv/bin/{name}; chmod +x .venv/bin/{name}')
+    each = f'printf "{script}" > .venv/bin/$name; chmod +x .venv/bin/$name'
+    loop = f"for name in {' '.join(NAMES)}; do {each}; done"
+    plant(corral, f"mkdir -p .venv/bin; touch .venv/pyvenv.cfg\n{loop}")
     return {"PATH": f"{home}/ws/.venv/bin:{os.environ['PATH']}"}
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from conftest import Workshop
     from support.engines import Engine
 
-pytestmark = pytest.mark.timeout(300)  # packages are fetched, from mirrors that may be slow
+#: Packages are fetched, from mirrors that may be slow. `make test` builds one image too, before it begins.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
 
 #: As the backends will run it: nothing can be written but /tmp, by a user that nobody has heard of.
 _CONFINED = ("--read-only", "--cap-drop", "ALL", "--user", "12345:54321")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from corral.model.result import Result
 
+pytestmark = pytest.mark.thorough  # as quick as a server that others use as well
 on_each = pytest.mark.parametrize("place", EVERY, indirect=True)
 
 

@@ -1,15 +1,13 @@
-"""The same examples on every run: a property that fails, fails for everyone."""
+"""How many examples there are is known before a module with properties is imported."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from support.examples import register_examples
 
-settings.register_profile(
-    "corral",
-    derandomize=True,
-    database=None,
-    deadline=None,
-    max_examples=150,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("corral")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    register_examples(is_all=config.getoption("--all"))

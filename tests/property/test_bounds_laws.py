@@ -6,7 +6,7 @@ import posixpath
 from functools import reduce
 from operator import and_
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.model.errors import PolicyError
@@ -14,6 +14,7 @@ from corral.model.plan import Ground
 from corral.model.policy import FsAccess, FsRule, Policy
 from corral.planning.ground import build_ground
 from corral.planning.resolve import is_beneath
+from support.examples import examples
 from support.fake_host import FakeHost
 
 LEVEL = {None: 0, FsAccess.READ: 1, FsAccess.WRITE: 2}
@@ -62,7 +63,7 @@ def _level(ground: Ground, path: str) -> int:
     return 0
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(hosts, st.lists(policies, min_size=2, max_size=3))
 def test_on_every_host_the_meet_opens_no_more_than_each_side(host: FakeHost, sides: list[Policy]) -> None:
     try:

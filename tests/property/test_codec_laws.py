@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corral.calls.codec import Bounds, CodecError, decode, encode
+from support.examples import examples
 
 _offsets = st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone)
 _zones = st.one_of(st.none(), _offsets)
@@ -92,7 +93,7 @@ def _decode_safely(data: bytes) -> object:
         return error
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(st.binary(max_size=200))
 @example(b"l\xff\xff\xff\xff")
 @example(b"s\xff\xff\xff\xff")
@@ -105,7 +106,7 @@ def test_any_bytes_are_a_value_or_the_one_error(data: bytes) -> None:
     _decode_safely(data)
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(values, st.data())
 def test_a_value_that_was_changed_on_its_way_is_one_or_the_error(value: object, data: st.DataObject) -> None:
     sent = bytearray(encode(value))

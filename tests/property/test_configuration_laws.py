@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.cli.flags import flag_settings
@@ -28,6 +28,7 @@ from corral.config.schema import build_schema
 from corral.config.setting import Setting, Source
 from corral.policy.compose import build_policy
 from corral.policy.preset import DEFAULT_PRESET, PRESETS
+from support.examples import examples
 
 PATHS = ["/", "/srv", "/srv/a", "/srv/a/b", "/usr", "/etc", "~", "~/a", "~/.ssh", "~/../x", "${workspace}"]
 PATHS += ["${workspace}/a", "${workspace}/a/b", "${workspace}/../x", "/tmp", "/tmp/x"]
@@ -92,7 +93,7 @@ def read(flat: Mapping[str, Any], source: Source) -> tuple[Setting, ...]:
     return read_settings(text, "corral.json", source).for_agent("")
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(sandboxes, sandboxes, sandboxes)
 def test_a_project_never_widens(
     user: dict[str, Any], project: dict[str, Any], another: dict[str, Any]
@@ -123,7 +124,7 @@ def assert_no_wider(inner: Compiled, outer: Compiled) -> None:
         assert {each.value for each in inner.all(name)} <= {each.value for each in outer.all(name)}
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(sandboxes, sandboxes)
 def test_what_was_cut_is_told_and_what_was_not_is_followed(
     user: dict[str, Any], project: dict[str, Any]
@@ -199,7 +200,7 @@ documents = st.recursive(
 VALIDATOR = jsonschema.Draft202012Validator(build_schema())
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.dictionaries(st.sampled_from(["sandbox", "agent", "security", "x"]), documents, max_size=3))
 def test_the_schema_accepts_whatever_the_validator_accepts(document: dict[str, Any]) -> None:
     try:
@@ -215,7 +216,7 @@ def test_right_documents_are_right_for_both(flat: dict[str, Any]) -> None:
     assert list(VALIDATOR.iter_errors({"sandbox": nested(flat)})) == []
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(max_size=200), st.sampled_from(["corral.toml", "corral.json", "pyproject.toml"]))
 def test_any_text_is_read_or_its_mistakes_are_told(text: str, file: str) -> None:
     try:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from corral.backends._engine_mounts import DENIED, Views, build_places, is_beneath, link_views
@@ -20,6 +20,7 @@ from corral.model.plan import Command, PathKind
 from corral.model.policy import FsAccess, Policy
 from corral.planning.build import build
 from corral.planning.ground import build_ground
+from support.examples import examples
 from support.trees import ROOT, hosts, paths
 
 SCRATCH, ABI = "/scratch", 7
@@ -47,7 +48,7 @@ def placed_plans(draw: st.DrawFn):
     return host, plan, views, build_places(plan, views, SCRATCH, ABI)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(placed_plans())
 def test_every_rule_is_a_mount_that_is_looked_for(case) -> None:
     _, plan, views, placed = case
@@ -79,7 +80,7 @@ def test_every_rule_is_a_mount_that_is_looked_for(case) -> None:
                 assert (place.expect.device, place.expect.inode) == (target.device, target.inode)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(placed_plans())
 def test_no_engine_has_to_make_a_place_on_the_host(case) -> None:
     host, _, _, placed = case
@@ -93,7 +94,7 @@ def test_no_engine_has_to_make_a_place_on_the_host(case) -> None:
         assert there.is_directory == place.is_directory
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(placed_plans())
 def test_mounts_go_from_shallow_to_deep_and_each_place_is_mounted_once(case) -> None:
     *_, placed = case
@@ -103,7 +104,7 @@ def test_mounts_go_from_shallow_to_deep_and_each_place_is_mounted_once(case) -> 
     assert len({place.path for place in placed}) == len(placed)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(placed_plans())
 def test_a_writable_place_is_one_that_the_policy_grants(case) -> None:
     _, plan, _, placed = case

@@ -7,10 +7,11 @@ import posixpath
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.runtime.files.transfer import stays_inside
+from support.examples import examples
 from support.file_worlds import KINDS, SECRET, World
 
 DIRECTORIES = ("ws", "ws/a", "ws/a/b", "lib")
@@ -72,7 +73,7 @@ def _ends_with_directory(links: dict[str, str], path: str) -> bool:
     return any(text.endswith(("/", "/.")) or text == "." for text in (path, *links.values()))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(texts=st.tuples(*[_TEXT] * len(LINKS)), path=_RELATIVE)
 def test_a_path_reads_what_a_command_would_read(world: World, texts: tuple[str, ...], path: str) -> None:
     links = _place(world, texts)
@@ -90,7 +91,7 @@ def test_a_path_reads_what_a_command_would_read(world: World, texts: tuple[str, 
         assert found == meant or (world.kind == "granted" and found is None)  # `..` beyond what is granted
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(texts=st.tuples(*[_TEXT] * len(LINKS)), path=_RELATIVE)
 def test_no_path_writes_outside(world: World, texts: tuple[str, ...], path: str) -> None:
     _place(world, texts)
@@ -111,7 +112,7 @@ def test_no_path_writes_outside(world: World, texts: tuple[str, ...], path: str)
 _LINK = st.lists(st.sampled_from(["..", ".", "", "d", "e", "x", "y"]), min_size=1, max_size=7).map("/".join)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(texts=st.dictionaries(st.sampled_from(["x", "y", "d/x", "d/y", "d/e/x", "d/e/y"]), _LINK.filter(bool)))
 def test_no_link_that_a_download_copies_leads_out_of_the_tree(
     texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory

@@ -6,13 +6,14 @@ import struct
 from itertools import pairwise
 
 import pytest
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from corral.model.endpoint import parse_one_host
 from corral.network.dns import answer, answer_malformed, build_frame, parse_query, split_frames
 from corral.network.http1 import MOST_HEAD, Mismatch, RequestWatch
 from corral.network.tls import HelloState, read_server_name
+from support.examples import examples
 from support.lenient_server import READERS
 from support.wire_messages import (
     OPT,
@@ -131,7 +132,7 @@ def test_what_was_once_decided_stays_so(stream: bytes, more: bytes) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a name that is not ASCII
-@settings(max_examples=400)
+@examples(400)
 @given(broken(st.just(REAL)), st.integers(0, 600))
 @example(REAL, 0)
 @example(REAL, 40)
@@ -260,7 +261,7 @@ def watch(pieces: list[bytes]) -> tuple[bytes, object]:
     return passed, None
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.one_of(streams, packets), st.lists(st.integers(0, 2000), max_size=8))
 def test_a_stream_has_the_same_fate_however_it_is_cut(stream: bytes, cuts: list[int]) -> None:
     whole, reason = watch([stream])
@@ -275,7 +276,7 @@ def test_a_stream_has_the_same_fate_however_it_is_cut(stream: bytes, cuts: list[
     assert reason or len(stream) - len(whole) <= MOST_HEAD
 
 
-@settings(max_examples=1500)
+@examples(1500)
 @given(streams)
 @example(b"POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 def test_whatever_passes_every_server_reads_as_requests_for_the_host(stream: bytes) -> None:

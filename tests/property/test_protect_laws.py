@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.model.plan import PathKind
 from corral.planning.protect import Protection, protect
 from corral.planning.resolve import Resolver, is_beneath
+from support.examples import examples
 from support.trees import ROOT, hosts
 
 NAMES = (".git/hooks", ".git/config", "config", "a/b", "hooks")
@@ -27,7 +28,7 @@ def test_every_protected_name_is_shielded_or_watched(host, protected) -> None:
     assert [name for name in protected if not _is_held(found, f"{ROOT}/{name}")] == []
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(hosts, names)
 def test_what_a_protected_name_leads_to_is_held_as_well(host, protected) -> None:
     """A hook directory that is a link: the host runs what lies at its end."""

@@ -290,6 +290,7 @@ def test_the_laws_are_tried_on_policies_that_need_everything() -> None:
     seen: set[Feature] = set()
     kinds: set[PathKind] = set()
 
+    @settings(max_examples=150)
     @given(policies, hosts)
     def look(policy, host) -> None:
         plan, _ = planned(policy, host)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from corral.linux.decode import MalformedSpec, decode
 from corral.linux.encode import append_groups, encode, encode_command, encode_ground, join
 from corral.linux.spec import HEADER, RECORD, Cgroup, CgroupKind, Spec
+from support.examples import examples
 from support.specs import cpu_times, has_launcher, kills, launcher_accepts, paths, specs
 
 MINIMAL = Spec(argv=("/bin/true",), cwd="/")
@@ -97,7 +98,7 @@ def test_the_launcher_accepts_what_python_encodes(spec) -> None:
 
 
 @needs_launcher
-@settings(max_examples=250)
+@examples(250)
 @given(specs(), st.data())
 def test_the_launcher_and_python_agree_on_damaged_specs(spec, data) -> None:
     raw = bytearray(encode(spec))
@@ -119,7 +120,7 @@ def test_the_launcher_and_python_agree_on_damaged_specs(spec, data) -> None:
 
 
 @needs_launcher
-@settings(max_examples=120)
+@examples(120)
 @given(st.lists(st.tuples(st.integers(0, 19), st.binary(max_size=24)), max_size=5))
 def test_the_launcher_and_python_agree_on_records_of_any_content(records) -> None:
     body = b"".join(RECORD.pack(kind, len(payload)) + payload for kind, payload in records)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from support.keeping import Keeper
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["docker", "podman"])
 def test_a_session_whose_engine_is_killed_says_so(
     keeper: Keeper, name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -148,7 +148,14 @@ def test_descriptors_that_are_used_up_are_an_error_and_no_end(keeper: Keeper) ->
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot look into the server")
-@pytest.mark.parametrize(("backend", "count"), [("native", 10_000), ("landlock", 1_000)])
+@pytest.mark.parametrize(
+    ("backend", "count"),
+    [
+        ("native", 1_000),
+        pytest.param("native", 10_000, marks=pytest.mark.thorough),
+        pytest.param("landlock", 1_000, marks=pytest.mark.thorough),
+    ],
+)
 def test_thousands_of_commands_leave_nothing(keeper: Keeper, backend: str, count: int) -> None:
     session = keeper.session(backend=backend)
     server = server_of(session) if backend == "native" else session._kept.inner

@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 #: together. The tests of a file are where they are short: the fewer scopes, the less there is to schedule.
 _TOGETHER = (
     (re.compile(r"^tests/(?:unit|golden|fuzz)/[^:]+"), ""),
+    (re.compile(r"^tests/architecture/(?!test_suite|test_start)"), "sources"),  # parsed once
     (re.compile(r"^tests/(?:property|architecture)/[^\[]+"), ""),  # these need no real engine either
     (re.compile(r"^tests/images/test_real_images"), "images"),
     (re.compile(r"[\[-]docker\b"), "docker"),

@@ -66,10 +66,19 @@ def test_all_else_is_not(text: str) -> None:
     assert not is_public_address(text)
 
 
+def _edges(version: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The first and last address of every block in the standard library's table, and their neighbours."""
+    table = ipaddress._IPv4Constants if version == 4 else ipaddress._IPv6Constants
+    make = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address
+    most = (1 << (32 if version == 4 else 128)) - 1
+    ends = [int(end) for block in table._private_networks for end in (block[0], block[-1])]
+    return [make(number) for end in ends for number in (end - 1, end, end + 1) if 0 <= number <= most]
+
+
 def test_nothing_is_public_that_the_standard_library_does_not_call_global() -> None:
     """Its own table differs from version to version; ours may be narrower, and never wider."""
-    steps = [ipaddress.ip_address(number << 12) for number in range(0, 1 << 20, 5)]
-    sixes = [ipaddress.IPv6Address((number << 112) | 1) for number in range(1 << 16)]
+    steps = [ipaddress.ip_address(number << 12) for number in range(0, 1 << 20, 101)] + _edges(4)
+    sixes = [ipaddress.IPv6Address((number << 112) | 1) for number in range(0, 1 << 16, 11)] + _edges(6)
 
     assert [
         str(each) for each in (*steps, *sixes) if is_public_address(str(each)) and not each.is_global
