@@ -36,6 +36,8 @@ struct watch {
 
 static const int64_t NEVER = INT64_MAX;
 
+enum { SIGNALS = 16 }; /* in one turn; there are fewer that are watched */
+
 static int64_t now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -166,12 +168,15 @@ static void reap_init(struct watch *w) {
     w->failed = !w->killed;
 }
 
+/* INVARIANT: a turn ends with some of the dead, and with a few signals: whoever keeps dying or signalling does not keep
+ * it from the lifeline and the clock. What is left makes poll() return at once. */
 static void on_signals(struct watch *w) {
-    int signal = 0;
-    while (!w->gone && (signal = signals_next(w->signals)) > 0) {
+    for (int i = 0; i < SIGNALS && !w->gone; i++) {
+        int signal = signals_next(w->signals);
+        if (signal == SIGCHLD) return has_namespaces(w->launch) ? reap_init(w) : reap_command(w);
+        if (signal <= 0) return;
         /* Those for the command of a job come by the lifeline; others are from commands. */
-        if (signal != SIGCHLD && !w->launch->is_job) forward(w, signal);
-        if (signal == SIGCHLD) has_namespaces(w->launch) ? reap_init(w) : reap_command(w);
+        if (!w->launch->is_job) forward(w, signal);
     }
 }
 
