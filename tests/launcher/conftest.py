@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 def _built(factory: pytest.TempPathFactory, name: str, flags: list[str]) -> Iterator[Path]:
     """Compiled once for all workers; each has a copy, in a directory every user may enter."""
-    built = made_once(factory, name, lambda path: launching.build(path, flags))
+    yield from _copied(made_once(factory, name, lambda path: launching.build(path, flags)))
+
+
+def _copied(built: Path) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="test-launcher-"))
     directory.chmod(0o755)
     yield Path(shutil.copy(built, directory))
@@ -37,9 +40,13 @@ def _built(factory: pytest.TempPathFactory, name: str, flags: list[str]) -> Iter
 
 
 @pytest.fixture(scope="session")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What is shipped."""
-    yield from _built(tmp_path_factory, "corral-launch", [*launching.STRICT, "-static"])
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is shipped, or what was given to be tested."""
+    given = request.config.getoption("--launcher")
+    if given:
+        yield from _copied(Path(given))
+    else:
+        yield from _built(tmp_path_factory, "corral-launch", [*launching.STRICT, "-static"])
 
 
 @pytest.fixture(scope="session")

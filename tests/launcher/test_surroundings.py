@@ -1,0 +1,99 @@
+"""What is around a command: the name of the host, its network, init, and what nobody holds any more."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from pathlib import Path
+
+import pytest
+from launching import PATIENCE_SECONDS, bare, confined, launch, shell, start
+
+from corral.linux.spec import Landlock
+
+_TALK = """
+import socket
+try:
+    one = socket.create_server(('127.0.0.1', 0))
+    socket.create_connection(one.getsockname()).close()
+    print('met')
+except OSError as problem:
+    print(problem.errno)
+"""
+_CONNECT = """
+import socket, sys
+for port in sys.argv[1:]:
+    try:
+        socket.create_connection(('127.0.0.1', int(port))).close()
+        print('met')
+    except OSError as problem:
+        print(problem.errno)
+"""
+
+
+def test_the_host_has_another_name_inside(plain: Path) -> None:
+    names = {launch(plain, confined("uname", "-n", hostname=name)).output for name in ("corral", "elsewhere")}
+
+    assert names == {b"corral\n", b"elsewhere\n"}
+    assert launch(plain, bare("uname", "-n")).output == os.uname().nodename.encode() + b"\n"
+
+
+def test_loopback_is_up(plain: Path) -> None:
+    assert launch(plain, confined("python3", "-SEc", _TALK)).output == b"met\n"
+
+
+def test_without_the_record_it_is_not(plain: Path) -> None:
+    assert launch(plain, confined("python3", "-SEc", _TALK, loopback=False)).output != b"met\n"
+
+
+def test_init_keeps_no_privilege(plain: Path, user: int) -> None:
+    wanted = "^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs)"
+
+    done = launch(plain, confined("grep", "-E", wanted, "/proc/1/status", user=user), user=user)
+
+    values = [line.split()[1] for line in done.output.decode().splitlines()]
+    assert values == ["0" * 16] * 5 + ["1"]
+
+
+@pytest.mark.parametrize("make", [confined, bare])
+def test_nobody_holds_what_the_launcher_inherited(plain: Path, make) -> None:
+    """Neither supervisor nor init: whoever reads from corral's other pipes sees their end."""
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    running = start(plain, make("sleep", "60"))
+    os.close(writer)
+    running.wait_for("started")
+
+    is_closed = bool(select.select([reader], [], [], PATIENCE_SECONDS / 4)[0])
+    running.cut_lifeline()
+    running.finish()
+    os.close(reader)
+
+    assert is_closed
+
+
+def test_a_landlock_port_is_reached_and_no_other(plain: Path) -> None:
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    ports = [server.getsockname()[1] for server in servers]
+    argv = ("python3", "-SEc", _CONNECT, *map(str, ports))
+    connect = 2  # LANDLOCK_ACCESS_NET_CONNECT_TCP
+    lock = Landlock(handled_fs=0, handled_net=connect, ports=((connect, ports[0]),))
+
+    free, held = (launch(plain, bare(*argv, **more)).output for more in ({}, {"landlock": lock}))
+    for server in servers:
+        server.close()
+
+    assert free == b"met\nmet\n"
+    assert held == b"met\n13\n"
+
+
+def test_who_lingers_waits_for_the_end_of_the_lifeline(plain: Path) -> None:
+    """All is told, and the launcher is there still, for corral to read what a container has counted."""
+    running = start(plain, confined(*shell("exit 3"), lingers=True))
+    running.wait_for("done")
+
+    assert os.waitpid(running.pid, os.WNOHANG) == (0, 0)
+    assert running.lines[:2] == ["started", "exited 3"]
+    running.cut_lifeline()
+    assert running.finish().exit_code == 0
