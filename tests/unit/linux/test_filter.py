@@ -178,6 +178,13 @@ def test_real_time_scheduling_is_refused_with_and_without_reset_on_fork(policy: 
         assert decide("sched_setscheduler", 0, ordinary) == ALLOW.code
 
 
+def test_no_lease_holds_up_who_opens_a_file_outside() -> None:
+    for command in (1024, 1040):  # F_SETLEASE, F_SETDELEG
+        assert decide("fcntl", 0, command) == decide("fcntl", 0, 1 << 32 | command) == EPERM.code
+    for command in (0, 1, 2, 3, 4, 5, 6, 10, 1025, 1026, 1030, 1031, 1032):
+        assert decide("fcntl", 0, command) == ALLOW.code
+
+
 @pytest.mark.parametrize("sockets", [SocketPolicy.NAMESPACED, SocketPolicy.HOST])
 def test_open_networks_have_ordinary_sockets_only(sockets: SocketPolicy) -> None:
     def socket(family: int, kind: int, protocol: int = 0) -> int:
