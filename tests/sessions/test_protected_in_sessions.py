@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
@@ -68,6 +69,21 @@ def test_what_the_host_replaces_makes_a_session_stale(
 
     assert stale.value.code == "session-stale"
     assert "evil" not in config.read_text()
+
+
+def test_what_is_protected_keeps_its_number_from_others(keeper: Keeper, config: Path) -> None:
+    """A number that is free again may be that of the next file, and nothing would seem to have changed."""
+    session = keeper.session()
+    session.run("true")
+    before = config.stat()
+    replace(config)
+
+    held = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one by which they were listed
+            status = os.fstat(int(number))
+            held.add((status.st_dev, status.st_ino))
+    assert (before.st_dev, before.st_ino) in held
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

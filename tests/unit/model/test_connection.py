@@ -146,6 +146,14 @@ def test_another_port_is_another_thing() -> None:
     assert found.decide_lookup("db.example").allowed
 
 
+def test_a_name_may_be_looked_up_for_any_of_its_ports() -> None:
+    found = rules("http:a.example", "https:b.example")
+
+    assert found.decide_lookup("a.example").allowed
+    assert found.decide_lookup("b.example").allowed
+    assert not found.decide_lookup("c.example").allowed
+
+
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.5", "169.254.169.254", "fd00:ec2::254", "0.0.0.0"],
@@ -257,7 +265,17 @@ def test_more_endpoints_add_to_what_is_granted_and_never_to_what_is_denied() -> 
     ("net", "endpoint", "expected"),
     [
         (NetPolicy(), ("https", "example.com"), (False, Reason.NOT_GRANTED, "")),
+        (
+            NetPolicy(NetMode.NONE, frozenset({"https:example.com"})),
+            ("https", "example.com"),
+            (False, Reason.NOT_GRANTED, ""),
+        ),
         (NetPolicy(NetMode.FULL), ("tcp", "10.0.0.5:22"), (True, Reason.GRANTED, "full")),
+        (
+            NetPolicy(NetMode.FULL, deny=frozenset({"evil.test"})),
+            ("https", "a.example"),
+            (True, Reason.GRANTED, "full"),
+        ),
         (NetPolicy(NetMode.FULL, deny=frozenset({"*"})), ("https", "a.example"), (False, Reason.DENIED, "*")),
         (limited("https:*"), ("https", "example.com"), (True, Reason.GRANTED, "https:*")),
         (limited("https:*"), ("http", "example.com:443"), (False, Reason.NOT_GRANTED, "")),

@@ -1,0 +1,207 @@
+"""How the guard looks: where it begins, what it may skip, and what it must not."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+
+import pytest
+
+from corral.model.plan import Watch
+from corral.runtime import guard as guard_module
+from corral.runtime.guard import Guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_OVERFLOW = 0x4000  # IN_Q_OVERFLOW
+
+
+def watch_of(directory: Path, name: str, root: Path | None = None, link_text: str = "") -> Watch:
+    stat = directory.stat()
+    return Watch(str(root or directory), str(directory), stat.st_dev, stat.st_ino, name, name, link_text)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(guard_module, "_GLANCE_MS", 0)
+    (tmp_path / "work/sub").mkdir(parents=True)
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def guarding(tmp_path: Path) -> Iterator:
+    opened: list[Guard] = []
+
+    def start(*watches: Watch) -> Guard:
+        opened.append(Guard(watches, str(tmp_path / "quarantine")))
+        return opened[-1]
+
+    yield start
+    for guard in opened:
+        guard.close()
+
+
+def test_two_names_in_one_directory_are_both_watched(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"), watch_of(place, ".mcp.json"))
+    for name in (".envrc", ".mcp.json"):
+        (place / name).touch()
+    guard.glance()
+
+    assert [path.name for path in place.iterdir()] == ["sub"]
+
+
+def test_a_directory_beneath_the_root_is_the_one_that_is_watched(place, guarding) -> None:
+    guard = guarding(watch_of(place / "sub", ".envrc", root=place))
+    for directory in (place, place / "sub"):
+        (directory / ".envrc").touch()
+    guard.sweep()
+
+    assert (place / ".envrc").exists()
+    assert not (place / "sub/.envrc").exists()
+
+
+def test_a_directory_that_is_another_one_by_now_is_refused(place, guarding) -> None:
+    planned = watch_of(place / "sub", ".envrc", root=place)
+    (place / "sub").rename(place / "old")
+    (place / "sub").mkdir()
+
+    with pytest.raises(OSError) as refused:
+        guarding(planned)
+    assert refused.value.errno == errno.ESTALE
+
+
+def test_a_link_on_the_way_is_refused(place, guarding) -> None:
+    planned = watch_of(place / "sub", ".envrc", root=place)
+    (place / "sub").rename(place / "old")
+    (place / "sub").symlink_to("old")
+
+    with pytest.raises(OSError) as refused:
+        guarding(planned)
+    assert refused.value.errno in {errno.ENOTDIR, errno.ELOOP}
+
+
+def test_as_long_as_nobody_tells_it_wants_to_look(place, guarding, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_GLANCE_MS", 2)
+
+    assert guarding(watch_of(place, ".envrc")).patience_ms == 2
+
+
+def test_what_is_right_is_not_touched_by_a_look(place, guarding) -> None:
+    (place / "link").symlink_to("good")
+    inode = (place / "link").lstat().st_ino
+    guard = guarding(watch_of(place, "link", link_text="good"))
+    guard.glance()
+
+    assert (place / "link").lstat().st_ino == inode
+    assert guard.violations == []
+
+
+class Scarce:
+    """A libc whose inotify has no more instances, or no more watches."""
+
+    def __init__(self, has_instance: bool) -> None:
+        self.has_instance = has_instance
+
+    def inotify_init1(self, _flags: int) -> int:
+        return os.open("/", os.O_RDONLY) if self.has_instance else -1
+
+    def inotify_add_watch(self, *_: object) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("has_instance", [False, True])
+def test_where_nobody_can_tell_it_looks_on(place, guarding, monkeypatch, has_instance: bool) -> None:
+    """A user has few inotify instances, and so many watches."""
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0.0)
+    guard = guarding(watch_of(place, ".envrc"))
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as scarce:
+        scarce.setattr(ctypes, "CDLL", lambda *_, **__: Scarce(has_instance))
+        is_told = guard.glance()
+
+    assert (is_told, guard.descriptor) == (False, -1)
+    assert len(os.listdir("/proc/self/fd")) == before
+    (place / ".envrc").touch()
+    guard.glance()
+    assert not (place / ".envrc").exists()
+
+
+def test_where_the_kernel_could_not_tell_all_everything_is_looked_at(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc").touch()
+    guard.descriptor, writer = os.pipe()
+    os.write(writer, struct.pack("iIII", -1, _OVERFLOW, 0, 0))
+    os.close(writer)
+    guard.react()
+
+    assert not (place / ".envrc").exists()
+
+
+def test_whoever_has_listened_leaves_no_descriptor(place, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0.0)
+    before = os.listdir("/proc/self/fd")
+    guard = Guard([watch_of(place, ".envrc")], str(tmp_path / "quarantine"))
+    assert guard.glance()
+    guard.close()
+
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_times_that_are_trusted_hide_nothing(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    guard.trust_times(lambda _: True)
+    os.utime(place, (1, 1))
+    for _ in range(2):
+        assert guard.resume() == ()
+    (place / ".envrc").touch()
+
+    assert guard.resume() == (str(place / ".envrc"),)
+
+
+def test_a_second_change_within_a_tick_is_not_hidden(place, guarding, monkeypatch) -> None:
+    """The time of a directory is as coarse as the kernel's clock: here it stands still."""
+    guard = guarding(watch_of(place, ".envrc"))
+    guard.trust_times(lambda _: True)
+    now = os.stat(place).st_ctime_ns
+
+    class Still:
+        st_ctime_ns, st_mode = now, os.stat(place).st_mode
+
+    with monkeypatch.context() as still:
+        still.setattr(guard_module.os, "fstat", lambda _: Still)
+        still.setattr(guard_module.time, "time_ns", lambda: now + 1)
+        before = guard.resume()
+        (place / ".envrc").touch()
+        after = guard.resume()
+
+    assert (before, after) == ((), (str(place / ".envrc"),))
+
+
+def test_without_a_home_nothing_is_kept(place) -> None:
+    guard = Guard([watch_of(place, ".envrc")], "")
+    (place / ".envrc").touch()
+
+    assert guard.sweep() == ()
+    assert [path.name for path in place.iterdir()] == ["sub"]
+    assert "removed" in guard.violations[0].detail
+    guard.close()
+
+
+def test_what_was_there_for_a_moment_only_is_no_violation(place, guarding, monkeypatch) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc").touch()
+    rename = os.rename
+
+    def vanish(source: str, *more: object, **named: object) -> None:
+        (place / ".envrc").unlink()
+        rename(source, *more, **named)
+
+    monkeypatch.setattr(guard_module.os, "rename", vanish)
+    guard.sweep()
+
+    assert guard.violations == []
