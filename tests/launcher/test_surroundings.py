@@ -97,3 +97,18 @@ def test_who_lingers_waits_for_the_end_of_the_lifeline(plain: Path) -> None:
     assert running.lines[:2] == ["started", "exited 3"]
     running.cut_lifeline()
     assert running.finish().exit_code == 0
+
+
+def test_the_supervisor_keeps_no_privilege(plain: Path) -> None:
+    """It is on the host, and outlives what it supervises."""
+    running = start(plain, confined("sleep", "60"))
+    running.wait_for("started")
+
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{running.pid}/status").read_text().splitlines())
+    running.cut_lifeline()
+    running.finish()
+
+    kept = {
+        name: value.strip() for name, value in fields.items() if name in {"CapPrm", "CapEff", "NoNewPrivs"}
+    }
+    assert kept == {"CapPrm": "0" * 16, "CapEff": "0" * 16, "NoNewPrivs": "1"}
