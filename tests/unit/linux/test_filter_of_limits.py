@@ -65,7 +65,9 @@ def decide(
 
 
 @pytest.mark.parametrize("arch", Arch)
-@pytest.mark.parametrize("name", ["memfd_create", "memfd_secret", "shmget"])
+@pytest.mark.parametrize(
+    "name", ["memfd_create", "memfd_secret", "shmget", "semget", "msgget", "mq_open", "vmsplice"]
+)
 def test_memory_that_nobody_need_map_cannot_be_had(arch: Arch, name: str) -> None:
     assert decide(name, watched=True, arch=arch) == ENOSYS.code
     assert decide(name, arch=arch) == decide(name, stopped=True, arch=arch) == ALLOW.code
@@ -99,6 +101,16 @@ def test_nobody_is_woken_by_the_end_of_a_child(arch: Arch) -> None:
     for flags in (SIGCHLD, 0x4100 | SIGCHLD, THREADS, 0, SIGTERM):
         assert decide("clone", flags, stopped=True, arch=arch) == ALLOW.code
     assert decide("clone3", stopped=True, arch=arch) == ENOSYS.code
+
+
+@pytest.mark.parametrize("arch", Arch)
+def test_nobody_is_woken_by_the_end_of_a_parent(arch: Arch) -> None:
+    death_signal, name = 1, 15  # PR_SET_PDEATHSIG, PR_SET_NAME
+    for woken in (SIGCONT, SIGCONT | HIGH):
+        assert decide("prctl", death_signal, woken, stopped=True, arch=arch) == EPERM.code
+    for other in ((death_signal, SIGTERM), (death_signal, 0), (name, SIGCONT)):
+        assert decide("prctl", *other, stopped=True, arch=arch) == ALLOW.code
+    assert decide("prctl", death_signal, SIGCONT, arch=arch) == ALLOW.code
 
 
 @pytest.mark.parametrize("arch", Arch)
