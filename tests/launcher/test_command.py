@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import pty
@@ -159,6 +160,7 @@ def test_no_capability_is_left(launcher: Path, make, user: int) -> None:
         launcher, make("grep", "-E", "^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs)", "/proc/self/status"), user=user
     )
 
+    assert done.lines == ["started", "exited 0"]
     values = [line.split()[1] for line in done.output.decode().splitlines()]
     assert values == ["0" * 16] * 4 + ["1"]
 
@@ -282,6 +284,8 @@ def test_landlock_abi_is_a_number(plain: Path) -> None:
 
 def test_the_session_keyring_is_not_corrals(plain: Path, make) -> None:
     session = "import ctypes; print(ctypes.CDLL(None).syscall(250, 0, -3, 1))"  # KEYCTL_GET_KEYRING_ID
+    # KEYCTL_JOIN_SESSION_KEYRING: whoever has none gets another one each time that he asks.
+    assert ctypes.CDLL(None).syscall(250, 1, 0) > 0
     ours = subprocess.run(["python3", "-SEc", session], capture_output=True, check=True).stdout
 
     assert launch(plain, make("python3", "-SEc", session)).output not in (ours, b"-1\n")
