@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from launching import PATIENCE_SECONDS, bare, confined, launch, shell, start
 
-from corral.linux.spec import Landlock
+from corral.linux.spec import Landlock, PathRule
 
 _TALK = """
 import socket
@@ -112,3 +113,26 @@ def test_the_supervisor_keeps_no_privilege(plain: Path) -> None:
         name: value.strip() for name, value in fields.items() if name in {"CapPrm", "CapEff", "NoNewPrivs"}
     }
     assert kept == {"CapPrm": "0" * 16, "CapEff": "0" * 16, "NoNewPrivs": "1"}
+
+
+def test_a_landlock_rule_is_about_what_was_planned(plain: Path, tmp_path: Path) -> None:
+    """There are no mounts to notice: whoever swaps the directory would be granted another one."""
+    planned = os.stat(tmp_path)
+    rule = PathRule(0xD, str(tmp_path), planned.st_dev, planned.st_ino)
+    rules = tuple(PathRule(0xD, place) for place in ("/usr", "/lib64", "/etc"))
+
+    def run(last: PathRule) -> list[str]:
+        return launch(plain, bare("true", landlock=Landlock(0x1FFF, paths=(*rules, last)))).lines
+
+    assert run(rule) == ["started", "exited 0"]
+    said = run(rule.replace(inode=planned.st_ino + 1))
+    assert said[0].startswith(f"failed landlock {errno.ESTALE} ")
+
+
+def test_a_directory_is_no_stdio(plain: Path, tmp_path: Path) -> None:
+    """`openat` on it would be no lookup from the root inside."""
+    directory = os.open(tmp_path, os.O_RDONLY)
+    done = start(plain, confined("true"), stdin=directory).finish()
+    os.close(directory)
+
+    assert (done.lines, done.exit_code) == ([], 125)

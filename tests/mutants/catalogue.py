@@ -9,6 +9,7 @@ import of_lifetime
 import of_network
 import of_phases
 import of_records
+import of_walls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def all_mutants() -> list[Mutant]:
         *launches.mount_mutants(of_records.MOUNTS),
         *launches.flag_mutants(of_records.FLAGS),
         *launches.namespace_mutants(of_records.NAMESPACES),
+        *of_walls.MUTANTS,
         *of_lifetime.MUTANTS,
         *of_network.connection_mutants(),
         *of_guard.guard_mutants(),

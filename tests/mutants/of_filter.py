@@ -30,12 +30,12 @@ _SINGLE = (f"{_T}a_single_process_has_threads_and_nothing_else",)
 _WOKEN = (
     f"{_LIMITS}nobody_is_woken_by_a_signal",
     f"{_LIMITS}nobody_is_woken_by_the_end_of_a_child",
+    f"{_LIMITS}nobody_is_woken_by_the_end_of_a_parent",
     f"{_LIMITS}nobody_is_woken_by_input_a_timer_or_a_message",
 )
 _SCHEDULED = (f"{_T}where_processes_are_shared_only_the_own_one_is_scheduled",)
 #: Tests by what an entry says as its reason; for those that are not here, the list of the threat model.
 BY_REASON = (
-    ("woken a stopped process", _WOKEN),
     ("wakes", _WOKEN),
     ("out of sight", (f"{_LIMITS}memory_that_nobody_need_map_cannot_be_had",)),
     ("spreads over more processors", (f"{_LIMITS}nobody_spreads_over_more_processors",)),

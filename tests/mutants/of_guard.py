@@ -51,6 +51,7 @@ EQUIVALENT_LOOKOUT = {
     "lookout.__init__: target.kind is PathKind.MISSING and target.path not in watched always": (
         f"{REFUSED}what is there counts as made"
     ),
+    "lookout.begin: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
     "lookout.begin: changed always": f"{REFUSED}every sandbox is stale",
     "lookout.begin: _identity(path) != identity always": f"{REFUSED}everything counts as replaced",
     "lookout.end: left always": f"{REFUSED}nothing counts as put right",

@@ -1,0 +1,158 @@
+"""Mutants of single walls: what is protected, checked, scoped, limited and given up, one by one."""
+
+from __future__ import annotations
+
+from launches import NO_LANDLOCK
+from mutant import Answer, Edit, Mutant
+
+_C, _L = "tests/conformance/test_", "tests/launcher/test_"
+_MOUNTS = "src/corral/backends/_mounts.py"
+_CONFINE, _CAPS, _START, _MAIN = (f"launcher/{name}.c" for name in ("confine", "caps", "start", "main"))
+_CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
+_SCOPED = ".scoped = spec->scoped}"
+_NO_CAPS = f"{_L}command.py::test_no_capability_is_left[plain-bare-root]"
+
+
+def _wall(name: str, breaks: str, edits: Edit | tuple[Edit, ...], *tests: str) -> Mutant:
+    return Mutant(f"wall.{name}", breaks, edits if isinstance(edits, tuple) else (edits,), tests)
+
+
+MUTANTS = (
+    _wall(
+        "shields",
+        "fs.protect by mounts",
+        (Edit(_MOUNTS, "    for shield in plan.shields:\n", "    for shield in ():\n"), NO_LANDLOCK),
+        f"{_C}fs_protect.py::test_the_configuration_of_a_repository_cannot_be_changed[native]",
+    ),
+    _wall(
+        "shields-read-only",
+        "fs.protect by mounts",
+        (
+            Edit(_MOUNTS, "    flags = MountFlag.READ_ONLY if rank == SHIELDED else", "    flags ="),
+            NO_LANDLOCK,
+        ),
+        f"{_C}fs_protect.py::test_the_configuration_of_a_repository_cannot_be_changed[native]",
+    ),
+    _wall(
+        "pins",
+        "fs.protect by mounts",
+        (Edit(_MOUNTS, "    for pin in plan.pins:\n", "    for pin in ():\n"), NO_LANDLOCK),
+        f"{_C}fs_protect.py::test_a_repository_cannot_be_swapped_for_another[native]",
+    ),
+    _wall(
+        "mount-of-another-object",
+        "what was planned is what is mounted",
+        Edit(
+            "launcher/mount_ops.c",
+            "    if (found->st_dev == (dev_t)m->device && found->st_ino == (ino_t)m->inode) return 0;\n",
+            "    if (found) return 0;\n",
+        ),
+        f"{_L}mounts.py::test_a_source_that_changed_is_refused[plain-root]",
+    ),
+    _wall(
+        "rule-about-another-object",
+        "what was planned is what Landlock grants",
+        Edit(_CONFINE, " && status.st_dev == rule->device && status.st_ino == rule->inode;", ";"),
+        f"{_L}surroundings.py::test_a_landlock_rule_is_about_what_was_planned",
+    ),
+    _wall(
+        "scope-of-signals",
+        "proc.shielded by Landlock",
+        Edit(
+            _CONFINE,
+            ".scoped = spec->scoped}",
+            ".scoped = spec->scoped & ~(uint64_t)K_LANDLOCK_SCOPE_SIGNAL}",
+        ),
+        f"{_C}proc_shielded.py::test_a_host_process_cannot_be_killed[landlock]",
+    ),
+    _wall(
+        "scope-of-abstract-sockets",
+        "ipc.private by Landlock",
+        Edit(_CONFINE, _SCOPED, ".scoped = spec->scoped & ~(uint64_t)K_LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}"),
+        f"{_C}ipc_private.py::test_an_abstract_socket_of_the_host_cannot_be_reached[native-network:full]",
+    ),
+    _wall(
+        "ports-not-handled",
+        "net.ports by Landlock",
+        Edit(
+            _CONFINE, ".handled_access_net = spec->handled_net", ".handled_access_net = 0 * spec->handled_net"
+        ),
+        f"{_L}surroundings.py::test_a_landlock_port_is_reached_and_no_other",
+    ),
+    _wall(
+        "hard-limits",
+        "limits cannot be raised again",
+        Edit(_CONFINE, ".rlim_max = hard < now.rlim_max ? hard : now.rlim_max}", ".rlim_max = now.rlim_max}"),
+        f"{_L}command.py::test_limits_hold_and_no_core_is_dumped[plain-bare-root]",
+    ),
+    _wall(
+        "core-handlers",
+        "no program of the host is run for a core",
+        Edit(_CONFINE, "    return core_is_set ? 0 : lower_limit(RLIMIT_CORE, 1, 1);\n", "    return 0;\n"),
+        f"{_L}command.py::test_no_core_handler_of_the_host_is_run[bare-root]",
+    ),
+    Mutant(
+        "wall.capabilities-not-cleared",
+        "privileges",
+        (_CLEAR,),
+        (_NO_CAPS,),
+        Answer.REFUSED,
+        "the kernel is asked whether anything is left",
+    ),
+    _wall(
+        "capabilities-not-cleared-nor-asked-about",
+        "privileges of who does not execute anything",
+        (_CLEAR, Edit(_CAPS, "    return check_none_left();\n", "    return 0;\n")),
+        f"{_L}surroundings.py::test_init_keeps_no_privilege[root]",
+    ),
+    _wall(
+        "bounding-set",
+        "privileges",
+        Edit(_CAPS, "        err = close_ways_back();\n", "        err = 0;\n"),
+        f"{_L}surroundings.py::test_init_keeps_no_privilege[root]",
+    ),
+    _wall(
+        "init-is-dumpable",
+        "nothing of init can be read",
+        Edit(_START, "    if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;\n", ""),
+        f"{_L}lifetime.py::test_init_cannot_be_killed_or_read_from_inside[plain-root]",
+        f"{_L}lifetime.py::test_init_cannot_be_killed_or_read_from_inside[plain-ordinary]",
+    ),
+    _wall(
+        "supervisor-is-dumpable",
+        "nothing of the supervisor can be read",
+        Edit(_START, "    if (prctl(PR_SET_DUMPABLE, 0) < 0) return -errno;\n", ""),
+        f"{_L}lifetime.py::test_the_supervisor_cannot_be_read_without_namespaces[plain-root]",
+        f"{_L}lifetime.py::test_the_supervisor_cannot_be_read_without_namespaces[plain-ordinary]",
+    ),
+    _wall(
+        "session-keyring",
+        "keys of the caller",
+        Edit("launcher/command.c", "    int err = k_join_session_keyring();\n", "    int err = 0;\n"),
+        f"{_L}command.py::test_the_session_keyring_is_not_corrals[bare-root]",
+    ),
+    _wall(
+        "directory-as-stdio",
+        "no directory of the host leads around the mounts",
+        Edit(_MAIN, "        if (fd <= STDERR_FILENO && S_ISDIR(status.st_mode)) return -EBADF;\n", ""),
+        f"{_L}surroundings.py::test_a_directory_is_no_stdio",
+    ),
+    Mutant(
+        "wall.programs-of-the-working-directory",
+        "nothing planted is executed",
+        (Edit("launcher/exec.c", "if (length == 0 || size < 0", "if (size < 0"),),
+        (f"{_L}command.py::test_no_program_is_taken_from_the_working_directory",),
+        Answer.SURVIVES,
+        "an empty element would be the root, where nobody can plant anything",
+    ),
+    _wall(
+        "supervisor-holds-stdio",
+        "whoever reads sees the end",
+        Edit(
+            "launcher/supervise.c",
+            "    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);\n",
+            "",
+        ),
+        f"{_L}lifetime.py::test_stdout_ends_with_the_command_not_with_the_launcher[bare-root]",
+    ),
+)
