@@ -12,23 +12,16 @@ RECORD  ?=
 VM_ARGS ?=
 # Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
 SUITE   ?= bookworm
-<<<<<<< HEAD
 # Two processors, and tests that wait for each other.
 WORKERS ?= 3
-=======
 # Of `make mutants`: parts of names; all without.
 PARTS   ?=
->>>>>>> 54c8e22 (Mutants: corral with one thing taken away, and the tests that notice)
 # Backends that must work here for the tests to pass; engines are private ones, which take root.
 REQUIRED := native,landlock,bubblewrap,firejail$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz images test-vm test-vm-systemd
-=======
-.PHONY: help install demo test fast check lint types format bench selftest clean packages fuzz images mutants test-vm test-vm-systemd
->>>>>>> 54c8e22 (Mutants: corral with one thing taken away, and the tests that notice)
+.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz images mutants test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +57,7 @@ test-all: packages $(VENV)/.dev lint types images ## Run everything there is, ot
 	$(BIN)/python -m pytest --all -n $(WORKERS) --durations 25 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
+	$(MAKE) mutants
 
 images: packages $(VENV)/.dev ## Build the container image that the tests use, once.
 	@PYTHONPATH=tests $(BIN)/python -m support.images python
@@ -74,16 +68,11 @@ test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test t
 test-vm-systemd: packages $(VENV)/.dev ## Boot systemd and test its scopes; SUITE=trixie for a newer one.
 	@$(BIN)/python tests/vm/systemd_run.py $(SUITE)
 
-<<<<<<< HEAD
-fast: $(VENV)/.dev ## Run the tests that need no kernel feature: a minute at most. They start no sandbox.
-	$(BIN)/python -m pytest -q -n 2 --no-sandbox tests/unit tests/property tests/golden tests/architecture tests/fuzz
-=======
 mutants: packages $(VENV)/.dev ## Break corral in every known way, and see that a test notices each; PARTS='filter. record.wall'.
 	@$(BIN)/python tests/mutants/run.py $(PARTS)
 
-fast: $(VENV)/.dev ## Run the tests that need no kernel feature.
-	$(BIN)/python -m pytest -q tests/unit tests/property tests/golden tests/architecture tests/fuzz
->>>>>>> 54c8e22 (Mutants: corral with one thing taken away, and the tests that notice)
+fast: $(VENV)/.dev ## Run the tests that need no kernel feature: a minute at most. They start no sandbox.
+	$(BIN)/python -m pytest -q -n 2 --no-sandbox tests/unit tests/property tests/golden tests/architecture tests/fuzz
 
 check: test ## Everything that must pass before a change lands.
 

@@ -3,7 +3,7 @@
 --require native,landlock   a skip because such a backend is unavailable becomes a failure
 --launcher PATH             the corral-launch to test (the same as CORRAL_LAUNCHER)
 --update-golden             write the golden files anew, to be read as a diff
---no-sandbox                no launcher that starts anything: what needs one is left out or fails
+--no-sandbox                a launcher that starts nothing: what is marked starts_sandboxes is left out
 --all                       also what only `make test-all` runs (support/scope.py)
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.starts_sandboxes
 TESTS = Path(__file__).resolve().parents[1]
 CONFIGURATION = str(TESTS.parent / "pyproject.toml")
 WITHOUT = ("-p", "no:cacheprovider", "-p", "no:xdist")

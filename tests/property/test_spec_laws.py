@@ -89,6 +89,7 @@ def test_no_bytes_make_the_decoder_fail_in_any_other_way(raw) -> None:
     _accepts(HEADER.pack(b"CORRAL\0\1", HEADER.size + len(raw), 1) + raw)
 
 
+@pytest.mark.starts_sandboxes
 @needs_launcher
 @settings(max_examples=60)
 @given(specs())
@@ -97,6 +98,7 @@ def test_the_launcher_accepts_what_python_encodes(spec) -> None:
     assert launcher_accepts(encode(spec))
 
 
+@pytest.mark.starts_sandboxes
 @needs_launcher
 @examples(250)
 @given(specs(), st.data())
@@ -119,6 +121,7 @@ def test_the_launcher_and_python_agree_on_damaged_specs(spec, data) -> None:
     assert launcher_accepts(bytes(raw)) == _accepts(bytes(raw))
 
 
+@pytest.mark.starts_sandboxes
 @needs_launcher
 @examples(120)
 @given(st.lists(st.tuples(st.integers(0, 19), st.binary(max_size=24)), max_size=5))

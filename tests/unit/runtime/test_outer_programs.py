@@ -23,6 +23,7 @@ from corral.runtime.destinations import Destinations
 from corral.runtime.run import Run
 from support.gates import Gate
 
+pytestmark = pytest.mark.starts_sandboxes
 LAUNCHER = RealHost().launcher()[0]
 ENV = (("PATH", os.environ.get("PATH", "/usr/bin:/bin")),)
 
