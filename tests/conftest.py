@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -63,8 +62,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["CORRAL_CONFIG"] = ""  # whatever the developer's own configuration says
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # what is tested is what a person has
+    from support.dispositions import put_back_signals
+
+    put_back_signals()  # what is tested is what a person has
     launcher = config.getoption("--launcher")
     if config.getoption("--no-sandbox"):
         launcher = "/bin/false"

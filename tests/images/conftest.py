@@ -24,12 +24,6 @@ FILES = {
 }
 
 
-def _heed_signals() -> None:
-    """Whoever runs the tests may ignore some, as nohup does, and that is inherited."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
 class Workshop:
     """A PATH, a TMPDIR and a working directory; and scripts in the place of mmdebstrap and the engines."""
 
@@ -81,7 +75,6 @@ class Workshop:
         """`corral image ARGUMENTS`, not waited for."""
         return subprocess.Popen(
             [sys.executable, "-m", "corral", "image", *arguments],
-            preexec_fn=_heed_signals,
             cwd=self.here,
             env=self.environment,
             stdin=subprocess.DEVNULL,
