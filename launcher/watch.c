@@ -33,7 +33,8 @@ static int64_t run_time(const struct watch_record *limits) {
     return run < SHORTEST_RUN_MS * MILLISECOND ? SHORTEST_RUN_MS * MILLISECOND : run;
 }
 
-/* Whoever could run longer than was meant, because we came late, waits longer. */
+/* Whoever could run longer than was meant, because we came late, waits longer. He runs from the moment before he is
+ * woken, for we may have to wait ourselves once he runs, until the moment after he is stopped. */
 static int64_t stop_time(const struct watch_record *limits, int64_t ran) {
     return ran * (1000 - limits->share_permille) / limits->share_permille;
 }
@@ -64,7 +65,7 @@ static void turn(struct watcher *watcher, int64_t now) {
     if (now >= watcher->turn_at) {
         watcher->is_stopped = !watcher->is_stopped;
         kill(-1, watcher->is_stopped ? SIGSTOP : SIGCONT);
-        now = now_ns();
+        if (watcher->is_stopped) now = now_ns();
         watcher->turn_at = now + (watcher->is_stopped ? stop_time(limits, now - watcher->turned_at) : run_time(limits));
         watcher->turned_at = now;
     } else if (now >= watcher->sweep_at) {
