@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import threading
+import shlex
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from .test_runs_in_containers import fails, places, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.launch import Launch
     from support.container_runs import ContainerRuns
     from support.engines import Engine
 
@@ -84,25 +84,17 @@ def test_a_volume_that_an_image_declares_is_not_for_the_command(
 
 
 def test_whoever_else_answers_at_the_socket_gets_nothing(runs: ContainerRuns, places: Path) -> None:
-    """A process of the host, with the launcher's own program, is quicker than any container."""
-    launcher = RealHost().launcher()[0]
-    found = threading.Event()
+    """A process of the host, with the launcher's own program, is there before any container is asked for."""
+    control = [RealHost().launcher()[0], "--control", "/proc/self/cwd/control"]  # 107 bytes are an address
+    first = f'cd "$1" && test -S control && echo here > {places}/mark && {shlex.join(control)} </dev/null'
 
-    def intrude() -> None:
-        while not found.is_set():
-            for socket in (places / "temporary").glob("corral-*/control"):
-                line = [launcher, "--control", "/proc/self/cwd/control"]  # an address has room for 107 bytes
-                subprocess.run(line, cwd=socket.parent, stdin=subprocess.DEVNULL, check=False)
-                return
+    def intrude(launch: Launch) -> Launch:
+        line = ("/bin/sh", "-c", f'({first}); shift; exec "$@"', "sh", launch.scratch, *launch.argv)
+        return launch.replace(argv=line)
 
-    intruder = threading.Thread(target=intrude)
-    intruder.start()
-    try:
-        problem = fails(runs, "echo alive > made")
-    finally:
-        found.set()
-        intruder.join()
+    problem = fails(runs, "echo alive > made", change=intrude)
 
+    assert (places / "mark").read_text() == "here\n"
     assert "first process" in problem.why
     assert not (places / "work/made").exists()
 
