@@ -183,10 +183,11 @@ def test_what_is_allowed_for_a_time_after_a_revocation_is_over_afterwards(stage:
     stage.serve()
     border = stage.open()
     border.revoke(NAME)
-    border.allow(Endpoint("tcp", NAME, stage.port), 0.5)
+    border.allow(Endpoint("tcp", NAME, stage.port), 600.0)
     client = stage.connect()
 
     assert not is_reset_after_a_byte(client)
+    stage.pass_time(600.0)
     assert is_reset(client)
     assert stage.look_up(NAME)[1] == []
 

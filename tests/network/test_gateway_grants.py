@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 
 import pytest
 
@@ -50,13 +49,13 @@ def test_what_is_allowed_later_works_at_once_until_it_is_revoked(stage: Stage) -
 def test_what_is_allowed_for_a_time_ends_by_itself_with_its_connections(stage: Stage) -> None:
     stage.serve(name=LATER)
     border = stage.open()
-    border.allow(Endpoint("tcp", LATER, stage.port), 0.4)
-    began = time.monotonic()
+    border.allow(Endpoint("tcp", LATER, stage.port), 600.0)
     client = stage.connect(LATER)
+    stage.pass_time(400.0)
     assert is_served(client)
+    stage.pass_time(200.0)
 
     assert is_reset(client)
-    assert 0.3 < time.monotonic() - began < SECONDS / 2
     assert stage.look_up(LATER) == (NO_SUCH_NAME, [])
     stage.wait(lambda: stage.of("revoke"))
     assert (stage.of("revoke")[0].rule, stage.of("revoke")[0].detail) == (
@@ -131,7 +130,7 @@ class Asked:
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, threading.Event):
-            return answer.wait(SECONDS)
+            return answer.wait()
         return answer  # type: ignore[return-value]
 
 
@@ -222,10 +221,9 @@ def test_a_border_closes_while_somebody_is_asked(stage: Stage) -> None:
     border = stage.open(ask=Asked(answer))
     client = stage.connect(LATER)
     stage.wait(lambda: border.gateway.connections == 1)
-    began = time.monotonic()
-    border.close()
+    border.close()  # and nobody has answered
 
-    assert time.monotonic() - began < SECONDS / 2
+    assert border.gateway.connections == 0
     assert is_reset(client)
     answer.set()
 
@@ -247,14 +245,14 @@ def test_a_listener_that_raises_hears_the_next_event_all_the_same(stage: Stage) 
 
 
 def test_a_listener_that_is_slow_delays_no_connection(stage: Stage) -> None:
-    release = threading.Event()
+    release, heard = threading.Event(), []
+    stage._stack.callback(release.set)
     stage.serve()
-    border = stage.open(on_event=lambda _: release.wait(SECONDS))
-    began = time.monotonic()
+    border = stage.open(on_event=lambda event: release.wait() and heard.append(event))
     for _ in range(10):
         assert is_served(stage.connect())
 
-    assert time.monotonic() - began < SECONDS / 2
+    assert heard == []
     release.set()
     border.close()
 

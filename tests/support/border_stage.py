@@ -198,6 +198,15 @@ class Stage:
         self.border.gateway.call_and_wait(lambda: None, SECONDS)
         self.border._event_lane._idle.wait(SECONDS)
 
+    def pass_time(self, seconds: float) -> None:
+        """For whatever the loop has put off, so much time is gone."""
+        timers = self.border.gateway._timers
+
+        def hurry() -> None:
+            timers[:] = [(at - seconds, number, timer) for at, number, timer in timers]
+
+        assert self.border.gateway.call_and_wait(hurry, SECONDS)
+
     def of(self, action: str) -> list[NetEvent]:
         self.settle()
         return [event for event in self.events if event.action.value == action]
