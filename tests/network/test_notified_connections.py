@@ -167,7 +167,7 @@ threads = [threading.Thread(target=flip) for _ in range(2)]
 sys.setswitchinterval(1e-6)
 for thread in threads: thread.start()
 found = {}
-for _ in range(1500):
+for _ in range(600):
     sock = socket.socket()
     answer = libc.connect(sock.fileno(), place, 16)
     peer = sock.getpeername()[0] if answer == 0 else errno.errorcode[ctypes.get_errno()]

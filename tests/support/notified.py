@@ -9,7 +9,6 @@ import select
 import socket
 import stat
 import sys
-import time
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -149,10 +148,9 @@ class Command:
 
     def talk(self, *listeners: Listening, until: Callable[[], bool] | None = None) -> list[Any]:
         """Serve until the script has ended, or something is so; what it told."""
-        ends = time.monotonic() + SECONDS
         watched = [self._output, *(each.socket for each in listeners)]
         while until is None or not until():
-            ready, _, _ = select.select(watched, [], [], max(0.0, ends - time.monotonic()))
+            ready, _, _ = select.select(watched, [], [], SECONDS)
             assert ready, f"nothing more came: {self.output!r}"
             for listener in listeners:
                 listener.serve()
