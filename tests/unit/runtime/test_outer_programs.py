@@ -23,11 +23,13 @@ from corral.runtime.destinations import Destinations
 from corral.runtime.run import Run
 from support.gates import Gate
 
-pytestmark = pytest.mark.starts_sandboxes
 LAUNCHER = RealHost().launcher()[0]
 ENV = (("PATH", os.environ.get("PATH", "/usr/bin:/bin")),)
 
-pytestmark = pytest.mark.skipif(not LAUNCHER, reason="the launcher was not built")
+pytestmark = [
+    pytest.mark.starts_sandboxes,
+    pytest.mark.skipif(not LAUNCHER, reason="the launcher was not built"),
+]
 
 
 def outer_run(
