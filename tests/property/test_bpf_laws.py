@@ -13,7 +13,7 @@ import struct
 import sys
 from pathlib import Path
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from corral.linux.bpf import compile_filter, disassemble
@@ -33,6 +33,7 @@ from corral.linux.rule import (
     masked_equal,
 )
 from corral.linux.syscalls import Arch, numbers
+from support.examples import examples
 from support.filter_listing import to_disassembly, to_listing
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "linux"))
@@ -103,7 +104,7 @@ DEFAULTS = [
 ]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data(), st.sampled_from(DEFAULTS), arches)
 def test_the_default_filter_agrees_with_its_table(data: st.DataObject, policy: Filter, arch: Arch) -> None:
     program = compile_filter(policy, arch)
@@ -128,7 +129,7 @@ def test_the_high_half_of_an_argument_changes_nothing(
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(filters(), arches, words, words, arguments)
 def test_a_foreign_architecture_is_killed_whatever_it_calls(
     policy: Filter, arch: Arch, nr: int, audit: int, values: tuple[int, ...]
@@ -146,7 +147,7 @@ def test_the_x32_table_is_not_served_even_if_unknown_numbers_are(nr: int, values
     assert interpret(program, Call(nr, Arch.X86_64.audit, values)).code == ENOSYS.code
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(filters(), arches)
 def test_every_program_is_acceptable_to_the_kernel(policy: Filter, arch: Arch) -> None:
     """seccomp_check_filter and bpf_check_classic: known operations, aligned loads, jumps that stay inside."""
@@ -162,7 +163,7 @@ def test_every_program_is_acceptable_to_the_kernel(policy: Filter, arch: Arch) -
     assert disassemble(program).count("\n") == len(instructions)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.one_of(filters(), st.sampled_from(DEFAULTS)), arches)
 def test_a_disassembly_can_be_had_back_from_its_listing(policy: Filter, arch: Arch) -> None:
     text = disassemble(compile_filter(policy, arch))

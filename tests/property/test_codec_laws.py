@@ -8,7 +8,7 @@ import tracemalloc
 from datetime import timedelta, timezone
 from pathlib import PosixPath, PurePosixPath
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.calls.codec import Bounds, CodecError, decode, encode
@@ -125,7 +125,7 @@ def test_a_value_that_was_changed_on_its_way_is_one_or_the_error(value: object, 
     _decode_safely(bytes(sent))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.sampled_from([b"l", b"t", b"S", b"z", b"d", b"s", b"b", b"i", b"N", b"\0", b"\xff", b"\0\0\0\2"]),

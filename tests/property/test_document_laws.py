@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.config.document import START, Document, DocumentProblems, read_document
 from support.documents import JsonWriter, TomlWriter, Writer, dates, paths, plain, tables
+from support.examples import examples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read_or_refused(text: str, file: str) -> Document | None:
     return document
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(json_tables, randoms)
 def test_what_is_written_as_json_is_read_from_its_place(table, random: Random) -> None:
     writer = written(JsonWriter(random), table)
@@ -65,7 +66,7 @@ def test_what_is_written_as_json_is_read_from_its_place(table, random: Random) -
     assert_places(document, writer)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(json_tables, st.one_of(st.none(), st.integers(0, 9)), st.booleans())
 def test_what_json_writes_is_read(table, indent: int | None, is_ascii: bool) -> None:
     text = json.dumps(table, indent=indent, ensure_ascii=is_ascii)
@@ -73,7 +74,7 @@ def test_what_json_writes_is_read(table, indent: int | None, is_ascii: bool) -> 
     assert read_document(text, JSON).table == table
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(toml_tables, randoms, st.booleans())
 def test_what_is_written_as_toml_is_read_from_its_place(table, random: Random, has_returns: bool) -> None:
     writer = written(TomlWriter(random), table)
@@ -92,7 +93,7 @@ def test_any_text_is_read_or_refused(file: str, text: str) -> None:
     read_or_refused(text, file)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from([JSON, TOML]), tables(plain), randoms, st.data())
 def test_a_damaged_document_is_read_or_refused(file: str, table, random: Random, data) -> None:
     text = written(JsonWriter(random) if file == JSON else TomlWriter(random), table).text
@@ -115,7 +116,7 @@ def test_every_question_has_an_answer(table, random: Random, keys) -> None:
     assert document.position(keys) == (writer.keys[known[0]] if known else START)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(json_tables, randoms, st.data())
 def test_a_key_that_json_has_twice_is_found(table, random: Random, data) -> None:
     writer = written(JsonWriter(random), {"outer": table, **table})

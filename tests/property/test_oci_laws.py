@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.linux.bpf import compile_filter
@@ -19,6 +19,7 @@ from corral.linux.filter import SocketPolicy, default_filter
 from corral.linux.oci import encode_profile, expressed
 from corral.linux.rule import Filter, Operator, Rule, Verdict
 from corral.linux.syscalls import Arch, numbers
+from support.examples import examples
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "linux"))
 from bpf_reference import Call, holds, interpret
@@ -73,13 +74,13 @@ def _compare_one(policy: Filter, arch: Arch, call: Call, profile: dict, program:
         assert _left_out(policy, arch, call) is not None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.sampled_from(DEFAULTS), arches)
 def test_the_profile_and_the_program_agree(data: st.DataObject, policy: Filter, arch: Arch) -> None:
     _compare(policy, arch, [data.draw(calls(policy, arch)) for _ in range(10)])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), filters(), arches)
 def test_they_agree_on_any_filter(data: st.DataObject, policy: Filter, arch: Arch) -> None:
     """Errors only: a profile has no word for an exception to a rule, nor for killing."""

@@ -17,6 +17,7 @@ from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, FsRule, NetMode, NetPolicy, Policy
 from corral.planning.decide import decide_path
 from corral.planning.resolve import Resolver, is_beneath
+from support.examples import examples
 from support.mac import HOME, WORKSPACE, MacHost, mac_plan, mac_probe
 from support.sbpl import Profile, Request
 
@@ -47,8 +48,8 @@ _WANTED = tuple(
     for depth in range(3)
     for parts in itertools.product(NAMES, repeat=depth)
 )
-_FEW = settings(max_examples=40)
-_SOME = settings(max_examples=70)
+_FEW = examples(40)
+_SOME = examples(70)
 _texts = st.one_of(st.none(), st.just("text"), paths.map(lambda path: f"-> {path}"))
 _entries = st.dictionaries(paths, _texts, max_size=10)
 _rules = st.builds(FsRule, paths, st.sampled_from(FsAccess), st.just(True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.linux.decode import MalformedSpec, decode
@@ -53,7 +53,7 @@ def test_control_groups_can_be_added_afterwards(spec, groups, kill, cpu_time) ->
     assert added == alone.replace(cgroups=(*spec.cgroups, *groups), cgroup_kill=kill, cpu_time=cpu_time)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(specs())
 @example(MINIMAL)
 def test_no_beginning_of_a_spec_is_a_spec(spec) -> None:
@@ -67,7 +67,7 @@ def test_nothing_may_follow_a_spec(spec, more) -> None:
     assert not _accepts(encode(spec) + more)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(specs())
 @example(MINIMAL)
 def test_a_flipped_bit_is_refused_or_means_what_it_then_says(spec) -> None:
@@ -91,7 +91,7 @@ def test_no_bytes_make_the_decoder_fail_in_any_other_way(raw) -> None:
 
 @pytest.mark.starts_sandboxes
 @needs_launcher
-@settings(max_examples=60)
+@examples(60)
 @given(specs())
 @example(MINIMAL)
 def test_the_launcher_accepts_what_python_encodes(spec) -> None:

@@ -28,9 +28,7 @@ def put_back_signals() -> None:
 def _instead(number: int) -> signal.Handlers | object:
     if number == signal.SIGINT:
         return signal.default_int_handler
-    if (
-        number == signal.SIGHUP
-    ):  # who asked for it has the tests outlive his terminal; a handler ends at execve
+    if number == signal.SIGHUP:  # the tests outlive the terminal, as was asked for; a handler ends at execve
         return _go_on
     return signal.SIG_DFL
 
