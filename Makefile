@@ -21,7 +21,7 @@ REQUIRED := native,landlock,bubblewrap,firejail$(if $(filter 0,$(shell id -u)),$
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral pyproject.toml hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz images mutants test-vm test-vm-systemd
+.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz prepared images mutants test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,9 +36,9 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.installed
+$(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 $(VENV)/.fuzz: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[fuzz]'
@@ -50,14 +50,17 @@ demo: install ## Watch hostile commands being contained.
 packages: ## Install the system packages that the tests need (as root, with apt).
 	@sh tests/support/packages.sh
 
-test: packages $(VENV)/.dev lint types images ## Install what the tests need, and run them: ten minutes at most.
+test: prepared ## Install what the tests need, and run them: ten minutes at most.
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 25 --require $(REQUIRED)
 
-test-all: packages $(VENV)/.dev lint types images ## Run everything there is, other kernels and mutants too: 25 minutes.
+test-all: prepared ## Run everything there is, other kernels and mutants too: 25 minutes.
 	$(BIN)/python -m pytest --all -n $(WORKERS) --durations 25 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
 	$(MAKE) mutants
+
+prepared: packages $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 images lint types
 
 images: packages $(VENV)/.dev ## Build the container image that the tests use, once.
 	@PYTHONPATH=tests $(BIN)/python -m support.images python

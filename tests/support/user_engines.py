@@ -53,9 +53,13 @@ def start_engine(name: str) -> Path:
         programs = Path(tempfile.mkdtemp(prefix="corral-programs-"))
         engine = ENGINES[name](())
         _running[name], _programs[name] = engine, programs
-        engine._check(["import", str(archive), CONTAINER.image])
-        engine._check(["tag", CONTAINER.image, DEFAULT_IMAGE])
-        install_engine(engine, programs)
+        try:
+            engine._check(["import", str(archive), CONTAINER.image])
+            engine._check(["tag", CONTAINER.image, DEFAULT_IMAGE])
+            install_engine(engine, programs)
+        except BaseException:  # one without its image is not taken for one by the next test
+            stop_engine(name)
+            raise
     return _programs[name]
 
 
