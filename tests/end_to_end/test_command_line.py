@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -113,9 +112,7 @@ def test_nothing_survives_the_death_of_corral(project: Path, home: Path) -> None
     child.kill()
     child.wait(20)
 
-    began = time.monotonic()
     assert os.read(reading, 1) == b""
-    assert time.monotonic() - began < 30
     os.close(reading)
 
 

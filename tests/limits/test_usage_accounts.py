@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -20,10 +21,11 @@ _WRITE = "head -c 8m /dev/urandom > written; sync written"
 
 
 def test_wall_time(arena: Arena) -> None:
+    began = time.monotonic()
     usage = arena.run(shell("sleep 0.4")).usage
 
-    assert 0.4 <= usage.wall_seconds < 15
-    assert usage.cpu_seconds < 0.3
+    assert 0.4 <= usage.wall_seconds <= time.monotonic() - began
+    assert usage.cpu_seconds < usage.wall_seconds - 0.2  # what was slept away costs nothing
 
 
 @pytest.mark.parametrize("which", ["user", "system"])
@@ -33,12 +35,12 @@ def test_processor_time(arena: Arena, which: str) -> None:
     script = f"""
 import os
 file = os.open('/dev/zero', os.O_RDONLY)
-while os.times().{which} < 0.3: {work}
+while os.times().{which} < 0.6: {work}
 """
     usage = arena.run(python(script)).usage
     spent = usage.user_seconds if which == "user" else usage.system_seconds
 
-    assert 0.29 <= spent < 0.7
+    assert 0.59 <= spent < 2 * 0.6  # all of it, and once
     assert usage.cpu_seconds >= spent
 
 

@@ -7,7 +7,6 @@ import io
 import os
 import resource
 import stat
-import time
 
 import pytest
 
@@ -137,15 +136,12 @@ def test_a_slow_function_holds_the_command_back(run, gate: Gate) -> None:
 
 
 def test_a_slow_function_does_not_stop_the_clock(run, gate: Gate) -> None:
-    began = time.monotonic()
-
     def be_slow(_: str, data: bytes) -> None:
         gate.is_left(seconds=0.4)
 
     result = run("exec 9>gate; yes", Limits(wall_seconds=0.2), stream=be_slow)
 
     assert (result.outcome, gate.is_left()) == (Outcome.TIMED_OUT, True)
-    assert time.monotonic() - began < 10
 
 
 def test_the_limit_counts_what_goes_elsewhere(run, tmp_path: Path) -> None:
