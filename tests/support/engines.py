@@ -126,20 +126,31 @@ class Engine:
         """Run a command as the child of the container's first process, as corral's launcher would."""
         return self._run(["--rm", *arguments], command)
 
-    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], seconds: float = 0) -> bool:
+    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], *, told: bool) -> bool:
         """Run a command, and ask the engine whether the kernel ended it for its memory.
 
-        It may hear of that after the container has ended: so it is asked until it says so, for some seconds.
+        It hears of that from the kernel, and not at all once the container is gone. So where it is to be
+        `told`, the container stays until it was.
         """
         name = f"{IMAGE}-{next(self._numbers)}"
-        self._run(["--name", name, *arguments], command)
-        deadline = time.monotonic() + seconds
-        while True:
-            if self._check(["inspect", "--format", "{{.State.OOMKilled}}", name]).strip() == "true":
-                return True
-            if time.monotonic() >= deadline:
-                return False
+        script = '"$@"; exec measure sleep 600' if told else '"$@"'
+        line = [*self._run_options(arguments), *arguments, IMAGE, "sh", "-c", script, "init", *command]
+        self._check(["run", "--detach", "--name", name, *line])
+        while told and not self._was_told(name):
             time.sleep(0.1)
+        if told:
+            self._check(["kill", name])
+        self._check(["wait", name])
+        answer = self._says_so(name)
+        self._check(["rm", name])
+        return answer
+
+    def _was_told(self, name: str) -> bool:
+        """Whether it knows already, of a container that has not ended."""
+        return self._says_so(name)
+
+    def _says_so(self, name: str) -> bool:
+        return self._check(["inspect", "--format", "{{.State.OOMKilled}}", name]).strip() == "true"
 
     def start(self, command: Sequence[str]) -> None:
         """Start a container that is left running, and that an engine which ends does not wait for."""
@@ -233,6 +244,11 @@ class Docker(Engine):
             subprocess.run(self.enclosure.enter(["kill", inside]), check=True)
             self._daemon.wait(_STOP_SECONDS)
 
+    def _was_told(self, name: str) -> bool:
+        """Its answer changes with the end of the container only; before that there is an event."""
+        narrow = ("--filter", f"container={name}", "--filter", "event=oom")
+        return bool(self.ask("events", "--since", "10m", "--until", "0s", *narrow))
+
     @property
     def _socket(self) -> str:
         return f"unix://{self.folder}/socket"
@@ -259,15 +275,18 @@ class Podman(Engine):
         ulimits = [f"--ulimit={name}={most}:{most}" for name, most in defaults if f"{name}=" not in given]
         return [*super()._run_options(arguments), *ulimits, "--cgroup-parent", f"/{self.group}"]
 
-    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], seconds: float = 0) -> bool:
-        """With control groups of version 1, conmon 2.1 leaves its mark where podman 4.3 does not look for it:
-        in the working directory. When newer ones are required, this can go.
+    def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], *, told: bool) -> bool:
+        (self.folder / "oom").unlink(missing_ok=True)
+        return super().run_out_of_memory(arguments, command, told=told)
+
+    def _says_so(self, name: str) -> bool:
+        """Conmon leaves a mark at once, at which podman looks when the container has ended.
+
+        With control groups of version 1, conmon 2.1 leaves it where podman 4.3 does not look for it: in the
+        working directory. When newer ones are required, that one can go.
         """
-        mark = self.folder / "oom"
-        mark.unlink(missing_ok=True)
-        return (
-            super().run_out_of_memory(arguments, command) or mark.exists()
-        )  # which it leaves before it ends
+        marks = (self.folder / "oom", *self.folder.glob("*/overlay-containers/*/userdata/oom"))
+        return any(mark.exists() for mark in marks) or super()._says_so(name)
 
 
 ENGINES: dict[str, type[Engine]] = {"docker": Docker, "podman": Podman}
