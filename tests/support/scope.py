@@ -30,6 +30,10 @@ QUICK = frozenset({"unit", "property", "golden", "architecture", "fuzz"})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        from support.scheduling import order
+
+        order(items)
     if config.getoption("--no-sandbox"):
         items[:] = [item for item in items if not item.get_closest_marker("starts_sandboxes")]
     if config.getoption("--all") or is_narrowed(config):
