@@ -99,6 +99,27 @@ def test_an_interrupt_reaches_the_command_and_its_answer_comes_back(project: Pat
     assert child.wait(20) == 9
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_that_corral_was_told_to_ignore_is_not_passed_on(
+    project: Path, home: Path, number: signal.Signals
+) -> None:
+    """As with nohup, or in the background of a script; the command would hear of it otherwise."""
+    line = "trap 'echo heard' HUP INT; trap 'exit 4' TERM; echo ready; while :; do sleep 0.05; done"
+    child = subprocess.Popen(
+        ["/usr/bin/env", f"--ignore-signal={number.name}", sys.executable, "-m", "corral", "run", "-c", line],
+        cwd=project,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"ready\n"
+
+    child.send_signal(number)
+    child.send_signal(signal.SIGTERM)
+
+    assert child.stdout.read() == b""
+    assert child.wait(20) == 4
+
+
 def test_nothing_survives_the_death_of_corral(project: Path, home: Path) -> None:
     """The whole tree holds the write end of a pipe; when it is gone, the pipe is at its end."""
     reading, writing = os.pipe()

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from corral.cli.run import PASSED_ON, report_error
+from corral.cli.run import passed_on, report_error
 from corral.host import state_directory
 from corral.model.errors import CorralError, SetupError
 from corral.model.plan import StdioMode
@@ -59,7 +59,7 @@ def _run(errand: Errand) -> int:
     stdio = StdioMode.TERMINAL if errand.terminal else StdioMode.INHERIT
     prepared = sandbox.prepare(errand.argv, cwd=errand.cwd, stdin=None, stdio=stdio)
     attempt = sandbox.start(prepared)
-    for name in PASSED_ON:
+    for name in passed_on():
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     return attempt.run().exit_status
 

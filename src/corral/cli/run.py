@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from corral.runtime.monitor import Monitor
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
-PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
+_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 _LIMITS_SAID = {
     Outcome.TIMED_OUT: "its time was over",
     Outcome.OUT_OF_MEMORY: "it ran out of its memory",
@@ -102,10 +102,15 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     attempt = request.sandbox.start(prepared, monitor=_monitor() if options["stats"] else None)
     if attempt.refusal is not None:
         _warn_of_fallback(request, attempt.refusal)
-    for name in PASSED_ON:
+    for name in passed_on():
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(attempt.send))
     return attempt.run()
+
+
+def passed_on() -> tuple[str, ...]:
+    """Names of signals. Whoever was told to ignore one, such as by nohup, does not pass it on either."""
+    return tuple(name for name in _PASSED_ON if signal.getsignal(getattr(signal, name)) != signal.SIG_IGN)
 
 
 def _monitor() -> Monitor:

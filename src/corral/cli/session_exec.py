@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from corral.cli.run import PASSED_ON, print_json, report_error, say, stop_and_go
+from corral.cli.run import passed_on, print_json, report_error, say, stop_and_go
 from corral.cli.session_here import name_or_default
 from corral.model.errors import CorralError, PolicyError
 from corral.model.quantities import parse_duration
@@ -111,7 +111,7 @@ def _variables(given: Iterable[str]) -> Iterable[tuple[str, str]]:
 def _carry_out(connection: Call, request: ExecRequest) -> dict[str, Any]:
     if request.is_detached:
         return connection.execute(request)
-    connection.pass_signals(PASSED_ON, lambda: stop_and_go(connection.forward))
+    connection.pass_signals(passed_on(), lambda: stop_and_go(connection.forward))
     if not request.terminal or request.captures:
         return connection.execute(request)
     from corral.runtime.terminal import TerminalStreams
