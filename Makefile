@@ -12,8 +12,8 @@ RECORD  ?=
 VM_ARGS ?=
 # Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
 SUITE   ?= bookworm
-# Two processors, and tests that wait for each other.
-WORKERS ?= 3
+# Two processors, and tests that wait for engines, clocks and each other.
+WORKERS ?= 4
 # Of `make mutants`: parts of names; all without.
 PARTS   ?=
 # Backends that must work here for the tests to pass; engines are private ones, which take root.

@@ -35,6 +35,8 @@ _HELLO_BYTES = 64
 _WORDS_BYTES = 16_384  # of what the outer program has said
 _WORDS_LINES = 4
 _REMOVAL_SECONDS = 10.0
+_PARTING_SECONDS = 5.0  # for a program that is given up, to end by itself
+_LOOK_MS = 100
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -172,10 +174,24 @@ class Meeting:
     def _give_up(self) -> None:
         if not self._pid:
             return
+        if self._outer.removal:
+            self._let_end()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
         remove(self._launch)
+
+    def _let_end(self) -> None:
+        """Have the program end by itself, if it does in time.
+
+        ORDER: before it is killed. What it asked an engine for is made even if nobody waits for the answer.
+        Only after its own end is it certain that a removal finds all there ever will be.
+        """
+        poller = select.poll()
+        poller.register(own(self._owned, os.pidfd_open(self._pid)), select.POLLIN)
+        deadline = time.monotonic() + _PARTING_SECONDS
+        while not poller.poll(_LOOK_MS) and time.monotonic() < deadline:
+            remove(self._launch)
 
     def _failure(self, *, is_late: bool = False) -> SetupError:
         if is_late:

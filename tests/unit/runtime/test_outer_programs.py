@@ -101,7 +101,30 @@ def test_a_program_that_is_gone_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "gone") in str(raised.value)
 
 
-def test_a_program_that_does_not_come_to_the_point_is_ended_and_removed(tmp_path: Path) -> None:
+def test_what_an_engine_makes_late_is_removed_as_well(tmp_path: Path) -> None:
+    """It goes on with what it was asked for, whether or not the program lives that asked."""
+    container, asked, made = (tmp_path / name for name in ("container", "asked", "made"))
+    for fifo in (asked, made):
+        os.mkfifo(fifo)
+    says = "echo made; echo made"  # to the program, and to this test
+    makes = f"read word <{asked}; touch {container}; {{ {says}; }} >{made}"
+    engine = f"setsid sh -c '{makes}' & read word <{made}"
+    once = f"mkdir {tmp_path}/once 2>/dev/null && echo >{asked}"  # it is made after the first look
+    removal = ("/bin/sh", "-c", f"rm -f {container}; {once}")
+
+    with open(made, "r+b", buffering=0) as told:
+        with pytest.raises(SetupError) as raised:
+            outer_run(tmp_path, engine, "true", outer=Outer(start_seconds=0.1, removal=removal)).run()
+        assert told.readline() == b"made\n"
+
+    assert raised.value.code == "start-timeout"
+    assert not container.exists()
+
+
+def test_a_program_that_does_not_come_to_the_point_is_ended_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.runtime.outer._PARTING_SECONDS", 0.3)
     gate = Gate(tmp_path / "gate")
     removal = ("/bin/sh", "-c", f"echo removed > {tmp_path}/removed")
     outer = Outer(start_seconds=0.5, removal=removal)
