@@ -20,8 +20,9 @@ PARTS   ?=
 REQUIRED := native,landlock,bubblewrap,firejail$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral pyproject.toml hatch_build.py
 
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz prepared images mutants test-vm test-vm-systemd
+.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz prepared collected images mutants test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,7 +61,10 @@ test-all: prepared ## Run everything there is, other kernels and mutants too: 25
 	$(MAKE) mutants
 
 prepared: packages $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs 2 images lint types
+	@$(MAKE) --no-print-directory --jobs 2 images lint types collected
+
+collected: $(VENV)/.dev # Once, so that not every worker has to compile the tests for itself.
+	@$(BIN)/python -m pytest --collect-only -q >.collected || { cat .collected; exit 1; }
 
 images: packages $(VENV)/.dev ## Build the container image that the tests use, once.
 	@PYTHONPATH=tests $(BIN)/python -m support.images python
@@ -102,4 +106,4 @@ bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the ta
 	@$(BIN)/python bench/network.py --record
 
 clean: ## Remove what the other targets made.
-	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .images
+	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .collected

@@ -4,17 +4,24 @@
 
 - tests that carry the mark `thorough`: they take long, and what they add is rare;
 - on backends that are not in WHOLE, all but the first proof of a guarantee, the first attack on it, and the
-  first case of any other test. The launcher, the filter and the plan are the same everywhere.
+  first case of any other test; attacks in containers. Launcher, filter and plan are the same everywhere;
+- of tests that run twice (root and an ordinary user, a plain build and one with sanitizers) one of both in
+  turn, and of those that run four times two that have everything.
 
 Whoever names a file or selects by a word (`-k`) gets all of it.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+
 import pytest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     Key = tuple[str, ...]
 
 #: How many tests were left out, and the name under which a worker tells it.
@@ -22,11 +29,18 @@ left_key = pytest.StashKey[int]()
 LEFT = "corral_left"
 
 #: Quick to start, and everything in them is corral's own.
-WHOLE = frozenset({"native", "native-session", "landlock", "leaky"})
+WHOLE = frozenset({"native", "native-session", "landlock"})
+ENGINES = frozenset({"docker", "podman"})
 #: Those in which a guarantee is proved, or a test repeated, once.
-ONCE = frozenset({"bubblewrap", "firejail", "docker", "podman", "none"})
+ONCE = frozenset({"bubblewrap", "firejail", "none", *ENGINES})
 #: Directories whose tests start nothing.
 QUICK = frozenset({"unit", "property", "golden", "architecture", "fuzz"})
+#: Words in the names of tests that run twice or four times, by directory.
+_OF_USERS = r"plain|checked|root|ordinary|own|native|landlock|cgroup|supervisor"
+_VARIANTS = {
+    **dict.fromkeys(("launcher", "limits", "compiled", "named"), re.compile(rf"\b(?:{_OF_USERS})\b")),
+    "network": re.compile(r"\b(?:docker|podman)\b"),
+}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -38,13 +52,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("starts_sandboxes")]
     if config.getoption("--all") or is_narrowed(config):
         return
-    seen: set[Key] = set()
-    kept, left = [], []
-    for item in items:
-        (left if _is_left(item, seen) else kept).append(item)
+    left = {*_repeated(items), *_twins(items)}
+    left.update(item for item in items if item.get_closest_marker("thorough"))
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = kept
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
     config.stash[left_key] = len(left)
 
 
@@ -59,21 +71,21 @@ def is_narrowed(config: pytest.Config) -> bool:
     return bool(config.getoption("keyword")) or any(".py" in argument for argument in config.args)
 
 
-def _is_left(item: pytest.Item, seen: set[Key]) -> bool:
-    if item.get_closest_marker("thorough"):
-        return True
-    key = _group(item)
-    if key is None:
-        return False
-    is_repeated = key in seen
-    seen.add(key)
-    return is_repeated
+def _repeated(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
+    """What is tried often enough without it."""
+    seen: set[Key] = set()
+    for item in items:
+        key = _group(item)
+        if key is not None and (key in seen or (key[0] in ENGINES and key[1].startswith("attack"))):
+            yield item
+        elif key is not None:
+            seen.add(key)
 
 
 def _group(item: pytest.Item) -> Key | None:
     """What one test is enough for; None where each counts."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    if item.path.relative_to(item.config.rootpath).parts[1] in QUICK:
+    if _directory(item) in QUICK:
         return None
     proof = item.get_closest_marker("proves")
     if proof is not None and "backend" in params:
@@ -83,5 +95,24 @@ def _group(item: pytest.Item) -> Key | None:
         what = f"attack on {params['probe'].feature.value}"
     else:
         named = [value for value in params.values() if isinstance(value, str) and value in ONCE]
-        return (item.nodeid.partition("[")[0], *named) if named else None
+        return (*named, item.nodeid.partition("[")[0]) if named else None
     return None if where in WHOLE else (where, what)
+
+
+def _twins(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
+    """Of two alike one in turn; of four, such as plain and checked, root and ordinary, a diagonal in turn."""
+    alike: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        words = _VARIANTS.get(_directory(item))
+        if words is not None:
+            name, bracket, case = item.nodeid.partition("[")
+            alike[name + bracket + words.sub("*", case)].append(item)
+    for number, group in enumerate(alike.values()):
+        if len(group) == 2:
+            yield group[number % 2]
+        elif len(group) == 4:
+            yield from (group[1:3] if number % 2 else (group[0], group[3]))
+
+
+def _directory(item: pytest.Item) -> str:
+    return item.path.relative_to(item.config.rootpath).parts[1]
