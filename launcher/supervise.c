@@ -36,7 +36,7 @@ struct watch {
 
 static const int64_t NEVER = INT64_MAX;
 
-enum { SIGNALS = 16 }; /* in one turn; there are fewer that are watched */
+enum { SIGNALS = 16 }; /* the most that one turn reads; fewer kinds are watched */
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -168,8 +168,8 @@ static void reap_init(struct watch *w) {
     w->failed = !w->killed;
 }
 
-/* INVARIANT: a turn ends with some of the dead, and with a few signals: whoever keeps dying or signalling does not keep
- * it from the lifeline and the clock. What is left makes poll() return at once. */
+/* INVARIANT: one turn handles a bounded number of signals and reaps one batch, so a command that forks or signals
+ * without pause cannot delay the lifeline or the time limit. poll() returns at once for whatever is left. */
 static void on_signals(struct watch *w) {
     for (int i = 0; i < SIGNALS && !w->gone; i++) {
         int signal = signals_next(w->signals);

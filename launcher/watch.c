@@ -33,8 +33,8 @@ static int64_t run_time(const struct watch_record *limits) {
     return run < SHORTEST_RUN_MS * MILLISECOND ? SHORTEST_RUN_MS * MILLISECOND : run;
 }
 
-/* Whoever could run longer than was meant, because we came late, waits longer. He runs from the moment before he is
- * woken, for we may have to wait ourselves once he runs, until the moment after he is stopped. */
+/* A tree that ran longer than planned, because we were scheduled late, is stopped for longer. Its running time counts
+ * from just before SIGCONT, since it may take our processor at once, until just after SIGSTOP. */
 static int64_t stop_time(const struct watch_record *limits, int64_t ran) {
     return ran * (1000 - limits->share_permille) / limits->share_permille;
 }

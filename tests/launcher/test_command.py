@@ -284,7 +284,7 @@ def test_landlock_abi_is_a_number(plain: Path) -> None:
 
 def test_the_session_keyring_is_not_corrals(plain: Path, make) -> None:
     session = "import ctypes; print(ctypes.CDLL(None).syscall(250, 0, -3, 1))"  # KEYCTL_GET_KEYRING_ID
-    # KEYCTL_JOIN_SESSION_KEYRING: whoever has none gets another one each time that he asks.
+    # KEYCTL_JOIN_SESSION_KEYRING: a process without one gets a new one each time it asks.
     assert ctypes.CDLL(None).syscall(250, 1, 0) > 0
     ours = subprocess.run(["python3", "-SEc", session], capture_output=True, check=True).stdout
 

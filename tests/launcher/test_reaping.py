@@ -1,4 +1,4 @@
-"""The bound on reaping: whoever reaps looks around in between, however many are dead and however many follow.
+"""The bound on reaping: between two batches the supervisor polls, however many processes end.
 
 The supervisor, or init, is followed from one system call to the next. While it stands still in the midst of
 reaping, more processes die, so that it never runs out of the dead before all are. What counts is the order of

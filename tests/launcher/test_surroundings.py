@@ -59,7 +59,7 @@ def test_init_keeps_no_privilege(plain: Path, user: int) -> None:
 
 @pytest.mark.parametrize("make", [confined, bare])
 def test_nobody_holds_what_the_launcher_inherited(plain: Path, make) -> None:
-    """Neither supervisor nor init: whoever reads from corral's other pipes sees their end."""
+    """Neither supervisor nor init keeps corral's other pipes open: their readers see the end."""
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     running = start(plain, make("sleep", "60"))
@@ -116,7 +116,7 @@ def test_the_supervisor_keeps_no_privilege(plain: Path) -> None:
 
 
 def test_a_landlock_rule_is_about_what_was_planned(plain: Path, tmp_path: Path) -> None:
-    """There are no mounts to notice: whoever swaps the directory would be granted another one."""
+    """Without mounts nothing else notices: after a swap the rule would grant another directory."""
     planned = os.stat(tmp_path)
     rule = PathRule(0xD, str(tmp_path), planned.st_dev, planned.st_ino)
     rules = tuple(PathRule(0xD, place) for place in ("/usr", "/lib64", "/etc"))

@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     _wall(
         "supervisor-holds-stdio",
-        "whoever reads sees the end",
+        "a reader sees the end",
         Edit(
             "launcher/supervise.c",
             "    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);\n",

@@ -40,7 +40,7 @@ def _compile(source: Path, objects: Path) -> None:
 
 
 class Workshop:
-    """TRUST: whoever runs a mutant must be able to enter it, ordinary users as well."""
+    """Readable to all: the tests run as an ordinary user as well."""
 
     def __init__(self, place: Path, objects: Path) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""Signals as a program has them that a person starts, whoever started the tests.
+"""Default signals for the tests, even if they were started with some ignored or blocked.
 
 What a caller ignores or blocks is inherited, by corral and by every command of a test: nohup ignores SIGHUP,
 a shell without job control SIGINT and SIGQUIT for what it puts into the background, and a supervisor of

@@ -8,7 +8,7 @@
 - of tests that run twice (root and an ordinary user, a plain build and one with sanitizers) one of both in
   turn, and of those that run four times two that have everything.
 
-Whoever names a file or selects by a word (`-k`) gets all of it.
+A run that names a file or selects with `-k` leaves out nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whoever starts the tests, what they start has its signals."""
+"""The commands of a test start with default signals, even if the tests were started with some ignored."""
 
 from __future__ import annotations
 

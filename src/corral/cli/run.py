@@ -109,7 +109,7 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
 
 
 def passed_on() -> tuple[str, ...]:
-    """Names of signals. Whoever was told to ignore one, such as by nohup, does not pass it on either."""
+    """The signals to forward. One that corral was started to ignore, as under nohup, is not forwarded."""
     return tuple(name for name in _PASSED_ON if signal.getsignal(getattr(signal, name)) != signal.SIG_IGN)
 
 

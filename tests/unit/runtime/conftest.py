@@ -1,4 +1,4 @@
-"""Plans and launches for the runner, small and with nothing of a host in them."""
+"""Plans and launches for the runner, small and with nothing of a host in them; guards over a workspace."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from corral.model.feature import Feature
 from corral.model.launch import Launch
 from corral.model.plan import Command, Ground, Plan
 from corral.model.policy import Limits, NetPolicy, Policy
+from corral.runtime.guard import Guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from corral.model.plan import Watch
 
 
 @pytest.fixture
@@ -43,3 +47,24 @@ def make_launch() -> Callable[..., Launch]:
         return Launch("test", plan.command.argv, env, {}, cwd=plan.command.cwd).replace(**changes)
 
     return make
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A workspace to watch over."""
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def guarding(tmp_path: Path) -> Iterator[Callable[..., Guard]]:
+    """Starts guards, and closes them afterwards."""
+    opened: list[Guard] = []
+
+    def start(*watches: Watch) -> Guard:
+        opened.append(Guard(watches, str(tmp_path / "quarantine")))
+        return opened[-1]
+
+    yield start
+    for guard in opened:
+        guard.close()

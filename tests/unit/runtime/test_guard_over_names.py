@@ -15,32 +15,12 @@ from corral.runtime.guard import PATIENCE, Guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "work").mkdir()
-    return tmp_path / "work"
 
 
 def watch_of(place: Path, name: str, link_text: str = "") -> Watch:
     stat = place.stat()
     return Watch(str(place), str(place), stat.st_dev, stat.st_ino, name, name, link_text)
-
-
-@pytest.fixture
-def guarding(place: Path, tmp_path: Path) -> Iterator:
-    opened: list[Guard] = []
-
-    def start(*watches: Watch) -> Guard:
-        opened.append(Guard(watches, str(tmp_path / "quarantine")))
-        return opened[-1]
-
-    yield start
-    for guard in opened:
-        guard.close()
 
 
 def test_a_planted_file_is_moved_to_quarantine(place, tmp_path, guarding) -> None:

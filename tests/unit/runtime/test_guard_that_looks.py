@@ -15,7 +15,6 @@ from corral.runtime.guard import Guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _OVERFLOW = 0x4000  # IN_Q_OVERFLOW
@@ -31,19 +30,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(guard_module, "_GLANCE_MS", 0)
     (tmp_path / "work/sub").mkdir(parents=True)
     return tmp_path / "work"
-
-
-@pytest.fixture
-def guarding(tmp_path: Path) -> Iterator:
-    opened: list[Guard] = []
-
-    def start(*watches: Watch) -> Guard:
-        opened.append(Guard(watches, str(tmp_path / "quarantine")))
-        return opened[-1]
-
-    yield start
-    for guard in opened:
-        guard.close()
 
 
 def test_two_names_in_one_directory_are_both_watched(place, guarding) -> None:

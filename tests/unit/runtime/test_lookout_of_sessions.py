@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "work").mkdir()
-    return tmp_path / "work"
-
-
-@pytest.fixture
 def lookout(place: Path, tmp_path: Path, make_plan) -> Iterator[Lookout]:
     status = place.stat()
     watch = Watch(str(place), str(place), status.st_dev, status.st_ino, ".envrc", ".envrc")
@@ -42,7 +36,7 @@ def test_where_nothing_is_protected_there_is_nothing_to_tell(make_plan) -> None:
 
 def test_what_could_not_be_put_right_is_raised(lookout: Lookout, monkeypatch) -> None:
     mark = lookout.begin()
-    monkeypatch.setattr(Guard, "sweep", lambda _: ("/work/.envrc",))
+    monkeypatch.setattr(Guard, "sweep", lambda _: ("/w/.envrc",))
 
     with pytest.raises(SetupError) as raised:
         lookout.end(mark)
