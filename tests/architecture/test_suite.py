@@ -18,6 +18,17 @@ SOME = ("-k", "native or landlock or leaky")
 _PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 PROOF = "conformance/test_fs_read.py::test_a_file_outside_cannot_be_read"
 
+_UNPROVED = """
+import pytest
+
+def test_that_is_skipped(request):
+    request.node.user_properties.append(("claim", "native fs.read"))
+    pytest.skip("for no reason")
+
+@pytest.mark.parametrize("claim", ["landlock fs.read", "native fs.write"])
+def test_that_passes(claim, request):
+    request.node.user_properties.append(("claim", claim))
+"""
 _VOID = """
 import pytest
 from corral.model.feature import Feature
@@ -40,17 +51,21 @@ def test_that_never_runs(backend, stage):
 """
 
 
-def _suite(*arguments: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-c", CONFIGURATION, *WITHOUT, *SOME, *arguments],
+def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-c", CONFIGURATION, *WITHOUT, *arguments],
         cwd=TESTS,
-        env={**os.environ, "PYTEST_ADDOPTS": "", **environment},
+        env={**inherited, "PYTEST_ADDOPTS": "", **environment},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    return done.stdout
+
+
+def _suite(*arguments: str, **environment: str) -> str:
+    return _run(*SOME, *arguments, **environment).stdout
 
 
 def _counts(report: str) -> list[str]:
@@ -89,3 +104,33 @@ def test_a_proof_that_proves_nothing_breaks_the_build(tmp_path_factory: pytest.T
     assert "FAILED" in report
     assert "::test_that_proves_nothing[leaky] - [XPASS(strict)] it enforces nothing" in report
     assert "::test_that_never_runs[leaky] - RuntimeError" in report.partition("short test summary")[2]
+
+
+def test_a_claim_that_only_skipped_tests_are_about_breaks_a_whole_run(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("claims")
+    (place / "test_claims.py").write_text(_UNPROVED)
+
+    whole = _run("-p", "conftest", str(place), PYTHONPATH=_PATH)
+    narrowed = _run("-p", "conftest", "-k", "skipped", str(place), PYTHONPATH=_PATH)
+
+    assert "claimed, and no test of it passed: native fs.read\n" in whole.stdout
+    assert whole.stdout.count("no test of it passed") == 1
+    assert (whole.returncode, narrowed.returncode) == (1, 0)
+
+
+def test_what_make_test_leaves_out_is_counted_and_there_with_all(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("thorough")
+    (place / "test_marked.py").write_text(
+        "import pytest\n\n@pytest.mark.thorough\ndef test_long(): pass\n\ndef test_short(): pass\n"
+    )
+
+    some = _run("-p", "conftest", str(place), PYTHONPATH=_PATH).stdout
+    everything = _run("-p", "conftest", "--all", str(place), PYTHONPATH=_PATH).stdout
+
+    assert "1 tests were left to `make test-all`" in some
+    assert _counts(some) == ["1 passed"]
+    assert _counts(everything) == ["2 passed"]
