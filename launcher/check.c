@@ -100,12 +100,20 @@ static int check_specs(void) {
 }
 #endif
 
+/* For corral, which has no authority over mounts: stdin, opened anew and sent to the socket 3. */
+static int reopen_stdin(void) {
+    int err = reopen_and_send(STDIN_FILENO, SPEC_FD);
+    if (err) fprintf(stderr, "%s\n", strerror(-err));
+    return err ? EXIT_SETUP_FAILED : 0;
+}
+
 int answer(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--version") == 0) return puts("corral-launch 1") < 0;
     if (argc == 2 && strcmp(argv[1], "--landlock-abi") == 0) return print_landlock_abi();
     if (argc == 2 && strcmp(argv[1], "--build") == 0) return print_build();
     if (argc == 3 && strcmp(argv[1], "--check-plan") == 0) return check_plan(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--check-spec") == 0) return check_spec();
+    if (argc == 2 && strcmp(argv[1], "--reopen") == 0) return reopen_stdin();
 #ifdef CORRAL_FAULTS
     if (argc == 2 && strcmp(argv[1], "--check-specs") == 0) return check_specs();
     if (argc == 2 && strcmp(argv[1], "--check-plans") == 0) return check_plans();

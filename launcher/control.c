@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -64,6 +65,22 @@ int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *siz
     if (got > 0 && count > 0 && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) return (int)count;
     close_all(given, count);
     return -EPROTO;
+}
+
+int control_send(int control, const char *word, const int *descriptors, int count) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int) * MOST_SENT)];
+    } ancillary = {0};
+    struct iovec data = {.iov_base = (void *)(uintptr_t)word, .iov_len = strlen(word)};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
+                             .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count)};
+    if (count < 1 || count > MOST_SENT) return -EINVAL;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                               .cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count)};
+    memcpy(CMSG_DATA(header), descriptors, sizeof(int) * (size_t)count);
+    return sendmsg(control, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 /* First out of the way of the numbers that others have to get. */

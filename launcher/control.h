@@ -6,6 +6,7 @@
 
 enum {
     MOST_GIVEN = 32,
+    MOST_SENT = 130,       /* the sockets of a gateway */
     REQUEST_BYTES = 65536, /* of a command for a kept sandbox; a longer spec comes as a file */
 };
 
@@ -16,6 +17,9 @@ int control_take(const char *where);
 /* Waits for one message with descriptors, and words of at most `*size` bytes. Returns how many descriptors came, in
  * `given`; 0 at the end; or -errno. `flags` are for recvmsg. */
 int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size, int flags);
+
+/* Sends descriptors, at most MOST_SENT, with a word. */
+int control_send(int control, const char *word, const int *descriptors, int count);
 
 /* Puts each to its number: the first to 0, the second to 1. */
 int control_arrange(int given[MOST_GIVEN], int count);

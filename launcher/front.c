@@ -29,6 +29,7 @@ struct front {
     pid_t supervisor;
     int signals, status, lifeline, caller; /* lifeline: -1 when it was cut */
     bool was_ignored[MOST_SIGNALS], is_asked_to_end, is_ended;
+    int stdin_anew; /* the caller's input, where the command has it opened anew; else -1 */
     struct relays relays;
     struct account account;
 };
@@ -100,14 +101,26 @@ static int supervise(struct launch *launch, const int given[5], char **argv) {
     return launch_run(launch);
 }
 
+/* What the command gets as its own: the caller's descriptors, but for what must be counted, and for doors. */
+static int prepare_streams(struct front *front, const struct launch *launch, const struct plan *plan, int given[3]) {
+    bool has_limit = plan->has_output_limit, is_relayed[2];
+    for (int i = 0; i < 2; i++) is_relayed[i] = has_limit || is_door(&launch->spec, STDOUT_FILENO + i);
+    int err = 0;
+    if (is_relayed[0] || is_relayed[1])
+        err = relays_open(&front->relays, has_limit ? plan->output_limit : UINT64_MAX, is_relayed, &given[1]);
+    if (err) return err;
+    if (is_door(&launch->spec, STDIN_FILENO)) {
+        given[0] = reopen_in_child(STDIN_FILENO);
+        front->stdin_anew = given[0] < 0 ? -1 : fcntl(given[0], F_DUPFD_CLOEXEC, FIRST_FREE);
+    } else if (has_limit) given[0] = open_for_reading_only(STDIN_FILENO);
+    return given[0] < 0 ? given[0] : 0;
+}
+
 static int start(struct front *front, struct launch *launch, const struct plan *plan, char **argv) {
     int status[2], lifeline[2], given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
     int err = open_pipe(status);
     if (!err) err = open_pipe(lifeline);
-    if (!err && plan->has_output_limit) {
-        err = relays_open(&front->relays, plan->output_limit, &given[1]);
-        given[0] = open_for_reading_only(STDIN_FILENO);
-    }
+    if (!err) err = prepare_streams(front, launch, plan, given);
     if (err) return err;
     given[3] = status[1];
     given[4] = lifeline[0];
@@ -222,12 +235,15 @@ static int run(struct front *front, const char *path, char **argv, char **comman
 int plan_main(int argc, char **argv) {
     static struct front front; /* 128 KiB of buffers: not on the stack, and untouched where nothing is relayed */
     struct problem problem;
+    front.stdin_anew = -1;
     if (argc < 5 || strcmp(argv[3], "--") != 0) {
         problem_set(&problem, "there is no command to run", "write `corral-launch --plan FILE -- COMMAND`", "wrong usage");
         return account_refuse(&problem, EXIT_USAGE);
     }
     if (prepare_stdio(&problem) || run(&front, argv[2], argv, argv + 4, &problem))
         return account_refuse(&problem, EXIT_SETUP_FAILED);
+    /* The caller reads on where the command stopped, as if both had used one descriptor. */
+    if (front.stdin_anew >= 0) (void)lseek(STDIN_FILENO, lseek(front.stdin_anew, 0, SEEK_CUR), SEEK_SET);
     /* What the command has printed comes before what we say of it. */
     relays_finish(&front.relays, is_enough, &front);
     return account_close(&front.account, front.relays.is_over);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "control.h"
 #include "kernel.h"
 #include "launch.h"
 
@@ -90,20 +91,7 @@ static int open_socket(struct launch *launch, int kind, int port) {
 }
 
 int gateway_send(const int *descriptors, int count) {
-    static const char WORD[] = "gateway\n";
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int) * MOST_SOCKETS)];
-    } ancillary = {0};
-    struct iovec data = {.iov_base = (void *)(uintptr_t)WORD, .iov_len = sizeof WORD - 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
-                             .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count)};
-    if (count < 1 || count > MOST_SOCKETS) return -EINVAL;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-                               .cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count)};
-    memcpy(CMSG_DATA(header), descriptors, sizeof(int) * (size_t)count);
-    return sendmsg(STATUS_FD, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    return control_send(STATUS_FD, "gateway\n", descriptors, count);
 }
 
 static int open_all(struct launch *launch, int *found, int *count) {

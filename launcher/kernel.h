@@ -31,8 +31,6 @@ enum {
     NR_LANDLOCK_RESTRICT_SELF = 446,
 };
 
-#define K_SIOCGSKNS 0x894C /* ioctl: the network namespace of a socket */
-
 /* netlink(7), rtnetlink(7) */
 enum {
     K_NETLINK_ROUTE = 0,
@@ -64,7 +62,6 @@ struct k_rtattr {
     uint16_t length, type;
 };
 
-#define K_CLONE_FILES 0x00000400u
 #define K_CLONE_NEWNS 0x00020000u
 #define K_CLONE_NEWCGROUP 0x02000000u
 #define K_CLONE_NEWUTS 0x04000000u

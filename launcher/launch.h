@@ -35,9 +35,8 @@ struct launch {
     int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
     int *group_fds;           /* one for each cgroup of the spec */
     int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
-    pid_t network_maker;      /* init: the process that makes the network, while it does */
-    int network_pipe[2];      /* init: by which it tells */
-    int loopback_error;       /* init: what it has told */
+    pid_t helper;             /* init: the process that stays behind in the first user namespace, for a while */
+    int helper_fd;            /* socket pair: init and helper */
     int areas_fd;             /* init: the file system of the private areas */
     int ruleset_fd;           /* a server: Landlock's rules, made once for all its commands; -1: not made */
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
@@ -60,6 +59,10 @@ struct phase {
 extern const struct phase SUPERVISOR_PHASES[], CHILD_PHASES[], INIT_PHASES[], COMMAND_PHASES[];
 
 int run_phases(struct launch *launch, const struct phase *phases);
+#ifdef CORRAL_FAULTS
+bool is_fault(const struct launch *launch, const char *name);
+bool is_slow(const struct launch *launch, const char *name);
+#endif
 int launch_run(struct launch *launch); /* all of it, with the descriptors in place; the exit code of the process */
 bool has_namespaces(const struct launch *launch);
 bool has_own_network(const struct launch *launch);
@@ -75,12 +78,13 @@ int phase_start(struct launch *launch);          /* start.c */
 int phase_own_cgroup(struct launch *launch);     /* start.c */
 int phase_hostname(struct launch *launch);       /* net.c */
 int phase_mounts(struct launch *launch);         /* mounts.c */
-int phase_network_begin(struct launch *launch);  /* net.c */
+int phase_helper(struct launch *launch);         /* lock.c */
 int phase_network_join(struct launch *launch);   /* net.c */
-int phase_loopback(struct launch *launch);       /* net.c */
 int phase_gateway(struct launch *launch);        /* gateway.c */
 int phase_gateway_inside(struct launch *launch); /* gateway.c */
 int phase_notify(struct launch *launch);         /* notify.c */
+int phase_lock(struct launch *launch);           /* lock.c */
+int phase_lock_inside(struct launch *launch);    /* lock.c */
 int phase_session(struct launch *launch);        /* command.c */
 int phase_surroundings(struct launch *launch);   /* command.c */
 int phase_limits(struct launch *launch);         /* confine.c */
@@ -118,6 +122,18 @@ bool areas_are_full(const struct launch *launch); /* init.c */
 int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */
 bool is_told_to_go(const struct launch *launch); /* start.c: by the supervisor */
 int child_obey(pid_t parent);                    /* start.c: end with the parent, be traced by nobody */
+
+/* lock.c */
+bool is_locked(const struct launch *launch);     /* the mounts, in the end */
+bool has_helper(const struct launch *launch);
+int id_maps_write(struct launch *launch, pid_t pid);
+int helper_answer(struct launch *launch);        /* to the next thing it was asked for */
+int network_make(struct launch *launch);         /* net.c: what the helper does first */
+
+/* Files of the caller's that the command must not write. reopen.c */
+bool is_door(const struct spec *spec, int fd);   /* whether a descriptor leads to one */
+int reopen_and_send(int fd, int socket);         /* for reading alone; in a process that is for nothing else */
+int reopen_in_child(int fd);                     /* the new descriptor, or -errno */
 
 /* gateway.c */
 bool has_gateway(const struct launch *launch);   /* with sockets */

@@ -19,8 +19,9 @@
  *   cgroup        opened before anything is spawned, entered first of all by what is, so that everything is counted
  *   namespaces    before the mounts, which only a private mount namespace may change
  *   expect        inside the sandbox of another program: what it was told to do is there, or nothing runs
- *   mounts        before caps: the last phase that needs authority over the mount namespace
- *   net           before caps, for the same reason; loopback comes up, and the sockets of the gateway are made
+ *   mounts        before lock, which gives up the authority over them
+ *   net           before lock, for the same reason; loopback comes up, and the sockets of the gateway are made
+ *   lock          the last that needs authority in the first user namespace: the mounts stay together from now on
  *   limits        before seccomp, which forbids raising them again
  *   no_new_privs  required by landlock and seccomp when unprivileged
  *   caps          after everything that needed one
@@ -34,6 +35,7 @@ const struct phase SUPERVISOR_PHASES[] = {
     {"expect", phase_expect},
     {"net", phase_gateway_inside},
     {"net", phase_notify},
+    {"lock", phase_lock_inside},
     {"namespaces", phase_start},
     {NULL, NULL},
 };
@@ -44,20 +46,20 @@ const struct phase CHILD_PHASES[] = {
 };
 
 const struct phase INIT_PHASES[] = {
-    {"namespaces", phase_own_cgroup},
-    {"namespaces", phase_network_begin},
-    {"namespaces", phase_hostname},
+    {"cgroup", phase_own_cgroup},
+    {"helper", phase_helper},
+    {"hostname", phase_hostname},
     {"mounts", phase_mounts},
-    {"namespaces", phase_network_join},
-    {"net", phase_loopback},
+    {"net", phase_network_join},
     {"net", phase_gateway},
+    {"lock", phase_lock},
     {"no_new_privs", phase_no_new_privs},
     {"caps", phase_caps},
     {NULL, NULL},
 };
 
 const struct phase COMMAND_PHASES[] = {
-    {"namespaces", phase_session},
+    {"session", phase_session},
     {"limits", phase_limits},
     {"no_new_privs", phase_no_new_privs},
     {"caps", phase_caps},
@@ -68,13 +70,27 @@ const struct phase COMMAND_PHASES[] = {
     {NULL, NULL},
 };
 
+#ifdef CORRAL_FAULTS
+/* Whether to fail here. After an "@" is what is done slowly meanwhile. */
+bool is_fault(const struct launch *launch, const char *name) {
+    const char *fault = launch->spec.fault;
+    size_t length = fault ? strcspn(fault, "@") : 0;
+    return fault && strlen(name) == length && memcmp(fault, name, length) == 0;
+}
+
+bool is_slow(const struct launch *launch, const char *name) {
+    const char *slow = launch->spec.fault ? strchr(launch->spec.fault, '@') : NULL;
+    return slow && strcmp(slow + 1, name) == 0;
+}
+#endif
+
 int run_phases(struct launch *launch, const struct phase *phases) {
     for (; phases->name; phases++) {
         int err = 0;
         launch->phase = phases->name;
         launch->detail[0] = 0;
 #ifdef CORRAL_FAULTS
-        if (launch->spec.fault && strcmp(launch->spec.fault, phases->name) == 0) {
+        if (is_fault(launch, phases->name)) {
             set_detail(launch, "injected fault");
             return -EIO;
         }

@@ -249,6 +249,7 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_SERVE] = parse_serve,
     [RECORD_KEEP] = parse_empty,
     [RECORD_GATEWAY] = parse_gateway,
+    [RECORD_LOCK] = parse_empty,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -70,12 +70,14 @@ static int share(struct relays *relays, int theirs[2]) {
     return theirs[1] < 0 ? -errno : 0;
 }
 
-int relays_open(struct relays *relays, uint64_t limit, int theirs[2]) {
+int relays_open(struct relays *relays, uint64_t limit, const bool is_wanted[2], int theirs[2]) {
     relays->is_used = true;
     relays->room = limit;
     for (int i = 0; i < 2; i++) {
         struct relay *relay = &relays->streams[i];
         int ends[2];
+        relay->source = -1;
+        if (!is_wanted[i]) continue;
         if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
         relay->source = out_of_the_way(ends[0]);
         theirs[i] = out_of_the_way(ends[1]);

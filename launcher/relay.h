@@ -23,8 +23,8 @@ struct relays {
     struct relay streams[2];
 };
 
-/* Makes the pipes; `theirs` are the command's ends. 0 or -errno. */
-int relays_open(struct relays *relays, uint64_t limit, int theirs[2]);
+/* Makes the pipes that are wanted; `theirs` are the command's ends. 0 or -errno. */
+int relays_open(struct relays *relays, uint64_t limit, const bool is_wanted[2], int theirs[2]);
 
 struct pollfd relay_waits_for(const struct relay *relay);
 void relay_carry(struct relays *relays, struct relay *relay);

@@ -132,14 +132,22 @@ struct gathering {
     struct shared_segments segments;
 };
 
+/* Whose share cannot be read hides it, or has ended since: then what it had is nobody's, or counts in the share of those
+ * it had it in common with. */
+static uint64_t exact_memory(int pid) {
+    uint64_t threads = 0, virtual = 0, resident = 0;
+    int64_t share = read_share(pid);
+    if (share >= 0) return (uint64_t)share;
+    return read_stat(pid, &threads, &virtual, &resident) ? resident : 0;
+}
+
 static void add_process(int pid, void *context) {
     struct gathering *all = context;
     uint64_t threads = 0, virtual = 0, resident = 0;
     if (!read_stat(pid, &threads, &virtual, &resident)) return;
-    int64_t share = all->exact ? read_share(pid) : -1;
     all->sample->processes += threads;
     all->sample->memory += threads * THREAD_BYTES;
-    all->sample->memory += (share >= 0 ? (uint64_t)share : resident) + page_tables(pid, virtual);
+    all->sample->memory += (all->exact ? exact_memory(pid) : resident) + page_tables(pid, virtual);
     if (all->wants_segments) add_segments(&all->segments, pid, virtual);
 }
 

@@ -63,7 +63,7 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
         RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT, RECORD_SERVE, RECORD_KEEP,
-        RECORD_GATEWAY,
+        RECORD_GATEWAY,    RECORD_LOCK,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
@@ -96,6 +96,9 @@ static const char *check_dependencies(const struct spec *spec) {
     uint32_t mount_needs = K_CLONE_NEWNS | K_CLONE_NEWUSER;
     if (count[RECORD_MOUNT] && !count[RECORD_INSIDE] && (spec->namespaces & mount_needs) != mount_needs)
         return "mounts without a mount and a user namespace";
+    bool has_map = spec->id_map[0] && spec->id_map[1];
+    if (count[RECORD_LOCK] && !(has_map && (count[RECORD_INSIDE] || count[RECORD_MOUNT])))
+        return "a lock without mounts and id maps";
     if (count[RECORD_LOOPBACK] && !(spec->namespaces & K_CLONE_NEWNET)) return "loopback without a network namespace";
     bool has_network = count[RECORD_LOOPBACK] || count[RECORD_INSIDE] || spec->gateway_flags & GATEWAY_NOTIFY;
     if (count[RECORD_GATEWAY] && !has_network) return "a gateway without a network";

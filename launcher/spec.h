@@ -45,6 +45,7 @@ enum record_type {
     RECORD_SERVE,
     RECORD_KEEP,
     RECORD_GATEWAY,
+    RECORD_LOCK,
     RECORD_TYPES,
 };
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -16,37 +15,13 @@
 #include "launch.h"
 #include "report.h"
 
-static int write_proc(struct launch *launch, const char *name, const char *text) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)launch->child, name);
-    set_detail(launch, "write %s", name);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return -errno;
-    size_t size = strlen(text);
-    ssize_t written = write(fd, text, size);
-    int err = written < 0 ? -errno : (size_t)written == size ? 0 : -EIO;
-    close(fd);
-    return err;
-}
-
-/* ORDER: setgroups before gid_map: an unprivileged writer must first give up dropping groups, since a group
- * can also be what *denies* access. */
-static int write_id_maps(struct launch *launch) {
-    const struct spec *spec = &launch->spec;
-    int err = 0;
-    if (spec->id_map[1]) err = write_proc(launch, "setgroups", "deny");
-    if (!err && spec->id_map[0]) err = write_proc(launch, "uid_map", spec->id_map[0]);
-    if (!err && spec->id_map[1]) err = write_proc(launch, "gid_map", spec->id_map[1]);
-    return err;
-}
-
 static int check_namespaces(struct launch *launch) {
     const struct spec *spec = &launch->spec;
     if (has_namespaces(launch) && !(spec->namespaces & K_CLONE_NEWPID)) {
         set_detail(launch, "namespaces without a PID namespace: nothing would end the tree");
         return -EINVAL;
     }
-    if ((spec->id_map[0] || spec->id_map[1]) && !(spec->namespaces & K_CLONE_NEWUSER)) {
+    if ((spec->id_map[0] || spec->id_map[1]) && !(spec->namespaces & K_CLONE_NEWUSER) && !is_locked(launch)) {
         set_detail(launch, "an id map without a user namespace");
         return -EINVAL;
     }
@@ -66,8 +41,9 @@ static int child_main(struct launch *launch) {
     bool is_needed = has_gateway(launch) && has_namespaces(launch); /* by phase_gateway, which gives it up */
     if (!is_needed && close(STATUS_FD) < 0) return EXIT_SETUP_FAILED;
     if (!is_told_to_go(launch)) return EXIT_SETUP_FAILED;
-    /* Only now: the supervisor, an ordinary user, could not open the maps of a process that is not dumpable. */
-    if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;
+    /* Only now: the supervisor, an ordinary user, could not open the maps of a process that is not dumpable. Nor can
+     * init and its helper reach each other then, so that with a helper it is phase_lock that says it. */
+    if (!has_helper(launch) && prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;
     int err = run_phases(launch, CHILD_PHASES);
     if (err) {
         report_failed(launch, -err);
@@ -83,7 +59,7 @@ int phase_own_cgroup(struct launch *launch) {
     return k_result(syscall(SYS_unshare, K_CLONE_NEWCGROUP));
 }
 
-/* Namespaces that init makes for itself: see phase_own_cgroup, phase_network_begin. */
+/* Namespaces that init makes for itself, or has made: see phase_own_cgroup, phase_helper. */
 #define LATER (K_CLONE_NEWCGROUP | K_CLONE_NEWNET)
 
 static int spawn(struct launch *launch) {
@@ -104,9 +80,9 @@ static int spawn(struct launch *launch) {
 /* TRUST: from here on the supervisor can only signal and reap. Its capabilities were needed for the maps. */
 static int shed_privileges(struct launch *launch) {
 #ifdef CORRAL_FAULTS
-    if (launch->spec.fault && strcmp(launch->spec.fault, "shed") == 0) {
+    if (is_fault(launch, "shed") || is_slow(launch, "shed")) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    if (is_fault(launch, "shed")) {
         set_detail(launch, "injected fault");
-        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
         return -EIO;
     }
 #endif
@@ -124,10 +100,14 @@ static int tell_to_go(struct launch *launch) {
 /* Init may prepare the namespaces while the supervisor sheds its privileges. INVARIANT: they are gone before a command
  * is there: init asks a second time before it starts one. */
 static int release(struct launch *launch) {
-    int err = write_id_maps(launch);
+    int err = launch->spec.namespaces & K_CLONE_NEWUSER ? id_maps_write(launch, launch->child) : 0;
     if (!err && has_namespaces(launch)) err = tell_to_go(launch);
     if (!err) err = shed_privileges(launch);
-    return err ? err : tell_to_go(launch);
+    if (err) return err;
+    err = tell_to_go(launch);
+    /* An init that has gone meanwhile has said why: what it said counts, and is read by supervisor_run(). */
+    bool is_gone = err == -EPIPE || err == -ECONNRESET;
+    return is_gone && has_namespaces(launch) ? 0 : err;
 }
 
 int start_alone(struct launch *launch) {

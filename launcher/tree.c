@@ -152,7 +152,7 @@ static bool has_children(void) {
 }
 
 /* The last number that was given to a process of this namespace is how many there have been, until they begin
- * anew from the bottom. Ours are the first, and the one that has made the network. */
+ * anew from the bottom. Ours are the first, and its helper. */
 uint32_t count_processes(const struct launch *launch) {
     char text[128] = "";
     int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
@@ -160,7 +160,7 @@ uint32_t count_processes(const struct launch *launch) {
     if (fd >= 0) close(fd);
     const char *last = got > 0 ? strrchr(text, ' ') : NULL;
     long count = last ? strtol(last, NULL, 10) : 0;
-    long ours = has_own_network(launch) ? 2 : 1;
+    long ours = has_helper(launch) ? 2 : 1;
     return count > ours ? (uint32_t)(count - ours) : 0;
 }
 

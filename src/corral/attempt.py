@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 #: Phases that the probe had been through: if they fail now, it is out of date.
 _STALE_PROBE = frozenset(
-    {"launcher", "cgroup", "namespaces", "mounts", "net", "caps", "landlock", "seccomp", "sandbox"}
+    {
+        *("launcher", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock"),
+        *("caps", "landlock", "seccomp", "sandbox"),
+    }
 )
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
 _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
-_TRIAL_SECONDS = 10.0
 #: Files that configure corral, in the user's directory or in a project's.
 CONFIG_NAMES = ("corral.toml", "corral.json")
 _ABSENT = frozenset(
@@ -160,7 +159,7 @@ class RealHost:
         launcher, _ = self.launcher()
         spec = encode(Spec(argv=("/corral-trial",), cwd="/"))
         try:
-            trial = try_spec(launcher, spec, _TRIAL_SECONDS, scope.place)
+            trial = try_spec(launcher, spec, scope.place)
         finally:
             scope.remove()
         return "" if trial.phase == "exec" else f"{trial.detail} (errno {trial.errno})"
@@ -171,7 +170,7 @@ class RealHost:
         launcher, reason = self.launcher()
         if not launcher:
             return LaunchTrial(False, "spawn", 0, reason)
-        return try_spec(launcher, spec, _TRIAL_SECONDS)
+        return try_spec(launcher, spec)
 
     def which(self, name: str) -> str:
         from corral.programs import find_program

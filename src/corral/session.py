@@ -14,6 +14,7 @@ from corral.given import arguments_of, bytes_of, destinations_of
 from corral.model.errors import PolicyError, SessionClosed, SetupError
 from corral.model.plan import Command
 from corral.planning.build import check_command
+from corral.runtime.doors import Doors
 from corral.runtime.job import Job
 from corral.runtime.kept import Kept
 from corral.runtime.lookout import Lookout
@@ -120,6 +121,11 @@ class Session:
     def output_bytes(self) -> int | None:
         """How much one command may print."""
         return self._kept.plan.ground.limits.output_bytes
+
+    @property
+    def doors(self) -> Doors:
+        """Which descriptors of a caller its commands do not get as they are."""
+        return Doors(self._kept.plan, self._kept.launch)
 
     @property
     def is_open(self) -> bool:

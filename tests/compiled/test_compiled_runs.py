@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.plan_stage import Stage
 
+LANDLOCK = ("--backend", "landlock", "--waive", "fs.metadata,fs.private,proc.contained,proc.hidden")
 #: Written to by a command that may not; printed before, so that it is known to have been alive.
 ATTACK = "echo alive; echo x > planted; cat {home}/key; echo $SECRET; exit 7"
 
@@ -184,6 +185,27 @@ def test_a_directory_as_stdin_is_refused(stage: Stage) -> None:
         os.close(outside)
 
     assert (done.returncode, done.stdout) == (125, b"")
+
+
+@pytest.mark.parametrize("options", [(), LANDLOCK], ids=["native", "landlock"])
+def test_a_file_that_the_caller_gives_is_not_opened_for_more(stage: Stage, options: tuple[str, ...]) -> None:
+    """By /proc/self/fd; what is read and printed goes on as ever."""
+    stage.compile("-p", "strict", *options)
+    given = stage.project / "given"
+    given.write_text("input\n")
+    attack = "cat; echo printed; for n in 0 1; do echo evil > /proc/self/fd/$n; done; true"
+    taken = stage.project / "taken"
+    taken.write_text("before\n")
+    for path in (given, taken):
+        path.chmod(0o666)
+
+    with given.open("rb") as stdin, taken.open("ab") as stdout:
+        done = stage.run("sh", "-c", attack, stdin=stdin, stdout=stdout, stderr=None, capture_output=False)
+        assert stdin.seek(0, os.SEEK_CUR) == len("input\n")
+
+    assert done.returncode == 0
+    assert given.read_text() == "input\n"
+    assert taken.read_text().startswith("before\ninput\nprinted\n")
 
 
 def test_the_working_directory_is_the_callers_own(stage: Stage) -> None:

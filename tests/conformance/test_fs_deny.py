@@ -6,6 +6,7 @@ import pytest
 
 from corral.model.feature import Feature
 from support.confinement import attempt, shell
+from support.doors import SEND, open_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,4 +84,21 @@ def test_a_denied_path_that_is_missing_does_not_come_into_being(backend: Case, s
         capabilities=_DENY,
     )
 
+    assert not done.worked
+
+
+def test_a_directory_that_outlives_the_sandbox_leads_to_nothing_denied(backend: Case, stage: Stage) -> None:
+    (stage.work / "secrets").mkdir()
+    (stage.work / "secrets/key").write_text("the secret")
+
+    with open_door(stage.work) as door:
+        done = attempt(
+            backend,
+            stage,
+            SEND,
+            effect=lambda _: door.read("secrets/key") == "the secret",
+            capabilities=_DENY,
+        )
+
+    assert door.came == 2
     assert not done.worked

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
 
 from corral.model.feature import Feature
+from corral.model.plan import StdioMode
 from support.confinement import attempt, shell
+from support.doors import SEND, open_door, redirected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,4 +85,55 @@ def test_a_repository_cannot_be_swapped_for_another(backend: Case, stage: Stage,
         reset=reset,
     )
 
+    assert not done.worked
+
+
+@pytest.mark.parametrize("name", ["hooks/pre-commit", "config"])
+def test_a_directory_that_outlives_the_sandbox_is_protected_still(
+    backend: Case, stage: Stage, hooks: Path, name: str
+) -> None:
+    target = hooks.parent / name
+
+    def plant(_: bytes) -> bool:
+        door.write(f".git/{name}", "evil")
+        return target.exists() and "evil" in target.read_text()
+
+    def reset() -> None:
+        if name == "config":
+            target.write_text("[core]\n")
+        else:
+            target.unlink()
+
+    with open_door(stage.work) as door:
+        done = attempt(backend, stage, SEND, effect=plant, reset=reset)
+
+    assert door.came == 2
+    assert not done.worked
+
+
+@pytest.mark.parametrize(
+    ("number", "flags"), [(0, os.O_RDONLY), (1, os.O_WRONLY | os.O_APPEND)], ids=["stdin", "stdout"]
+)
+def test_a_protected_file_that_the_caller_gives_stays_what_it_is(
+    backend: Case, stage: Stage, number: int, flags: int
+) -> None:
+    """As by `corral run < .envrc`, or `>> .envrc`. What is printed is the caller's wish; nothing else is."""
+    given, ran = stage.work / ".envrc", stage.work / "ran"
+    given.write_text("export A=1\n")
+
+    def reset() -> None:
+        given.write_text("export A=1\n")
+        ran.unlink()
+
+    with redirected(number, given, flags):
+        done = attempt(
+            backend,
+            stage,
+            shell(f"touch ran; echo evil > /proc/self/fd/{number}; true"),
+            effect=lambda _: not given.read_text().startswith("export A=1\n"),
+            reset=reset,
+            stdio=StdioMode.INHERIT,
+        )
+
+    assert ran.exists()
     assert not done.worked

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from corral.model.errors import SetupError
+from corral.limits.ceiling import Ceiling
+from corral.model.container import Container
+from corral.model.errors import SetupError, UnenforceableError
+from corral.model.policy import Limits
 from corral.model.result import Outcome
+from corral.sandbox import Sandbox
 from support.container_runs import ContainerRuns
-from support.engines import ENGINES, Engine, why_unavailable
+from support.engines import ENGINES, IMAGE, Engine, why_unavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -286,3 +290,19 @@ def test_an_engine_that_has_no_room(name: str, places: Path, monkeypatch: pytest
         assert engine.ask("ps", "--all", "--quiet", *OURS) == []
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("way", ["run", "session"])
+def test_a_ceiling_that_would_not_hold_is_refused(runs: ContainerRuns, places: Path, way: str) -> None:
+    """The container lies in a group of the engine's."""
+    with Ceiling(Limits(pids=20)) as ceiling:
+        sandbox = Sandbox(
+            backend=runs.backend.name,
+            container=Container(image=IMAGE),
+            workspace=places / "work",
+            within=ceiling,
+        )
+        with pytest.raises(UnenforceableError, match="within a ceiling"):
+            (sandbox.run if way == "run" else sandbox.session().run)(("touch", "ran"))
+
+    assert not (places / "work/ran").exists()

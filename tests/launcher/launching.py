@@ -155,7 +155,7 @@ def view() -> tuple[Mount, ...]:
             mounts.append(Mount(MountKind.SYMLINK, name, os.readlink(name)))
         elif os.path.isdir(name):
             mounts.append(bind(name))
-    mounts += [Mount(MountKind.PROC, "/proc", flags=MountFlag.READ_ONLY)]
+    mounts += [Mount(MountKind.PROC, "/proc")]  # read-only by the lock
     mounts += [
         Mount(MountKind.BIND, f"/dev/{n}", f"/dev/{n}", device) for n in ("null", "zero", "urandom", "tty")
     ]
@@ -170,6 +170,7 @@ def confined(*argv: str, user: int = os.getuid(), mounts: tuple[Mount, ...] = ()
         "uid_map": f"{user} {user} 1\n",
         "gid_map": f"{user} {user} 1\n",
         "mounts": view() + mounts,
+        "lock": True,
         "hostname": "corral",
         "loopback": True,
         "env": (PATH,),

@@ -254,7 +254,7 @@ def test_the_command_has_its_own_session_and_terminal(plain: Path, make, user: i
 def test_a_terminal_that_is_none(plain: Path, make) -> None:
     done = launch(plain, make("true", terminal=True))
 
-    assert done.lines == [f"failed namespaces {errno.ENOTTY} controlling terminal"]
+    assert done.lines == [f"failed session {errno.ENOTTY} controlling terminal"]
 
 
 def test_a_missing_cgroup(plain: Path, make) -> None:

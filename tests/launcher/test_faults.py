@@ -10,9 +10,11 @@ import pytest
 from launching import ORDINARY, MountFlag, bare, bind, confined, launch, shell
 
 PHASES = [
-    *("cgroup", "namespaces", "mounts", "net", "limits"),
+    *("cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock", "session", "limits"),
     *("no_new_privs", "caps", "surroundings", "landlock", "seccomp", "exec"),
 ]
+#: In namespaces alone.
+OF_INIT = ("helper", "hostname", "mounts", "net")
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -28,7 +30,7 @@ def test_a_fault_is_told_and_the_command_does_not_run(
     assert list(open_directory.iterdir()) == []
 
 
-@pytest.mark.parametrize("phase", [p for p in PHASES if p not in ("mounts", "net")])
+@pytest.mark.parametrize("phase", [p for p in PHASES if p not in OF_INIT])
 def test_a_fault_without_namespaces(checked: Path, user: int, phase: str, open_directory: Path) -> None:
     done = launch(checked, bare(*shell(f"touch {open_directory}/ran"), fault=phase), user=user)
 
@@ -47,6 +49,13 @@ def test_no_command_is_there_before_the_supervisor_has_shed_its_privileges(
 
     assert done.lines == [f"failed namespaces {errno.EIO} injected fault"]
     assert list(open_directory.iterdir()) == []
+
+
+def test_what_init_says_counts_also_when_the_supervisor_comes_late(checked: Path, user: int) -> None:
+    """Init has gone before the supervisor tells it to go on, and its own words are the ones to be read."""
+    done = launch(checked, confined("true", user=user, fault="hostname@shed"))
+
+    assert done.lines == [f"failed hostname {errno.EIO} injected fault"]
 
 
 def test_the_shipped_launcher_knows_no_faults(plain: Path) -> None:
@@ -83,15 +92,20 @@ def test_an_id_map_needs_a_user_namespace(plain: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("permitted", "lines"),
-    [(0, [f"failed namespaces {errno.ENOSPC} network namespace"]), (9, ["started", "exited 0"])],
+    ("kind", "permitted", "lines"),
+    [
+        ("net", 0, [f"failed net {errno.ENOSPC} network namespace"]),
+        ("net", 9, ["started", "exited 0"]),
+        ("user", 1, [f"failed lock {errno.ENOSPC} a second user namespace"]),
+        ("user", 2, ["started", "exited 0"]),
+    ],
 )
-def test_without_a_network_of_its_own_nothing_runs(
-    plain: Path, tmp_path: Path, permitted: int, lines: list[str]
+def test_a_namespace_that_the_kernel_refuses_is_not_done_without(
+    plain: Path, tmp_path: Path, kind: str, permitted: int, lines: list[str]
 ) -> None:
-    """The kernel refuses another network; with a higher number it does not."""
+    """With a higher number it does not refuse it."""
     limited = tmp_path / "limited"
-    script = f"echo {permitted} > /proc/sys/user/max_net_namespaces; exec {plain}"
+    script = f"echo {permitted} > /proc/sys/user/max_{kind}_namespaces; exec {plain}"
     limited.write_text(f"#!/bin/sh\nexec /usr/bin/unshare -r /bin/sh -c '{script}'\n")
     limited.chmod(0o755)
 

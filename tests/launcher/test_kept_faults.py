@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PHASES = [
-    *("cgroup", "namespaces", "limits", "no_new_privs"),
+    *("cgroup", "session", "limits", "no_new_privs"),
     *("caps", "surroundings", "landlock", "seccomp", "exec"),
 ]
 _SECONDS = 20.0

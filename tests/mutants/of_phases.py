@@ -11,6 +11,7 @@ _MEMORY = f"{_C}limit_memory.py::test_a_process_does_not_get_more_memory_than_pe
 _GROUP = f"{_L}cgroups.py::test_the_command_lives_in_a_group_of_version_1[plain-confined]"
 _PERMITTED = "tests/network/test_tools_allowlist.py::test_what_is_allowed_works"
 _NO_TCP = f"{_C}net_none.py::test_no_tcp_connection_reaches_the_host[native]"
+_OUTLIVES = f"{_C}fs_protect.py::test_a_directory_that_outlives_the_sandbox_is_protected_still"
 _CAPS = f"{_L}command.py::test_no_capability_is_left"
 
 ENTRIES = {
@@ -32,6 +33,9 @@ ENTRIES = {
         "corral is asked about connections",
         f"{_L}notify.py::test_the_descriptor_is_sent_and_kept_by_nobody[plain-root]",
     ),
+    "supervisor.phase_lock_inside": Entry(
+        "fs.protect when another program's sandbox has ended", f"{_OUTLIVES}[bubblewrap-config]"
+    ),
     "supervisor.phase_start": survives(
         "there is a command at all", "not tried: without a child, the supervisor's signals are for everyone"
     ),
@@ -39,18 +43,14 @@ ENTRIES = {
     "init.phase_own_cgroup": Entry(
         "the groups of the host are not seen", f"{_L}cgroups.py::test_inside_its_group_is_the_root[plain]"
     ),
-    "init.phase_network_begin": refused("net.none", "the network that is to be entered is missing", _NO_TCP),
+    "init.phase_helper": refused("net.none", "the network that is to be entered is missing", _NO_TCP),
     "init.phase_hostname": Entry(
         "the host's name is not told", f"{_L}surroundings.py::test_the_host_has_another_name_inside"
     ),
     "init.phase_mounts": Entry("fs.read by mounts, without Landlock", _READ, edits=(NO_LANDLOCK,)),
     "init.phase_network_join": Entry("net.none", _NO_TCP),
-    "init.phase_loopback": survives(
-        "a loopback that did not come up is told",
-        "it only says what an earlier phase met with, and loopback comes up wherever it can be tested",
-        f"{_L}surroundings.py::test_loopback_is_up",
-    ),
     "init.phase_gateway": Entry("net.domains", f"{_PERMITTED}[native-curl]"),
+    "init.phase_lock": Entry("fs.protect when the sandbox has ended", f"{_OUTLIVES}[native-config]"),
     "init.phase_no_new_privs": Entry(
         "init gains no privilege", f"{_L}surroundings.py::test_init_keeps_no_privilege[root]"
     ),

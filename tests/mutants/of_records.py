@@ -92,6 +92,11 @@ RECORDS = {
         f"{_S}protected_in_sessions.py::test_what_is_left_running_cannot_plant_between_commands",
     ),
     "GATEWAY": Entry("net.domains", _PERMITTED),
+    "LOCK": Entry(
+        "fs.protect when the sandbox has ended",
+        "tests/conformance/test_fs_protect.py::"
+        "test_a_directory_that_outlives_the_sandbox_is_protected_still[native-config]",
+    ),
 }
 
 MOUNTS = {

@@ -7,7 +7,11 @@ from mutant import Answer, Edit, Mutant
 
 _C, _L = "tests/conformance/test_", "tests/launcher/test_"
 _MOUNTS = "src/corral/backends/_mounts.py"
-_CONFINE, _CAPS, _START, _MAIN = (f"launcher/{name}.c" for name in ("confine", "caps", "start", "main"))
+_CONFINE, _CAPS, _START, _MAIN, _LOCK = (
+    f"launcher/{name}.c" for name in ("confine", "caps", "start", "main", "lock")
+)
+_DOORS = "src/corral/runtime/doors.py"
+_GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
 _SCOPED = ".scoped = spec->scoped}"
 _NO_CAPS = f"{_L}command.py::test_no_capability_is_left[plain-bare-root]"
@@ -114,9 +118,32 @@ MUTANTS = (
     _wall(
         "init-is-dumpable",
         "nothing of init can be read",
-        Edit(_START, "    if (prctl(PR_SET_DUMPABLE, 0) < 0) return EXIT_SETUP_FAILED;\n", ""),
+        Edit(_LOCK, "    return prctl(PR_SET_DUMPABLE, 0) < 0 ? -errno : 0;\n", "    return 0;\n"),
         f"{_L}lifetime.py::test_init_cannot_be_killed_or_read_from_inside[plain-root]",
         f"{_L}lifetime.py::test_init_cannot_be_killed_or_read_from_inside[plain-ordinary]",
+    ),
+    _wall(
+        "proc-stays-writable",
+        "the kernel's settings, which uid 0 may write without a capability",
+        Edit(_LOCK, "    return err ? err : seal_proc(launch);\n", "    (void)seal_proc;\n    return err;\n"),
+        f"{_L}mounts.py::test_proc_shows_only_the_inside_and_its_settings_are_read_only[plain-root]",
+    ),
+    _wall(
+        "doors-stay-open",
+        "fs.protect of what the caller gives",
+        Edit(
+            _DOORS,
+            "        return frozenset(filter(self._is_door, descriptors))\n",
+            "        return frozenset()\n",
+        ),
+        f"{_GIVEN}[native-stdin]",
+        f"{_GIVEN}[native-stdout]",
+    ),
+    _wall(
+        "stdin-through-a-writable-mount",
+        "fs.protect of what the caller gives",
+        (Edit("launcher/reopen.c", "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY)", "0"), NO_LANDLOCK),
+        f"{_GIVEN}[native-stdin]",
     ),
     _wall(
         "supervisor-is-dumpable",

@@ -73,6 +73,23 @@ def test_input_output_and_files_are_those_of_the_client(person: Person) -> None:
     assert (person.root / "file").read_bytes() == b"to a file\n"
 
 
+def test_a_file_of_the_client_is_not_opened_for_more(person: Person) -> None:
+    """By /proc/self/fd: what is protected stays so, though the client gives it."""
+    given = person.project / ".envrc"
+    given.write_text("export A=1\n")
+    given.chmod(0o666)
+    person.start()
+
+    with given.open("rb") as file:
+        attack = "cat; echo evil > /proc/self/fd/0"
+        begun = person.begin("session", "exec", "s", "-c", attack, stdin=file, stdout=subprocess.PIPE)
+        printed, _ = begun.communicate(timeout=60)
+
+    assert printed == b"export A=1\n"
+    assert begun.returncode != 0
+    assert given.read_text() == "export A=1\n"
+
+
 def test_a_reader_that_goes_away_ends_the_command_as_in_any_pipe(person: Person) -> None:
     person.start()
     client = person.begin("session", "exec", "s", "--", "yes")

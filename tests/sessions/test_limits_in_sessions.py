@@ -28,6 +28,7 @@ _BOMB = (
     "    except OSError:\n"
     "        print('refused', flush=True)\n"
     "        os._exit(1)\n"
+    "time.sleep(30)\n"  # the supervisor looks now and then, perhaps not yet
 )
 
 

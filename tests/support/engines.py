@@ -129,11 +129,11 @@ class Engine:
     def run_out_of_memory(self, arguments: Sequence[str], command: Sequence[str], *, told: bool) -> bool:
         """Run a command, and ask the engine whether the kernel ended it for its memory.
 
-        It hears of that from the kernel, and not at all once the container is gone. So where it is to be
-        `told`, the container stays until it was.
+        It hears of that from the kernel: not before it listens, shortly after the start of the container, and
+        not once that is gone. So where it is to be `told`, the command is run again until it was.
         """
         name = f"{IMAGE}-{next(self._numbers)}"
-        script = '"$@"; exec measure sleep 600' if told else '"$@"'
+        script = 'while :; do "$@"; measure sleep 1; done' if told else '"$@"'
         line = [*self._run_options(arguments), *arguments, IMAGE, "sh", "-c", script, "init", *command]
         self._check(["run", "--detach", "--name", name, *line])
         while told and not self._was_told(name):

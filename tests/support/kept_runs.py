@@ -47,7 +47,7 @@ class KeptAttempt:
             plan = self._sandbox._plan(command)
             job = session.prepare(
                 command.argv,
-                open_streams(plan),
+                open_streams(plan, doors=session.doors),
                 cwd=command.cwd,
                 terminal=command.stdio is StdioMode.TERMINAL,
             )

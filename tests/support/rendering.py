@@ -95,6 +95,8 @@ def _spec(spec: Spec) -> Iterator[str]:
     yield f"namespaces {' '.join(names) or '-'}"
     yield from (f"idmap      {name} {text.strip()}" for name, text in _maps(spec) if text)
     yield from (f"mount      {_mount(mount)}" for mount in spec.mounts)
+    if spec.lock:
+        yield "lock       mounts stay together"
     if spec.hostname:
         yield f"hostname   {spec.hostname}"
     yield f"loopback   {'up' if spec.loopback else '-'}"

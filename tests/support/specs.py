@@ -76,13 +76,14 @@ def specs(draw: st.DrawFn) -> Spec:
     mounting = spaces & (_NEWNS | _NEWUSER) == _NEWNS | _NEWUSER
     mounted = tuple(draw(st.lists(mounts, max_size=3))) if mounting else ()
     wall = draw(u64)
+    maps = draw(strings), draw(strings)
     return Spec(
         argv=tuple(draw(st.lists(strings, min_size=1, max_size=3))),
         cwd=draw(paths),
         env=tuple(draw(st.lists(st.tuples(_names, strings), max_size=3))),
         namespaces=spaces,
-        uid_map=draw(strings),
-        gid_map=draw(strings),
+        uid_map=maps[0],
+        gid_map=maps[1],
         cgroups=draw(cgroups),
         cgroup_kill=draw(kills),
         cpu_time=draw(cpu_times),
@@ -91,6 +92,7 @@ def specs(draw: st.DrawFn) -> Spec:
         else None,
         areas=draw(st.builds(Areas, u64.filter(bool), u64.filter(bool))) if mounted else None,
         mounts=mounted,
+        lock=bool(mounted) and all(maps) and draw(st.booleans()),
         hostname=draw(strings) if spaces & _NEWUTS else "",
         loopback=bool(spaces & _NEWNET) and draw(st.booleans()),
         rlimits=tuple(draw(st.lists(st.builds(Rlimit, u32, u64, u64), max_size=2))),

@@ -13,7 +13,7 @@ from corral.backends import _engine_mounts as mounts
 from corral.backends import _gateway as gateway
 from corral.backends import _inner as inner
 from corral.backends import _launcher as common
-from corral.backends._engine_inside import Layout, build_environment, build_spec, check_cwd
+from corral.backends._engine_inside import Layout, build_environment, build_spec, check_cwd, inner_ids
 from corral.backends._engine_limits import NOT_COPIED, engine_limit_arguments
 from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, start_failures
 from corral.linux import landlock
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: For a container to start; no longer than the command would have, were it not for a busy machine.
 _START_SECONDS, _LEAST_SECONDS = 60.0, 15.0
+#: By which the launcher locks the mounts. Its own filter denies them to the command.
+_LOCKING_CALLS = frozenset({"unshare", "mount_setattr"})
 _EMPTY = "ro,nosuid,nodev,noexec,size=65536"
 
 #: The same on every run. What podman reads from its configuration is said here, so that it is not read.
@@ -99,7 +101,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         ),
         env=tuple((key[4:], value) for key, value in probe.details if key.startswith("env ")),
         enforced=_mechanisms(plan, probe, abi),
-        spec=build_spec(plan, layout, abi, probe.detail("machine")),
+        spec=build_spec(plan, layout, abi, probe.detail("machine"), is_mapped=_is_mapped(engine, probe)),
         inside=Inside(
             build_environment(plan, layout),
             about.entrypoint,
@@ -141,6 +143,8 @@ def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterato
         yield from ("--network", "host")
     yield from container.publish_arguments(plan.container, ground.net.mode)
     yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+    if inner_ids(ground, is_mapped=_is_mapped(engine, probe))[0] == 0:
+        yield from (word for name in common.LOCKING_CAPABILITIES for word in ("--cap-add", name))
     yield from ("--security-opt", f"seccomp={scratch}/seccomp.json")
     if probe.detail("selinux"):
         # A label of containers could not read the caller's files; to label them anew would change the host.
@@ -155,9 +159,14 @@ def _user(engine: str, ground: Ground, probe: Probe) -> tuple[str, ...]:
     own = f"{ground.uid}:{ground.gid}"
     if engine == PODMAN:
         return ("--userns", "keep-id" if probe.detail("rootless") else "host", "--user", own)
-    if probe.detail("rootless"):  # of the ids inside, 0 alone is the caller's
+    if _is_mapped(engine, probe):
         return ("--user", "0:0")
     return (*(("--userns", "host") if probe.detail("remapped") else ()), "--user", own)
+
+
+def _is_mapped(engine: str, probe: Probe) -> bool:
+    """Of the ids inside, 0 alone is the caller's."""
+    return engine == DOCKER and bool(probe.detail("rootless"))
 
 
 def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> tuple[str, ...]:
@@ -236,9 +245,10 @@ def _scratch_files(
 
 @lru_cache(maxsize=8)
 def _profile(machine: str) -> bytes:
-    """Without a policy's own denials: the launcher comes first, and may need those calls."""
-    rules = default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False)
-    return encode_profile(rules, Arch(machine))
+    """Without a policy's own denials, and without what locks the mounts: the launcher needs those calls."""
+    policy = default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False)
+    rules = tuple(rule for rule in policy.rules if rule.syscall not in _LOCKING_CALLS)
+    return encode_profile(policy.replace(rules=rules), Arch(machine))
 
 
 def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from corral.backends._engine_container import Volume
     from corral.backends._engine_mounts import Place
-    from corral.model.plan import Plan
+    from corral.model.plan import Ground, Plan
 
 
 #: What engines mount into every container.
@@ -67,15 +67,24 @@ def build_environment(plan: Plan, layout: Layout) -> tuple[tuple[str, str], ...]
     return tuple(sorted(env.items()))
 
 
-def build_spec(plan: Plan, layout: Layout, abi: int, machine: str) -> bytes:
+def inner_ids(ground: Ground, *, is_mapped: bool) -> tuple[int, int]:
+    """User and group inside; with `is_mapped` the caller is mapped to 0."""
+    return (0, 0) if is_mapped else (ground.uid, ground.gid)
+
+
+def build_spec(plan: Plan, layout: Layout, abi: int, machine: str, *, is_mapped: bool) -> bytes:
     """The spec of the launcher. The image's variables stay, and its PATH wins."""
     ground = plan.ground
+    user, group = inner_ids(ground, is_mapped=is_mapped)
     sockets = SocketPolicy.HOST if ground.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
     return encode(
         common.command_spec(plan, build_environment(plan, layout)).replace(
             argv=(*plan.container.entrypoint, *plan.command.argv),
             cwd=layout.cwd,
             inside=True,
+            uid_map=common.id_map(ground.uid, user),
+            gid_map=common.id_map(ground.uid, group),
+            lock=True,
             image_environment=True,
             gateway=gateway.sockets(ground, GatewayFlag(0)),
             rlimits=common.rlimits(ground.limits),

@@ -44,7 +44,7 @@ _SPECIAL = frozenset("!\"#$%&',;<>\\^`{|}*?[]")
 _MOST_CHARACTERS = 4000
 
 _VAR_TMP = "/var/tmp"
-_ITS_OWN = ExpectFlag.READ_ONLY | ExpectFlag.MOUNT_POINT | ExpectFlag.OTHER
+_ITS_OWN = ExpectFlag.MOUNT_POINT | ExpectFlag.OTHER
 
 
 class Kind(IntEnum):
@@ -102,11 +102,13 @@ def make_files(
     root_links: tuple[str, ...] = (),
     private: tuple[str, ...] = (),
     home: str = "",
+    is_locked: bool = False,
 ) -> Files:
     """Rules as lines of a profile. Raises UnenforceableError for what a line cannot say.
 
     `links` are to be made again; `root_links` are names in / that firejail must not follow when it hides what
-    is there; `home` is the caller's, which is a top directory of its own to firejail.
+    is there; `home` is the caller's, which is a top directory of its own to firejail. With `is_locked` the
+    launcher makes /proc read-only, when it has no more to write there.
     """
     strictest: dict[str, Rule] = {}
     for rule in rules:
@@ -115,11 +117,18 @@ def make_files(
     for path in strictest:
         check_word(path)
     layout = _Layout(strictest, private, home)
-    lines = [*layout.whitelist(links), *_hiding(layout.tops, root_links), "read-only /proc"]
+    proc = ExpectFlag(0) if is_locked else ExpectFlag.READ_ONLY
+    lines = [*layout.whitelist(links), *_hiding(layout.tops, root_links)]
+    if not is_locked:
+        lines.append("read-only /proc")
     for rule in layout.ordered:
         lines += layout.lines_for(rule)
     lines += layout.areas_inside()
-    expects = (*layout.frame(), *filter(None, map(layout.expectation, layout.ordered)))
+    expects = (
+        Expect("/proc", _ITS_OWN | proc),
+        *layout.frame(),
+        *filter(None, map(layout.expectation, layout.ordered)),
+    )
     return Files(tuple(lines), expects, layout.areas, layout.keeps_var_tmp)
 
 
@@ -241,10 +250,9 @@ class _Layout:
 
     def frame(self) -> Iterator[Expect]:
         """What shows that firejail did its work: where it takes itself to be in a sandbox, it does none."""
-        yield Expect("/proc", _ITS_OWN)
         yield Expect("/dev", ExpectFlag.TMPFS)
         if any(top_of(rule.path) == SYSFS for rule in self.ordered):
-            yield Expect(SYSFS, _ITS_OWN)
+            yield Expect(SYSFS, _ITS_OWN | ExpectFlag.READ_ONLY)
         seen = {path for path in self._private if self._above(path) is not None}
         areas = {path for path in self.areas if path != "/dev/shm"}
         for path in sorted({*self._covered, *seen, *areas}, key=_depth):

@@ -11,15 +11,17 @@ from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.plan import PathKind, StdioMode
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import Probe
+from corral.model.probe import LaunchTrial, Probe
+from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.linux.spec import Watch
     from corral.model.backend import Host
     from corral.model.plan import Ground, Plan
     from corral.model.policy import Limits
-    from corral.model.probe import LaunchTrial
 
 RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NOFILE = 1, 4, 7
 #: One byte, not none: a core_pattern that names a program is run for a limit of 0, but not of 1 (core(5)).
@@ -177,9 +179,60 @@ def network_is_private(plan: Plan) -> bool:
     return plan.ground.net.mode is not NetMode.FULL
 
 
+#: Held by a mount beneath a writable one. Unlocked it comes off when the sandbox ends, and somebody else may
+#: hold a descriptor from above it.
+LOCKED = frozenset({Feature.FS_DENY, Feature.FS_PROTECT})
+LOCK_CONDITION = (LOCKED, "needs a second user namespace inside the first")
+_LOCK = ("lock", "yes")
+
+
+class Parts(Record):
+    """How a trial went, and which parts of a sandbox this host has."""
+
+    trial: LaunchTrial
+    has_lock: bool
+    has_gateway: bool
+
+    def about(self, probe: Probe, lacking: frozenset[Feature] = frozenset()) -> Probe:
+        """A probe, less what is lacking for other reasons and what the lock would hold, if there is none."""
+        if not self.has_lock:
+            return probe.replace(enforces=probe.enforces - lacking - LOCKED)
+        return probe.replace(enforces=probe.enforces - lacking, details=(*probe.details, _LOCK))
+
+
+def try_parts(attempt: Callable[[bool, bool], LaunchTrial]) -> Parts:
+    """Try a sandbox whole, and again without what fails.
+
+    `attempt` is told whether to lock the mounts, and whether to make the gateway's sockets.
+    """
+    lock = sockets = True
+    while True:
+        trial = attempt(lock, sockets)
+        if trial.phase == "net" and sockets:
+            sockets = False
+        elif trial.phase == "lock" and lock:
+            lock = False
+        else:
+            return Parts(trial, lock, sockets)
+
+
+def is_locked(probe: Probe) -> bool:
+    """Whether mounts are locked on this host."""
+    return _LOCK in probe.details
+
+
+def id_map(uid: int, own: int) -> str:
+    """Root sees every owner as it is; anyone else may map no one but himself."""
+    return "0 0 4294967295\n" if uid == 0 else f"{own} {own} 1\n"
+
+
+#: What it takes to map every id, as root. For the launcher's helper; nothing is left of it for the command.
+LOCKING_CAPABILITIES = ("SETFCAP", "SETGID", "SETUID")
+
+
 def explain_trial(trial: LaunchTrial) -> tuple[str, str]:
     """(reason, fix) for a launch that was tried and failed."""
-    if trial.phase == "namespaces" and trial.errno in {_ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS}:
+    if trial.phase in {"namespaces", "net"} and trial.errno in {_ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS}:
         return (
             f"user namespaces are forbidden or used up here ({trial.detail})",
             "as root: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), "
@@ -191,6 +244,8 @@ def explain_trial(trial: LaunchTrial) -> tuple[str, str]:
             f"mounting inside a namespace failed: {trial.detail} (errno {trial.errno})",
             "this is usual inside a container that hides parts of /proc: use --backend landlock there",
         )
+    if trial.phase == "late":
+        return trial.detail, "run the command again when the machine is less busy"
     if trial.phase in {"spawn", "launcher"}:
         return f"the launcher does not work: {trial.detail}", "reinstall corral; its launcher is broken"
     return (

@@ -51,6 +51,7 @@ CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
+    common.LOCK_CONDITION,
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
 _NAMESPACES_FORBIDDEN = (
@@ -104,30 +105,41 @@ class BubblewrapBackend:
         )
         claims = CLAIMS - limiting.BY_GROUPS | holders.claims
         probe = Probe(self.name, True, claims, version=version, details=details)
-        trial = host.try_outer(_trial(probe, host, gateway.TRIAL))
-        if trial.phase == "net":
-            probe = probe.replace(enforces=claims - gateway.CLAIMS)
-            trial = host.try_outer(_trial(probe, host, None))
-        return common.judge_outer(probe, trial, PROGRAM, _NAMESPACES_FORBIDDEN)
+        found = common.try_parts(
+            lambda lock, sockets: host.try_outer(
+                _trial(probe, host, lock=lock, sockets=gateway.TRIAL if sockets else None)
+            )
+        )
+        lacking = gateway.CLAIMS if not found.has_gateway else frozenset()
+        return common.judge_outer(found.about(probe, lacking), found.trial, PROGRAM, _NAMESPACES_FORBIDDEN)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """Arguments for bwrap, and a spec for the launcher inside."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         inner.check_abstract_sockets(plan, abi)
         _check_areas(ground)
+        is_locked = common.is_locked(probe)
+        frame = _frame(probe, ground.uid, has_gateway=gateway.is_limited(ground), is_locked=is_locked)
         holders = limiting.read_holders(probe)
         command = common.command_spec(plan)
         return Launch(
             backend=self.name,
             argv=(
-                *(probe.detail("program"), *_namespaces(ground), *_frame(probe, gateway.is_limited(ground))),
+                *(probe.detail("program"), *_namespaces(ground), *frame),
                 *_ground_arguments(ground),
                 *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
             ),
             env=(),
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, probe.detail("machine"), holders, is_kept=plan.command.keeps),
+                _encoded_ground(
+                    ground,
+                    abi,
+                    probe.detail("machine"),
+                    holders,
+                    is_kept=plan.command.keeps,
+                    is_locked=is_locked,
+                ),
                 mounts.in_order((*_inner_mounts(ground), *mounts.shields(plan))),
                 encode_command(command),
             ),
@@ -151,13 +163,18 @@ def _namespaces(ground: Ground) -> tuple[str, ...]:
     )
 
 
-def _frame(probe: Probe, has_gateway: bool) -> tuple[str, ...]:
+def _frame(probe: Probe, uid: int, *, has_gateway: bool, is_locked: bool) -> tuple[str, ...]:
     """What every sandbox has. The capabilities are for the launcher, which ends with none."""
-    needed = ("CAP_SYS_ADMIN", "CAP_SETPCAP", *(_GATEWAY_CAPABILITIES if has_gateway else ()))
+    needed = ["CAP_SYS_ADMIN", "CAP_SETPCAP"]
+    if has_gateway:
+        needed += _GATEWAY_CAPABILITIES
+    if is_locked and uid == 0:
+        needed += [f"CAP_{name}" for name in common.LOCKING_CAPABILITIES]
     return (
         *("--die-with-parent", "--as-pid-1", "--clearenv"),
         *("--cap-drop", "ALL", *(word for name in needed for word in ("--cap-add", name))),
-        *("--proc", "/proc", "--remount-ro", "/proc", *_devices()),
+        # With the lock it is the launcher that makes it read-only, when it has no more to write there.
+        *("--proc", "/proc", *(() if is_locked else ("--remount-ro", "/proc")), *_devices()),
         *("--ro-bind", probe.detail("launcher"), _LAUNCHER),
     )
 
@@ -208,7 +225,7 @@ def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
 
 @lru_cache(maxsize=64)
 def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool
+    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool, is_locked: bool
 ) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -217,6 +234,9 @@ def _encoded_ground(
             argv=(),
             cwd="/",
             inside=True,
+            uid_map=common.id_map(ground.uid, ground.uid) if is_locked else "",
+            gid_map=common.id_map(ground.uid, ground.gid) if is_locked else "",
+            lock=is_locked,
             gateway=gateway.sockets(ground),
             rlimits=common.rlimits(ground.limits)
             + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
@@ -264,17 +284,19 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     }
 
 
-def _trial(probe: Probe, host: Host, sockets: GatewaySockets | None) -> Launch:
+def _trial(probe: Probe, host: Host, *, lock: bool, sockets: GatewaySockets | None) -> Launch:
     """As a run would be, without files of the host."""
     abi = int(probe.detail("landlock_abi"))
     user = ("--unshare-user",) if host.uid != 0 else ()
-    lock = inner.trial_landlock(abi)
     spec = Spec(
         argv=("/corral-trial",),
         cwd="/",
         inside=True,
+        uid_map=common.id_map(host.uid, host.uid) if lock else "",
+        gid_map=common.id_map(host.uid, host.gid) if lock else "",
+        lock=lock,
         gateway=sockets,
-        landlock=lock,
+        landlock=inner.trial_landlock(abi),
         seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
         expects=(Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY),),
     )
@@ -289,7 +311,8 @@ def _trial(probe: Probe, host: Host, sockets: GatewaySockets | None) -> Launch:
                 "--unshare-net",
                 *user,
             ),
-            *(*_frame(probe, sockets is not None), "--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
+            *_frame(probe, host.uid, has_gateway=sockets is not None, is_locked=lock),
+            *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
         ),
         env=(),
         enforced={},

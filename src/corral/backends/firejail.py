@@ -56,7 +56,7 @@ _KEPT = (
 _DEVICES = (
     *("--private-dev", "--no3d", "--nosound", "--notv", "--nodvd", "--nou2f", "--novideo", "--noinput"),
 )
-_CONFINEMENT = ("--caps.drop=all", "--nonewprivs", "--ipc-namespace")
+_CONFINEMENT = ("--nonewprivs", "--ipc-namespace")
 
 #: By name: what corral learns to promise later is not promised here by itself.
 _CLAIMS = frozenset(
@@ -73,6 +73,7 @@ CLAIMS = _CLAIMS | limiting.BY_GROUPS
 #: Where it claims less, and for whom.
 CONDITIONS = (
     (limiting.BY_GROUPS, limiting.GROUPS_NEEDED),
+    common.LOCK_CONDITION,
     (frozenset({Feature.FS_METADATA}), "not as root"),
 )
 _APPROXIMATES_ROOT = (
@@ -138,7 +139,8 @@ class FirejailBackend:
             fix = "use a newer kernel, or boot this one with `lsm=landlock,...`"
             return Probe(self.name, False, reason=reason, fix=fix, version=version)
         probe = self._found(host, program, version, abi)
-        return common.judge_outer(probe, host.try_outer(_trial(probe, host)), PROGRAM, _NOT_SETUID)
+        found = common.try_parts(lambda lock, _: host.try_outer(_trial(probe, host, lock=lock)))
+        return common.judge_outer(found.about(probe), found.trial, PROGRAM, _NOT_SETUID)
 
     def _found(self, host: Host, program: str, version: str, abi: int) -> Probe:
         holders = limiting.without_supervisor(limiting.find_holders(host, namespaced=False))
@@ -163,6 +165,7 @@ class FirejailBackend:
         """A profile for firejail, and a spec for the launcher inside."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         inner.check_abstract_sockets(plan, abi)
+        is_locked = common.is_locked(probe)
         holders = limiting.read_holders(probe)
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         home = f"{scratch}/home" if ground.private else ""
@@ -174,12 +177,20 @@ class FirejailBackend:
             backend=self.name,
             argv=(
                 *(probe.detail("program"), "--quiet", f"--profile={scratch}/profile"),
-                *(*_options(abi, files), *_network(ground), probe.detail("launcher"), "--control", "3"),
+                *(*_options(abi, files, ground.uid, is_locked=is_locked), *_network(ground)),
+                *(probe.detail("launcher"), "--control", "3"),
             ),
             env=_ENVIRONMENT,
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(ground, abi, probe.detail("machine"), holders, is_kept=plan.command.keeps),
+                _encoded_ground(
+                    ground,
+                    abi,
+                    probe.detail("machine"),
+                    holders,
+                    is_kept=plan.command.keeps,
+                    is_locked=is_locked,
+                ),
                 encode_expects(files.expects),
                 encode_paths(PathRule(write, path) for path in areas),
                 encode_command(command),
@@ -206,11 +217,13 @@ def _read_version(text: str) -> str:
     return ".".join(parts)
 
 
-def _options(abi: int, files: Files) -> tuple[str, ...]:
+def _options(abi: int, files: Files, uid: int, *, is_locked: bool) -> tuple[str, ...]:
     """What every sandbox has. Descriptor 3 is the launcher's way to corral; it takes no other along."""
+    kept = ",".join(common.LOCKING_CAPABILITIES).lower()
     return (
         *("--keep-fd=3", *_KEPT, *(("--keep-var-tmp",) if files.keeps_var_tmp else ())),
         *(*_DEVICES, *_CONFINEMENT),
+        f"--caps.keep={kept}" if is_locked and uid == 0 else "--caps.drop=all",
         # Costs 100 ms: where the kernel lets the command end the launcher, all must end with it.
         *(("--deterministic-shutdown",) if abi < _SCOPES_ABI else ()),
     )
@@ -231,6 +244,7 @@ def _files(plan: Plan, probe: Probe, home: str) -> Files:
         root_links=_root_links(probe),
         private=ground.private,
         home=ground.home,
+        is_locked=common.is_locked(probe),
     )
 
 
@@ -262,7 +276,7 @@ def _redirected(
 
 @lru_cache(maxsize=64)
 def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool
+    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool, is_locked: bool
 ) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -271,6 +285,9 @@ def _encoded_ground(
             argv=(),
             cwd="/",
             inside=True,
+            uid_map=common.id_map(ground.uid, ground.uid) if is_locked else "",
+            gid_map=common.id_map(ground.uid, ground.gid) if is_locked else "",
+            lock=is_locked,
             rlimits=common.rlimits(ground.limits)
             + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=_landlock(ground, abi),
@@ -317,16 +334,21 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     }
 
 
-def _trial(probe: Probe, host: Host) -> Launch:
+def _trial(probe: Probe, host: Host, *, lock: bool) -> Launch:
     """As a run would be, without files of the host; in arguments, for a probe writes nothing."""
     abi = int(probe.detail("landlock_abi"))
     launcher = probe.detail("launcher")
-    files = profiles.make_files((Rule(launcher, Kind.READ),), root_links=_root_links(probe), home=host.home)
+    files = profiles.make_files(
+        (Rule(launcher, Kind.READ),), root_links=_root_links(probe), home=host.home, is_locked=lock
+    )
     told = tuple("--" + line.replace(" ", "=", 1) for line in files.lines)
     spec = Spec(
         argv=("/corral-trial",),
         cwd="/",
         inside=True,
+        uid_map=common.id_map(host.uid, host.uid) if lock else "",
+        gid_map=common.id_map(host.uid, host.gid) if lock else "",
+        lock=lock,
         landlock=inner.trial_landlock(abi),
         seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
         expects=files.expects,
@@ -334,7 +356,8 @@ def _trial(probe: Probe, host: Host) -> Launch:
     return Launch(
         backend=probe.backend,
         argv=(
-            *(probe.detail("program"), "--quiet", "--noprofile", *told, *_options(abi, files)),
+            *(probe.detail("program"), "--quiet", "--noprofile", *told),
+            *_options(abi, files, host.uid, is_locked=lock),
             *("--net=none", launcher, "--control", "3"),
         ),
         env=_ENVIRONMENT,

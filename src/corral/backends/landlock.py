@@ -143,6 +143,7 @@ class LandlockBackend:
                 **limiting.mechanisms(ground.limits, holders),
             },
             spec=join(encoded, encode_paths(rules), encode_command(command)),
+            holds_descriptors=True,  # a rule is about the file, not about the way to it
             scratch=scratch if private else "",
             scratch_files=tuple(
                 PrivateFile(f"{scratch}/{file.path.removeprefix(ground.home + '/')}", file.content)

@@ -49,6 +49,7 @@ CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
+    common.LOCK_CONDITION,
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
 
@@ -62,18 +63,20 @@ class NativeBackend:
         if unusable is not None:
             return unusable
         abi = host.landlock_abi()
-        trial = host.try_launch(_trial_spec(abi, host, gateway.TRIAL))
-        has_gateway = trial.phase != "net"
-        if not has_gateway:
-            trial = host.try_launch(_trial_spec(abi, host))
-        if trial.phase != "exec":
-            reason, fix = common.explain_trial(trial)
+        found = common.try_parts(
+            lambda lock, sockets: host.try_launch(
+                _trial_spec(abi, host, lock=lock, sockets=gateway.TRIAL if sockets else None)
+            )
+        )
+        if found.trial.phase != "exec":
+            reason, fix = common.explain_trial(found.trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         holders = limiting.find_holders(host, namespaced=True)
-        return Probe(
+        probe = Probe(
             self.name,
             True,
-            CLAIMS - limiting.BY_GROUPS - (frozenset() if has_gateway else gateway.CLAIMS) | holders.claims,
+            CLAIMS - limiting.BY_GROUPS - (frozenset() if found.has_gateway else gateway.CLAIMS)
+            | holders.claims,
             version=landlock.describe(abi) if abi else "without landlock",
             details=(
                 ("launcher", host.launcher()[0]),
@@ -84,12 +87,14 @@ class NativeBackend:
             ),
             approximates=holders.approximates,
         )
+        return found.about(probe)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """A spec for the launcher: the ground once, then the shields and the command of this run."""
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
-        inner.check_abstract_sockets(plan, abi)
         ground = plan.ground
+        inner.check_abstract_sockets(plan, abi)
+        is_locked = common.is_locked(probe)
         command = common.command_spec(plan)
         holders = limiting.read_holders(probe)
         return Launch(
@@ -99,9 +104,15 @@ class NativeBackend:
             enforced={**inner.mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
                 _encoded_ground(
-                    ground, abi, machine, holders, _processors(probe), is_kept=plan.command.keeps
+                    ground,
+                    abi,
+                    machine,
+                    holders,
+                    _processors(probe),
+                    is_kept=plan.command.keeps,
+                    is_locked=is_locked,
                 ),
-                _encoded_mounts(plan),
+                _encoded_mounts(plan, is_locked=is_locked),
                 encode_command(command),
             ),
             group=limiting.group_request(
@@ -122,7 +133,14 @@ def _processors(probe: Probe) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, processors: tuple[int, int], *, is_kept: bool
+    ground: Ground,
+    abi: int,
+    machine: str,
+    holders: Holders,
+    processors: tuple[int, int],
+    *,
+    is_kept: bool,
+    is_locked: bool,
 ) -> tuple[int, bytes]:
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -132,8 +150,9 @@ def _encoded_ground(
             argv=(),
             cwd="/",
             namespaces=_NAMESPACES | (NEWNET if private_network else 0),
-            uid_map=_id_map(ground.uid, ground.uid),
-            gid_map=_id_map(ground.uid, ground.gid),
+            uid_map=common.id_map(ground.uid, ground.uid),
+            gid_map=common.id_map(ground.uid, ground.gid),
+            lock=is_locked,
             hostname=HOSTNAME,
             loopback=private_network,
             gateway=gateway.sockets(ground),
@@ -149,24 +168,25 @@ def _encoded_ground(
     )
 
 
-def _id_map(uid: int, own: int) -> str:
-    """Root sees every owner as it is; anyone else may map no one but himself."""
-    return "0 0 4294967295\n" if uid == 0 else f"{own} {own} 1\n"
-
-
-def _encoded_mounts(plan: Plan) -> tuple[int, bytes]:
+def _encoded_mounts(plan: Plan, *, is_locked: bool) -> tuple[int, bytes]:
     """All mounts of a run. Those of the ground are kept encoded; the protection of this run joins them."""
-    return mounts.in_order((*_encoded_ground_mounts(plan.ground), *mounts.shields(plan)))
+    kept = _encoded_ground_mounts(plan.ground, is_locked=is_locked)
+    return mounts.in_order((*kept, *mounts.shields(plan)))
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground_mounts(ground: Ground) -> tuple[Place, ...]:
+def _encoded_ground_mounts(ground: Ground, *, is_locked: bool) -> tuple[Place, ...]:
     hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
-    return (*(mounts.place(mount, mounts.GRANTED) for mount in _ground_mounts(ground)), *hidden)
+    made = (_proc(is_locked=is_locked), *_ground_mounts(ground))
+    return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
+
+
+def _proc(*, is_locked: bool) -> Mount:
+    """Read-only: with the lock, when that has been written by which it is made."""
+    return Mount(MountKind.PROC, "/proc", flags=MountFlag(0) if is_locked else _READ_ONLY)
 
 
 def _ground_mounts(ground: Ground) -> Iterator[Mount]:
-    yield Mount(MountKind.PROC, "/proc", flags=_READ_ONLY)
     yield from _device_mounts()
     yield from map(mounts.bind_grant, ground.grants)
     for link in ground.links:
@@ -206,15 +226,16 @@ def _places_in_areas(ground: Ground) -> Iterator[str]:
             place = place.rpartition("/")[0]
 
 
-def _trial_spec(abi: int, host: Host, sockets: GatewaySockets | None = None) -> bytes:
-    made = (Mount(MountKind.PROC, "/proc", flags=_READ_ONLY), *_device_mounts(), _private("/tmp"))
+def _trial_spec(abi: int, host: Host, *, lock: bool, sockets: GatewaySockets | None) -> bytes:
+    made = (_proc(is_locked=lock), *_device_mounts(), _private("/tmp"))
     spec = Spec(
         argv=("/corral-trial",),
         cwd="/",
         namespaces=_NAMESPACES | NEWNET,
-        uid_map=_id_map(host.uid, host.uid),
-        gid_map=_id_map(host.uid, host.gid),
+        uid_map=common.id_map(host.uid, host.uid),
+        gid_map=common.id_map(host.uid, host.gid),
         mounts=made,
+        lock=lock,
         areas=Areas(_AREAS_BYTES, 1024),
         hostname=HOSTNAME,
         loopback=True,

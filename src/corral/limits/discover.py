@@ -11,7 +11,7 @@ from corral.limits.cgroup2 import Group2, kill_directory
 from corral.limits.group import KEPT, Group, OwnGroup, group_failed, is_leftover, label, remove_directories
 from corral.limits.hierarchy import Hierarchy, explain_absence, find_hierarchy
 from corral.model.enforcer import CGROUP1, CGROUP2, ENGINE, SYSTEMD, Enforcer
-from corral.model.errors import SetupError
+from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
 
@@ -75,6 +75,18 @@ def trial_request(enforcer: str, holds: frozenset[Feature]) -> GroupRequest:
         10.0 if Feature.LIMIT_CPU_TIME in holds else None,
         ends_by_group=True,
     )
+
+
+def check_ceiling(request: GroupRequest | None, within: Hierarchy | None, backend: str) -> None:
+    """Raise UnenforceableError where a ceiling is set and the group of a launch would not lie beneath it."""
+    if within is not None and (request is None or request.enforcer == ENGINE):
+        raise UnenforceableError(
+            "unenforceable",
+            f"the backend {backend} cannot keep a run within a ceiling",
+            why="its runs have no control group of corral's",
+            fix="use another backend, or no ceiling",
+            lacking=frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_PIDS}),
+        )
 
 
 def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:

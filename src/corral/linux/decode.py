@@ -67,6 +67,7 @@ _SINGLE = frozenset(
         RecordType.SERVE,
         RecordType.KEEP,
         RecordType.GATEWAY,
+        RecordType.LOCK,
     }
 )
 _OF_COMMANDS = frozenset(
@@ -329,6 +330,7 @@ _READERS: dict[int, Callable[[_Draft, Reader], None]] = {
     RecordType.SERVE: _read_serve,
     RecordType.KEEP: _read_nothing,
     RecordType.GATEWAY: _read_gateway,
+    RecordType.LOCK: _read_nothing,
 }
 
 
@@ -373,6 +375,10 @@ def _check_whole(draft: _Draft) -> None:
             "mounts without a namespace",
         ),
         (bool(draft.expects) and not inside, "expectations of a sandbox of our own"),
+        (
+            RecordType.LOCK in draft.seen and not (all(draft.maps) and (inside or draft.mounts)),
+            "a lock without mounts and id maps",
+        ),
         (RecordType.LOOPBACK in draft.seen and not spaces & _NEWNET, "loopback without a namespace"),
         (draft.gateway is not None and not _has_network(draft), "a gateway without a network"),
         (bool(draft.hostname) and not spaces & _NEWUTS, "a host name without a namespace"),
@@ -403,6 +409,7 @@ def _finish(draft: _Draft) -> Spec:
         watch=draft.watch,
         areas=draft.areas,
         mounts=tuple(draft.mounts),
+        lock=RecordType.LOCK in draft.seen,
         hostname=draft.hostname,
         loopback=RecordType.LOOPBACK in draft.seen,
         gateway=draft.gateway,

@@ -91,6 +91,8 @@ def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     for which, text in enumerate((spec.uid_map, spec.gid_map)):
         if text:
             yield RecordType.ID_MAP, U32.pack(which) + _string(text)
+    if spec.lock:
+        yield RecordType.LOCK, b""
     if spec.hostname:
         yield RecordType.HOSTNAME, _string(spec.hostname)
     if spec.loopback:

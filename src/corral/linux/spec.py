@@ -66,6 +66,7 @@ class RecordType(IntEnum):
     )
     KEEP = 27  # empty: what the command leaves running goes on until the lifeline is cut; at most once
     GATEWAY = 28  # u32 flags, u32 ports: sockets that are made and sent on the status channel; at most once
+    LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
 class MountKind(IntEnum):
@@ -213,6 +214,7 @@ class Spec(Record):
     watch: Watch | None = None
     areas: Areas | None = None
     mounts: tuple[Mount, ...] = ()
+    lock: bool = False
     hostname: str = ""
     loopback: bool = False
     gateway: GatewaySockets | None = None

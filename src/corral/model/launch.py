@@ -90,4 +90,5 @@ class Launch(Record):
     gateway: Gateway | None = None  # its sockets come on the status channel
     cwd: str = "/"
     inside: Inside | None = None  # for commands that are started later; None: it cannot be kept
+    holds_descriptors: bool = False  # a file that is open for reading cannot be reopened for writing
     started: str = ""  # a file that appears when a sandbox without a launcher stands; else nothing has run

@@ -258,11 +258,13 @@ class Service:
 def _streams(session: Session, request: ExecRequest, descriptors: list[int]) -> InheritedStreams:
     """The client's own descriptors, as directly as the policy permits."""
     stdin, stdout, stderr = descriptors
-    limit = session.output_bytes
+    limit, doors = session.output_bytes, session.doors
     if request.captures:
-        return PipedStreams(limit, None, inherited=stdin)
-    if limit is not None and not request.terminal:
-        return RelayedStreams(limit, (stdin, stdout, stderr))
+        return PipedStreams(limit, None, inherited=stdin, doors=doors)
+    if request.terminal:
+        limit = None
+    if limit is not None or doors.among(descriptors):
+        return RelayedStreams(limit, (stdin, stdout, stderr), doors)
     descriptors.clear()
     return GivenStreams((stdin, stdout, stderr))
 

@@ -158,11 +158,15 @@ class Kept:
 
     def _make_group(self) -> Group | None:
         """A group that only counts is not worth its price here: what is counted is a whole session."""
-        request = self.launch.group
-        if request is None or not (request.is_needed or request.enforcer == ENGINE or self._within):
+        request, within = self.launch.group, self._within
+        is_wanted = request is not None and (request.is_needed or request.enforcer == ENGINE)
+        if not is_wanted and within is None:
             return None
-        from corral.limits.discover import make_group
+        from corral.limits.discover import check_ceiling, make_group
 
+        check_ceiling(request, within, self.launch.backend)
+        if request is None:
+            return None
         return make_group(request, self.plan.run_id, self._within)
 
     def _await_root(self) -> None:

@@ -9,11 +9,11 @@ import signal
 import time
 from _thread import RLock
 
-from corral.model.enforcer import ENGINE
-from corral.model.errors import SetupError, UnenforceableError
+from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.result import Result
 from corral.runtime.check import check
+from corral.runtime.doors import find_doors
 from corral.runtime.frontier import close_border, connect_border, settle_border
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure, promised
 from corral.runtime.scratch import Scratch
@@ -82,7 +82,8 @@ class Run:
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
         ensure_stdio()
-        with Scratch(self._launch), open_streams(self._plan, self._output) as streams:
+        doors = find_doors(self._plan, self._launch)
+        with Scratch(self._launch), open_streams(self._plan, self._output, doors) as streams:
             self._group = self._make_group()
             self._starter = make_starter(self._launch, self._group)
             try:
@@ -138,18 +139,13 @@ class Run:
 
     def _make_group(self) -> Group | None:
         request = self._launch.group
-        if self._within is not None and (request is None or request.enforcer == ENGINE):
-            raise UnenforceableError(
-                "unenforceable",
-                f"the backend {self.backend} cannot keep a run within a ceiling",
-                why="its runs have no control group of corral's",
-                fix="use another backend, or no ceiling",
-                lacking=frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_PIDS}),
-            )
+        if request is None and self._within is None:
+            return None
+        from corral.limits.discover import check_ceiling, make_group
+
+        check_ceiling(request, self._within, self.backend)
         if request is None:
             return None
-        from corral.limits.discover import make_group
-
         try:
             return make_group(request, self._plan.run_id, self._within)
         except SetupError:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: What the launcher finds where: see launcher/main.c.
 _SPEC, _STATUS, _LIFELINE = 3, 4, 5
 _FIRST_FREE = 10
+#: For a launcher that is tried. A busy kernel can take many seconds to make a namespace.
+TRIAL_SECONDS = 60.0
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 #: Held back until the launcher is ready to pass them on; before that they would end it.
 _HELD_BACK = (
@@ -115,7 +117,10 @@ def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
 
 
 def try_spec(
-    launcher: str, spec: bytes, seconds: float, place: Callable[[int], None] | None = None
+    launcher: str,
+    spec: bytes,
+    place: Callable[[int], None] | None = None,
+    seconds: float = TRIAL_SECONDS,
 ) -> LaunchTrial:
     """Run the launcher with a spec and say how far it came. Never raises."""
     from corral.model.launch import Front, Gateway, Launch
@@ -141,12 +146,12 @@ def try_spec(
     return read_trial(process, seconds)
 
 
-def read_trial(process: Process, seconds: float = 10.0) -> LaunchTrial:
+def read_trial(process: Process, seconds: float = TRIAL_SECONDS) -> LaunchTrial:
     """What a launcher reports that was given a trial; it is waited for, and its descriptors are closed."""
     poller = select.poll()
     poller.register(process.status, select.POLLIN)
-    report = b""
-    while poller.poll(seconds * 1000):
+    report, is_late = b"", False
+    while not (is_late := not poller.poll(seconds * 1000)):
         piece = os.read(process.status, 4096)
         if not piece:
             break
@@ -159,6 +164,8 @@ def read_trial(process: Process, seconds: float = 10.0) -> LaunchTrial:
         if line.startswith("failed "):
             _, phase, number, *detail = line.split(" ", 3)
             return LaunchTrial(False, phase, int(number), detail[0] if detail else "")
+    if is_late:
+        return LaunchTrial(False, "late", 0, f"the launcher was not done within {seconds:g} seconds")
     if "started" not in lines:
         return LaunchTrial(False, "launcher", 0, "the launcher said nothing")
     return LaunchTrial("exited 0" in lines, "command", 0, " ".join(lines))

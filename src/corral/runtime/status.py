@@ -18,6 +18,11 @@ _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
     "cgroup": "run `corral doctor` to see which limits hold here",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
+    "helper": "run the command again; if that fails too, too many processes run here (`ulimit -u`)",
+    "lock": "run `corral doctor`; a second user namespace may be forbidden here (`sysctl "
+    "user.max_user_namespaces`)",
+    "session": "run the command again; if the kernel refuses a keyring, the caller's quota of keys may be "
+    "used up (`cat /proc/key-users`)",
     "net": "run `corral doctor` to see whether this host can do without the command's own network",
     "mounts": "run `corral doctor`; if a path changed meanwhile, run the command again",
     "expect": "run the command again; a mount that nobody asked for is a volume that the image declares, or "

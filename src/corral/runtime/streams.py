@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
     from corral.model.plan import Plan
     from corral.runtime.destinations import Destinations
+    from corral.runtime.doors import Doors
 
 _CHUNK = 65_536
 
 
-def open_streams(plan: Plan, wanted: Destinations | None = None) -> InheritedStreams:
-    """The streams that a plan asks for, to be used in a `with` statement."""
+def open_streams(
+    plan: Plan, wanted: Destinations | None = None, doors: Doors | None = None
+) -> InheritedStreams:
+    """The streams that a plan asks for, to be used in a `with` statement; not given as they are: `doors`."""
     mode = plan.command.stdio
     limit = plan.ground.limits.output_bytes
     if mode is StdioMode.TERMINAL:
@@ -33,9 +36,9 @@ def open_streams(plan: Plan, wanted: Destinations | None = None) -> InheritedStr
 
         return TerminalStreams(limit)
     if mode is StdioMode.CAPTURE:
-        return PipedStreams(limit, plan.command.stdin, wanted)
-    if limit is not None:
-        return RelayedStreams(limit)
+        return PipedStreams(limit, plan.command.stdin, wanted, doors=doors)
+    if limit is not None or (doors is not None and doors.among((0, 1, 2))):
+        return RelayedStreams(limit, doors=doors)
     return InheritedStreams()
 
 
@@ -155,15 +158,19 @@ class PipedStreams(InheritedStreams):
         open_null: Callable[[], int] | None = None,
         *,
         inherited: int = 0,
+        doors: Doors | None = None,
     ) -> None:
         """`open_null` opens the null device, for an empty stdin, more quickly than by its name.
 
-        `inherited` is the caller's stdin, for a command that is to have that.
+        `inherited` is the caller's stdin, for a command that is to have that, though not if it is a door.
         """
         self._limit = self._room = limit_bytes
         self._inherits_stdin = stdin is None
         self._inherited = inherited
         self._pending = memoryview(stdin or b"")
+        self._doors = doors
+        self._anew = -1  # the caller's stdin, opened anew
+        self._is_fed_by_file = False
         self._wanted = wanted
         self._open_null = open_null
         self._open: set[int] = set()
@@ -195,12 +202,26 @@ class PipedStreams(InheritedStreams):
         return Head() if self._limit is None else Head(self._limit)
 
     def _open_stdin(self) -> int:
+        if self._inherits_stdin and self._doors is not None and self._doors.among((self._inherited,)):
+            return self._open_door(self._doors)
         if self._inherits_stdin:
             return os.dup(self._inherited) if self._limit is None else _reading_only(self._inherited)
         if not self._pending and self._open_null is not None:
             return self._open_null()
         if not self._pending:
             return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        return self._open_feed()
+
+    def _open_door(self, doors: Doors) -> int:
+        """The caller's file, for reading alone; where that cannot be had, what is in it comes by a pipe."""
+        try:
+            self._anew = doors.open_anew(self._inherited)
+        except OSError:
+            self._is_fed_by_file = True
+            return self._open_feed()
+        return os.dup(self._anew)
+
+    def _open_feed(self) -> int:
         theirs, self._feed_end = os.pipe()
         self._keep(self._feed_end)
         return theirs
@@ -220,6 +241,12 @@ class PipedStreams(InheritedStreams):
 
     def close(self) -> None:
         self.close_child_ends()
+        if self._anew >= 0:
+            # The caller reads on where the command stopped, as if both had used one descriptor.
+            with contextlib.suppress(OSError):
+                os.lseek(self._inherited, os.lseek(self._anew, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.close(self._anew)
+            self._anew = -1
         for descriptor in tuple(self._open):
             self._close(descriptor)
         while self._sinks:
@@ -264,12 +291,15 @@ class PipedStreams(InheritedStreams):
     def _feed(self) -> bool:
         """Write some of stdin; True when there is no more, or nobody reads it."""
         try:
+            if self._is_fed_by_file and not self._pending:
+                self._pending = memoryview(os.read(self._inherited, _CHUNK))
+                self._is_fed_by_file = bool(self._pending)
             self._pending = self._pending[os.write(self._feed_end, self._pending[:_CHUNK]) :]
         except BlockingIOError:
             return False
         except BrokenPipeError:
             return True
-        return not self._pending
+        return not self._pending and not self._is_fed_by_file
 
     def _take(self, descriptor: int) -> int | None:
         """Read some output and hand it on: how much it was, 0 at the end, None if there is nothing now."""
@@ -318,11 +348,15 @@ class PipedStreams(InheritedStreams):
 class RelayedStreams(PipedStreams):
     """The caller's stdin, and output that is counted on its way to the caller's own descriptors.
 
+    Without a limit only that output goes this way which must not go directly: that of the `doors`.
+
     A reader that stops reading stops the command, not corral: a stream is read again when it has taken all.
     """
 
-    def __init__(self, limit_bytes: int, callers: tuple[int, int, int] = (0, 1, 2)) -> None:
-        super().__init__(limit_bytes, None, inherited=callers[0])
+    def __init__(
+        self, limit_bytes: int | None, callers: tuple[int, int, int] = (0, 1, 2), doors: Doors | None = None
+    ) -> None:
+        super().__init__(limit_bytes, None, inherited=callers[0], doors=doors)
         self._callers = callers
         self._relays: list[Relay] = []
         self._stopped: set[int] = set()
@@ -332,14 +366,26 @@ class RelayedStreams(PipedStreams):
         return self._relays[-1]
 
     def _open_outputs(self) -> tuple[int, int]:
-        if not _is_same_file(self._callers[1], self._callers[2]):
-            return super()._open_outputs()
+        if not (self._is_relayed(1) and _is_same_file(self._callers[1], self._callers[2])):
+            return (self._open_or_pass(1), self._open_or_pass(2))
         # `2>&1`: through one pipe as well, else lines would come out of order, and in pieces.
         ours = self._open_output()
         self._child.append(os.dup(self._child[-1]))
         return (ours, -1)
 
+    def _is_relayed(self, number: int) -> bool:
+        is_door = self._doors is not None and bool(self._doors.among((self._callers[number],)))
+        return self._limit is not None or is_door
+
+    def _open_or_pass(self, number: int) -> int:
+        if self._is_relayed(number):
+            return self._open_output()
+        self._child.append(os.dup(self._callers[number]))
+        return -1
+
     def carry(self, descriptor: int, poller: select.poll) -> None:
+        if descriptor == self._feed_end:
+            super().carry(descriptor, poller)
         for relay, source in zip(self._relays, self._outputs, strict=True):
             if descriptor == relay.target:
                 relay.push()

@@ -43,6 +43,7 @@ class EscapeProbe(Record):
     earlier: str = ""  # a script of an earlier run in the same workspace: attacks in two steps
     capabilities: tuple[str, ...] = ()  # added to the profile `moderate`
     needs_terminal: bool = False
+    stdin: str = ""  # a file of the stage that the caller gives as stdin
     runner_holds: str = ""  # why the backend `none` stops it as well, where it does
     refusal: str = ""  # the error code by which corral may refuse to run it at all: that holds as well
     #: (backend, where its documents say that it does not stop this): success is then not-claimed, there only.

@@ -107,6 +107,16 @@ class Stage:
         self._sockets[name] = server
         return server
 
+    def received_descriptor(self, name: str) -> int:
+        """A descriptor that was sent to the socket, which the caller closes; -1 if there is none."""
+        try:
+            caller, _ = self._sockets[name].accept()
+        except BlockingIOError:
+            return -1
+        with caller:
+            _, descriptors, _, _ = socket.recv_fds(caller, 1, 1)
+        return descriptors[0] if descriptors else -1
+
     def has_received(self, name: str) -> bool:
         """Whether anybody connected or sent something."""
         server = self._sockets[name]

@@ -23,6 +23,7 @@ from corral.selftest.stage import IN_PLACE, StagedHost, staged_environment
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import BufferedReader
 
     from corral.model.feature import Feature
     from corral.selftest.probe import EscapeProbe
@@ -79,17 +80,18 @@ def run_unconfined(probe: EscapeProbe, stage: Stage) -> Trace:
         argv = command_of(probe, stage, script)
         if probe.needs_terminal:
             return _with_terminal(stage, partial(os.execvpe, argv[0], argv, staged_environment(stage)))
-        trace = _run_plain(argv, stage)
+        with open(stage.at(probe.stdin) if probe.stdin else os.devnull, "rb") as stdin:
+            trace = _run_plain(argv, stage, stdin)
     return trace
 
 
-def _run_plain(argv: tuple[str, ...], stage: Stage) -> Trace:
+def _run_plain(argv: tuple[str, ...], stage: Stage, stdin: BufferedReader) -> Trace:
     try:
         done = subprocess.run(
             argv,
             cwd=stage.workspace,
             env=staged_environment(stage),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             timeout=WALL_SECONDS,
             pass_fds=stage.inherited,
@@ -120,7 +122,11 @@ def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str,
     if probe.needs_terminal:
         command = sandbox.prepare(argv, stdio=StdioMode.INHERIT)
         return _with_terminal(stage, lambda: sandbox.start(command).run())
-    result = sandbox.run(argv)
+    if probe.stdin:
+        with _own_stdin(stage.at(probe.stdin)):
+            result = sandbox.start(sandbox.prepare(argv, stdin=None)).run()
+    else:
+        result = sandbox.run(argv)
     return Trace(result.stdout, last_words(result.stderr) or f"it ended with {result.describe()}")
 
 
@@ -137,6 +143,19 @@ def _sandbox(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset
         host=host,
         container=IN_PLACE,
     )
+
+
+@contextmanager
+def _own_stdin(path: str) -> Iterator[None]:
+    """A file as the stdin of this process and of its children."""
+    kept = os.dup(0)
+    try:
+        with open(path, "rb") as file:
+            os.dup2(file.fileno(), 0)
+        yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 @contextmanager

@@ -6,14 +6,18 @@ import pytest
 
 from corral import probes
 from corral.backends.registry import get_backend
+from corral.linux.decode import decode
 from corral.linux.landlock import NEWEST_ABI
 from corral.model.errors import UnenforceableError
+from corral.model.feature import Feature
+from corral.model.probe import LaunchTrial
 from corral.planning.select import select
 from support.fake_host import FakeHost
-from support.golden_cases import BY_GROUPS, LINUX
+from support.golden_cases import BY_GROUPS, LINUX, REPOSITORY, Case, plan_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.launch import Launch
     from corral.model.probe import Probe
 
 HOSTS = [
@@ -56,3 +60,27 @@ def test_an_approximation_does_not_count_as_enforced() -> None:
     for feature, _ in probe.approximates:
         with pytest.raises(UnenforceableError):
             select(frozenset({feature}), [probe])
+
+
+class UnlockedHost(FakeHost):
+    """It refuses the second user namespace."""
+
+    def try_launch(self, spec: bytes) -> LaunchTrial:
+        refused = LaunchTrial(False, "lock", 28, "a second user namespace")
+        return refused if decode(spec).lock else super().try_launch(spec)
+
+    def try_outer(self, launch: Launch) -> LaunchTrial:
+        return self.try_launch(launch.spec or b"")
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+@pytest.mark.parametrize("name", ["native", "bubblewrap", "firejail"])
+def test_where_mounts_cannot_be_locked_less_is_claimed_and_nothing_locked(name: str, uid: int) -> None:
+    backend, case = get_backend(name), Case("any", files=REPOSITORY, uid=uid)
+    claims = {}
+    for host in (FakeHost(REPOSITORY, uid=uid), UnlockedHost(REPOSITORY, uid=uid)):
+        probe = backend.probe(host)
+        is_locked = decode(backend.lower(plan_of(case, probe), probe).spec or b"").lock
+        claims[is_locked] = probe.enforces
+
+    assert claims[True] - claims[False] == {Feature.FS_DENY, Feature.FS_PROTECT}

@@ -225,9 +225,9 @@ def test_a_hello_of_the_largest_size_is_read_and_a_longer_one_is_not_waited_for(
 def test_one_byte_at_a_time_does_not_take_the_time_of_all_others() -> None:
     """The whole of a largest hello, read anew after each of its bytes, costs less than its packets do."""
     largest = records(client_hello([server_name(b"example.com"), (21, bytes(MOST_HELLO - 1000))]), 600)
-    started = time.process_time()
+    started = time.thread_time()
 
     states = {read_server_name(largest[:length]).state for length in range(0, len(largest), 8)}
 
     assert states == {HelloState.MORE}
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5

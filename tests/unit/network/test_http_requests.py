@@ -414,12 +414,12 @@ def test_a_mismatch_stays_one() -> None:
 def test_a_head_that_comes_byte_by_byte_costs_no_more_than_its_bytes() -> None:
     stream = request(b"X: " + b"x" * (MOST_HEAD - 100))
     watch = watched()
-    started = time.process_time()
+    started = time.thread_time()
 
     passed = [watch.feed(stream[position : position + 1]) for position in range(len(stream))]
 
     assert passed[-1] == stream
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_bodies_pass_at_the_speed_of_memory() -> None:
@@ -427,9 +427,9 @@ def test_bodies_pass_at_the_speed_of_memory() -> None:
     size = 256 * 1024
     watch.feed(request(b"Transfer-Encoding: chunked"))
     chunk = b"%x\r\n" % size + bytes(size) + b"\r\n"
-    started = time.process_time()
+    started = time.thread_time()
 
     passed = sum(len(watch.feed(chunk)) for _ in range(1000))
 
     assert passed == 1000 * len(chunk)
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5

@@ -8,6 +8,7 @@ import pytest
 
 from corral.model.errors import SetupError
 from corral.runtime.run import Run
+from corral.runtime.spawn import try_spec
 
 
 @pytest.mark.parametrize(("name", "status"), [("missing", 127), ("not-executable", 126)])
@@ -31,6 +32,18 @@ def test_a_launcher_that_cannot_be_started_is_an_error(make_plan, make_launch, t
         Run(plan, launch, quarantine=str(tmp_path)).run()
 
     assert (failed.value.code, failed.value.exit_status) == ("launcher", 125)
+
+
+@pytest.mark.parametrize(("script", "phase"), [("read line <&5", "late"), ("exit 0", "launcher")])
+def test_a_trial_that_is_late_is_not_taken_for_a_broken_launcher(tmp_path, script: str, phase: str) -> None:
+    launcher = tmp_path / "launcher"
+    launcher.write_text(f"#!/bin/sh\n{script}\n")
+    launcher.chmod(0o755)
+
+    # The first never answers; the second ends at once, and the time is never used up.
+    trial = try_spec(str(launcher), b"spec", seconds=0.1 if phase == "late" else 60)
+
+    assert (trial.ok, trial.phase) == (False, phase)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 70, 124, 125, 126, 127, 255])
