@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -52,16 +53,22 @@ def test_that_never_runs(backend, stage):
 
 
 def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with a temporary directory of its own: in the shared one it would first remove the files
+    of earlier runs, which can take minutes."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-c", CONFIGURATION, *WITHOUT, *arguments],
-        cwd=TESTS,
-        env={**inherited, "PYTEST_ADDOPTS": "", **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-c", CONFIGURATION),
+                *(f"--basetemp={folder}/pytest", *WITHOUT, *arguments),
+            ],
+            cwd=TESTS,
+            env={**inherited, "PYTEST_ADDOPTS": "", **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
 
 def _suite(*arguments: str, **environment: str) -> str:
