@@ -27,6 +27,7 @@ class Monitor:
         self._group: Group | None = None
         self._pid = 0
         self._began = self._next = 0.0
+        self._spent = 0.0  # seconds of processor time, as far as a look at the tree has found them
 
     def begin(self, group: Group | None, pid: int, began: float) -> None:
         """From now on, for the descendants of a process, or for a group that counts them."""
@@ -47,12 +48,13 @@ class Monitor:
         return self._tell(self._sample(now)) or ""
 
     def _sample(self, now: float) -> UsageSample:
-        from corral.limits.tree import look_at_tree
+        if self._group is not None:
+            counted, spent = self._group.usage(), self._group.cpu_seconds()
+        else:
+            from corral.limits.tree import look_at_tree
 
-        counted = self._group.usage() if self._group is not None else look_at_tree(self._pid)
-        spent = (
-            self._group.cpu_seconds()
-            if self._group is not None
-            else (counted.user_seconds or 0.0) + (counted.system_seconds or 0.0)
-        )
+            counted = look_at_tree(self._pid)
+            # A process that ends between two reads of /proc is missing from this look, not from the next.
+            self._spent = max(self._spent, (counted.user_seconds or 0.0) + (counted.system_seconds or 0.0))
+            spent = self._spent
         return UsageSample(now - self._began, spent, counted.memory_bytes, counted.pids)

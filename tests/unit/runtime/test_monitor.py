@@ -110,6 +110,24 @@ def test_without_a_group_the_tree_is_looked_at(clock: Clock, monkeypatch: pytest
     assert (looked, told) == ([4242], [UsageSample(1.0, 1.25, 7, 2)])
 
 
+def test_a_process_that_a_look_has_missed_takes_nothing_back(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended after its parent was read and before it was read itself."""
+    from corral.limits import tree
+
+    looks = iter([GroupUsage(user_seconds=0.5), GroupUsage(user_seconds=0.1), GroupUsage(user_seconds=0.6)])
+    monkeypatch.setattr(tree, "look_at_tree", lambda _: next(looks))
+    told: list[UsageSample] = []
+    monitor = Monitor(told.append, 1.0)  # type: ignore[arg-type]
+    monitor.begin(None, 4242, clock.now)
+    for _ in range(3):
+        clock.now += 1
+        monitor.act()
+
+    assert [sample.cpu_seconds for sample in told] == [0.5, 0.5, 0.6]
+
+
 # ---- the note
 
 
