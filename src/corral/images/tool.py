@@ -46,6 +46,13 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
+class _Start:
+    """While a tool is being started a signal waits: the process would be there, and nobody would know it."""
+
+    is_under_way = False
+    interrupted_by = 0
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """The first signal that asks to end raises Interrupted. Further ones do not disturb the clearing away."""
@@ -53,8 +60,12 @@ def interruptible() -> Iterator[None]:
     def interrupt(number: int, _frame: FrameType | None) -> None:
         for other in handled:
             signal.signal(other, signal.SIG_IGN)
-        raise Interrupted(number)
+        if _Start.is_under_way:
+            _Start.interrupted_by = number
+        else:
+            raise Interrupted(number)
 
+    _Start.interrupted_by = 0
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     handled = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]
     try:
@@ -81,6 +92,7 @@ def run_tool(
     `on_line` gets each line that it writes to stderr, as it comes; then its stdout is not kept. It and its
     children hold the descriptor `inherited` as long as they live.
     """
+    _Start.is_under_way = True
     try:
         process = subprocess.Popen(
             command,
@@ -94,13 +106,17 @@ def run_tool(
             start_new_session=True,  # a terminal's Ctrl-C reaches corral alone, which ends it in order
         )
     except OSError as problem:
+        _raise_what_waited()
         raise SetupError(
             "image-tool-start",
             f"{command[0]} cannot be started",
             why=problem.strerror or str(problem),
             fix="see that it is a program that you may execute",
         ) from problem
+    finally:
+        _Start.is_under_way = False
     try:
+        _raise_what_waited()
         if on_line is None:
             output, errors = process.communicate(stdin, patience_seconds)
             return Ended(process.returncode, output, tuple(errors.splitlines()[-_KEPT_LINES:]))
@@ -114,6 +130,12 @@ def run_tool(
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
+
+
+def _raise_what_waited() -> None:
+    number, _Start.interrupted_by = _Start.interrupted_by, 0
+    if number:
+        raise Interrupted(number)
 
 
 def _follow(process: subprocess.Popen[str], stdin: str, on_line: Callable[[str], None]) -> Ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -46,6 +47,25 @@ def test_a_tool_that_does_not_answer_is_ended() -> None:
 
     assert ended.status != 0
     assert "does not answer within 0.1 seconds" in ended.complaint()
+
+
+def test_a_tool_that_is_being_started_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is there before its starter knows."""
+    reading, writing = os.pipe()
+    start = subprocess.Popen
+
+    def interrupted(*arguments: object, **options: object) -> subprocess.Popen[str]:
+        process = start(*arguments, **options)  # type: ignore[call-overload]
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(tool.subprocess, "Popen", interrupted)
+    with pytest.raises(Interrupted), interruptible():
+        run_tool(["sleep", "600"], inherited=writing)
+    os.close(writing)
+
+    assert os.read(reading, 1) == b""
+    os.close(reading)
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["polite", "deaf"])
