@@ -63,21 +63,33 @@ class CountingServer:
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
-        self.passed = self.clients = 0
+        self.passed = self._clients = 0
         self._busy = 0
         self._lock = threading.Condition()
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
     def settled(self) -> int:
-        """How much has passed when no client is left."""
+        """How much has passed when no client is left.
+
+        Clients are taken in their order: when the last one, ourselves, is served, no other is waiting.
+        """
+        with socket.create_connection(("127.0.0.1", self.port), 30) as own:
+            own.sendall(b"?")
+            own.recv(1)
         with self._lock:
-            self._lock.wait_for(lambda: self._busy == 0, 30)
+            assert self._lock.wait_for(lambda: self._busy == 0, 30)
             return self.passed
+
+    @property
+    def clients(self) -> int:
+        """How many have said something."""
+        self.settled()
+        return self._clients
 
     def reset(self) -> None:
         self.settled()
-        self.passed = self.clients = 0
+        self.passed = self._clients = 0
 
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
@@ -110,7 +122,9 @@ class CountingServer:
 
     def _talk(self, client: socket.socket) -> None:
         first = client.recv(1)
-        self.clients += first != b""
+        if first == b"?":
+            return
+        self._clients += first != b""
         if first == b"s":
             while piece := client.recv(1 << 20):
                 self.passed += len(piece)
