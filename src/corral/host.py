@@ -96,7 +96,7 @@ class RealHost:
         try:
             if not stat_bits.S_ISREG(os.fstat(descriptor).st_mode):
                 return ""
-            return os.read(descriptor, limit_bytes).decode("utf-8", "replace")
+            return os.read(descriptor, limit_bytes).decode("utf-8", "surrogateescape")
         except OSError as problem:
             _check_absent(path, problem)
             return ""

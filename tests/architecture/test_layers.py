@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 #: From the bottom up (ARCHITECTURE.md, layers). Within SIBLINGS nobody knows of the others.
 ROWS = (
     {"model"},
-    {"policy", "programs"},
+    {"policy", "programs", "git"},
     {"linux"},
     {"limits"},
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},

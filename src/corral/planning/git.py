@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.git.config import MalformedConfig, read_config
+from corral.git.keys import harmless_remotes, names_program_or_path
+from corral.model.errors import PolicyError
 from corral.model.record import Record
 from corral.planning.resolve import is_beneath
 
@@ -11,43 +14,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from corral.git.config import Entry
     from corral.model.backend import Host
     from corral.planning.resolve import Resolver
 
-_LIMIT = 65_536
-_MAX_INCLUDES = 16
-_MAX_WORDS = 8
-#: Sections whose values are names and addresses, never programs.
-_NO_PROGRAMS = frozenset({"remote", "url", "branch", "submodule", "user", "http", "https"})
+_MOST_BYTES = 1 << 20
+_MOST_INCLUDES = 64
+#: What ends a word of a shell line.
+_BETWEEN_WORDS = str.maketrans(dict.fromkeys("\n\t;&|()<>{}$`'\"=,", " "))
 
 
-def parse_config(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (section.key, value) of a git configuration, keys lower-cased; what is odd is passed over."""
-    section = ""
-    for raw in text.splitlines():
-        line = raw.strip()
-        if line.startswith("["):
-            words = line[1:].partition("]")[0].split()
-            section = words[0].lower() if words else ""
-            line = line.partition("]")[2].strip()
-        name, equals, value = line.partition("=")
-        if equals and section and not line.startswith(("#", ";")):
-            yield f"{section}.{name.strip().lower()}", _value(value)
+def _settings(host: Host, file: str) -> tuple[Entry, ...]:
+    """Every setting of a git configuration, as git reads it; none if there is no such file."""
+    data = host.read_text(file, _MOST_BYTES).encode("utf-8", "surrogateescape")
+    if len(data) >= _MOST_BYTES:
+        raise _unreadable(file, "it is larger than 1 MiB")
+    try:
+        return read_config(data)
+    except MalformedConfig as problem:
+        raise _unreadable(file, f"git says the same: {problem}") from problem
 
 
-def _value(text: str) -> str:
-    """A value as git reads it: quotes taken off, escapes undone, a comment at its end left out."""
-    kept, quoted, characters = [], False, iter(text.strip())
-    for character in characters:
-        if character == "\\":
-            kept.append(next(characters, ""))
-        elif character == '"':
-            quoted = not quoted
-        elif character in "#;" and not quoted:
-            break
-        else:
-            kept.append(character)
-    return "".join(kept).strip()
+def _unreadable(file: str, why: str) -> PolicyError:
+    return PolicyError(
+        "git-config",
+        f"{file} cannot be read, so what it has git run cannot be protected",
+        why=why,
+        fix="correct the file (`git config --list` says where it is wrong), or waive fs.protect",
+    )
 
 
 class NamedPaths(Record):
@@ -63,25 +57,35 @@ def named_paths(host: Host, worktree: str, git_directory: str) -> NamedPaths:
     programs: list[str] = []
     pending = [posixpath.join(git_directory, "config"), posixpath.join(git_directory, "config.worktree")]
     for file in pending:  # grows while it is gone through
-        for key, value in parse_config(host.read_text(file, _LIMIT)):
-            section = key.partition(".")[0]
-            if key == "core.hookspath":
-                trees.append(posixpath.join(worktree, _expand(host, value)))
-            elif key in {"include.path", "includeif.path"}:
-                included = posixpath.normpath(posixpath.join(posixpath.dirname(file), _expand(host, value)))
-                trees.append(included)
-                if included not in pending and len(pending) < _MAX_INCLUDES:
-                    pending.append(included)
-            elif section not in _NO_PROGRAMS:
-                programs += _possible_programs(host, worktree, value)
-    return NamedPaths(tuple(map(posixpath.normpath, trees)), tuple(programs))
+        entries = _settings(host, file)
+        remotes = harmless_remotes(entries)
+        for entry in entries:
+            kind = names_program_or_path(entry, remotes)
+            for value in filter(None, dict.fromkeys((entry.value, entry.older_value))):
+                if kind == "hooks":
+                    trees.append(posixpath.join(worktree, _expand(host, file, value)))
+                elif kind == "include":
+                    trees.append(_include(host, pending, file, value))
+                elif kind == "program":
+                    programs += _possible_programs(host, file, worktree, value)
+    return NamedPaths(tuple(map(posixpath.normpath, trees)), tuple(dict.fromkeys(programs)))
 
 
-def _possible_programs(host: Host, worktree: str, value: str) -> Iterator[str]:
-    for word in value.removeprefix("!").split()[:_MAX_WORDS]:
-        plain = word.strip("'\"")
-        if "/" in plain and "://" not in plain:
-            yield posixpath.normpath(posixpath.join(worktree, _expand(host, plain)))
+def _include(host: Host, pending: list[str], file: str, value: str) -> str:
+    """Read an included file as well; what a condition says is taken for true."""
+    included = posixpath.normpath(posixpath.join(posixpath.dirname(file), _expand(host, file, value)))
+    if included not in pending:
+        if len(pending) >= _MOST_INCLUDES:
+            raise _unreadable(file, f"more than {_MOST_INCLUDES} files are included")
+        pending.append(included)
+    return included
+
+
+def _possible_programs(host: Host, file: str, worktree: str, value: str) -> Iterator[str]:
+    """The words of a value that may be paths. The whole of it may be one, with blanks in it."""
+    for word in dict.fromkeys((value, *value.removeprefix("!").translate(_BETWEEN_WORDS).split())):
+        if "/" in word and "://" not in word and "\0" not in word:
+            yield posixpath.normpath(posixpath.join(worktree, _expand(host, file, word)))
 
 
 def git_directories(host: Host, worktree: str) -> tuple[str, ...]:
@@ -110,20 +114,25 @@ def enclosing_worktree(resolver: Resolver, directory: str) -> str:
 def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
     """Hook directories that the caller's own configuration names, relative to a worktree."""
     return tuple(
-        posixpath.normpath(posixpath.join(worktree, _expand(host, value)))
-        for key, value in _caller_config(host)
-        if key == "core.hookspath" and value
+        posixpath.normpath(posixpath.join(worktree, _expand(host, file, value)))
+        for file, entry in _caller_config(host)
+        for value in filter(None, dict.fromkeys((entry.value, entry.older_value)))
+        if entry.name == "core.hookspath"
     )
 
 
-def _caller_config(host: Host) -> Iterator[tuple[str, str]]:
+def _caller_config(host: Host) -> Iterator[tuple[str, Entry]]:
     env = host.environment()
     xdg = env.get("XDG_CONFIG_HOME", "")
     config = xdg if xdg.startswith("/") else posixpath.join(host.home, ".config")
     usual = (posixpath.join(config, "git", "config"), posixpath.join(host.home, ".gitconfig"))
     named = env.get("GIT_CONFIG_GLOBAL", "")
-    for path in (*usual, *([named] if named.startswith("/") else [])):
-        yield from parse_config(host.read_text(path, _LIMIT))
+    pending = [*usual, *([named] if named.startswith("/") else [])]
+    for path in pending:  # grows while it is gone through
+        for entry in _settings(host, path):
+            if names_program_or_path(entry) == "include" and entry.value:
+                _include(host, pending, path, entry.value)
+            yield path, entry
 
 
 def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
@@ -159,9 +168,9 @@ def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
 def identity(host: Host) -> str:
     """A git configuration with the caller's name and address and nothing else; empty if unknown."""
     known: dict[str, str] = {}
-    for key, value in _caller_config(host):
-        if key in {"user.name", "user.email", "init.defaultbranch"} and value:
-            known[key] = value
+    for _, entry in _caller_config(host):
+        if entry.name in {"user.name", "user.email", "init.defaultbranch"} and entry.value:
+            known[entry.name] = entry.value
     lines = []
     for key, value in sorted(known.items()):
         section, _, name = key.partition(".")
@@ -170,5 +179,10 @@ def identity(host: Host) -> str:
     return "".join(lines)
 
 
-def _expand(host: Host, value: str) -> str:
-    return posixpath.join(host.home, value[2:]) if value.startswith("~/") else value
+def _expand(host: Host, file: str, value: str) -> str:
+    """A path as git takes it. The home of somebody else is nothing that the host is asked for."""
+    if value == "~" or value.startswith("~/"):
+        return posixpath.join(host.home, value[2:])
+    if value.startswith("~") and "/" in value:
+        raise _unreadable(file, f"{value!r} lies in the home of another user; write its path out")
+    return value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess
-from corral.planning.git import hook_paths, identity, linked_repository, named_paths, parse_config
+from corral.planning.git import hook_paths, identity, linked_repository, named_paths
 from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver
 from corral.policy.compose import build_policy
@@ -89,17 +90,59 @@ def test_whoever_may_only_read_gets_no_repository_to_write() -> None:
     assert _writable(FakeHost(LINKED), "strict") == set()
 
 
-def test_a_configuration_is_read_as_git_reads_it() -> None:
-    text = (
-        '[core] bare = true\n[Core]\n\thooksPath = "a b" ; note\n# x = y\n'
-        '[include "x"]\npath = c#d\nnovalue\n[\n'
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core]\n hooksPath = my\\\nhooks\n",
+        "\ufeff[core]\n hooksPath = myhooks\n",
+        "[user]\n name = " + "x" * 70_000 + "\n[core]\n hooksPath = myhooks\n",
+        '[core] bare = false\n[Core]\n\thooksPath = "myhooks" ; note\n',
+    ],
+    ids=["continued line", "byte order mark", "long", "comment"],
+)
+def test_a_hook_directory_is_found_however_it_is_written(text: str) -> None:
+    host = FakeHost({f"{WORK}/.git/config": text})
+
+    assert named_paths(host, WORK, f"{WORK}/.git").trees == (f"{WORK}/myhooks",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[core\n", "[core]\n hooksPath = ~bob/hooks\n", "[user]\n name = " + "x" * (1 << 20)],
+    ids=["malformed", "home of another user", "too large"],
+)
+def test_what_is_not_understood_is_refused(text: str) -> None:
+    host = FakeHost({f"{WORK}/.git/config": text})
+
+    with pytest.raises(PolicyError) as raised:
+        named_paths(host, WORK, f"{WORK}/.git")
+    assert raised.value.code == "git-config"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[remote "origin"]\n url = https://x/y\n uploadpack = tools/pack\n',
+        "[alias]\n x = !f() { tools/pack; }; f\n",
+        "[core]\n fsmonitor = tools/pack -q\n",
+        '[filter "x"]\n clean = sh -c \'"tools/pack"\'\n',
+    ],
+)
+def test_programs_are_found_wherever_they_are_named(text: str) -> None:
+    host = FakeHost({f"{WORK}/.git/config": text})
+
+    assert f"{WORK}/tools/pack" in named_paths(host, WORK, f"{WORK}/.git").programs
+
+
+def test_what_the_callers_configuration_includes_counts_too() -> None:
+    host = FakeHost(
+        {
+            "/home/ann/.gitconfig": "[include]\n path = .gitmore\n",
+            "/home/ann/.gitmore": "[core]\n hooksPath = .team\n",
+        }
     )
 
-    assert list(parse_config(text)) == [
-        ("core.bare", "true"),
-        ("core.hookspath", "a b"),
-        ("include.path", "c"),
-    ]
+    assert hook_paths(host, WORK) == (f"{WORK}/.team",)
 
 
 def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:

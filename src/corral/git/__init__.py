@@ -1,0 +1,1 @@
+"""git's own files, read exactly as git reads them, without running git."""
