@@ -171,6 +171,13 @@ def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
                 f"nobody would take away what a command puts at {names}{more}: corral's runner does that",
             )
         plan = plan.replace(watches=())
+    if plan.worktrees:
+        if Feature.FS_PROTECT not in plan.waived:
+            raise _cannot_compile(
+                frozenset({Feature.FS_PROTECT}),
+                f"corral's runner checks what a command leaves for git in {plan.worktrees[0]}",
+            )
+        plan = plan.replace(worktrees=())
     if launch.scratch:
         if Feature.FS_PRIVATE not in plan.waived:
             raise _cannot_compile(

@@ -16,7 +16,7 @@ from corral.cli.commands import cli
 from corral.cli.options import OPTIONS
 from corral.model.capability import _VERBS
 from corral.model.feature import PROMISES, Feature
-from corral.planning import protect
+from corral.git import search
 from corral.policy.preset import PRESETS, describe_preset
 from corral.runtime import guard, run, sinks
 
@@ -190,8 +190,8 @@ def test_no_path_of_a_developers_machine_is_in_a_document(path: Path) -> None:
 def test_the_limits_name_the_numbers_of_the_code() -> None:
     text = " ".join(_read("docs/limits.md").split())
 
-    assert f"{protect._MAX_DEPTH} levels deep, in at most {protect._MAX_DIRECTORIES} directories" in text
-    assert [name for name in protect._NEVER_ENTERED - {".git"} if f"`{name}`" not in text] == []
+    assert f"{search.MOST_DEPTH} levels deep, in at most {search.MOST_DIRECTORIES} directories" in text
+    assert [name for name in search.NEVER_ENTERED - {".git"} if f"`{name}`" not in text] == []
     assert f"every {guard._GLANCE_MS} ms" in text
 
 

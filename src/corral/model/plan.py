@@ -76,6 +76,7 @@ class Watch(Record):
     name: str
     label: str  # as the policy names it
     link_text: str = ""  # a symbolic link that is there now, and is put back when it is replaced
+    is_repository: bool = False  # a `.git` that may be made, as long as it holds nothing that git would run
 
 
 class PrivateFile(Record):
@@ -134,6 +135,7 @@ class Plan(Record):
     policy: Policy
     container: Container = Container()
     proxy: ProxyPlace = NO_PROXY  # of this run, where a backend asks for one
+    worktrees: tuple[str, ...] = ()  # git directories in there are looked at when the command has ended
 
     @property
     def requires(self) -> frozenset[Feature]:

@@ -11,6 +11,7 @@ from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.model.record import Record
 from corral.planning.protect import (
+    GIT,
     check_narrowed,
     find_repositories,
     hold_links,
@@ -63,6 +64,7 @@ def build(
         waived,
         policy,
         container,
+        worktrees=held.worktrees,
     )
 
 
@@ -72,6 +74,7 @@ class Held(Record):
     shields: tuple[Shield, ...]
     pins: tuple[ResolvedPath, ...]
     watches: tuple[Watch, ...]
+    worktrees: tuple[str, ...] = ()
 
 
 def find_held(
@@ -104,7 +107,16 @@ def find_held(
             }.values()
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
+        worktrees=_worktrees(policy, roots, nested) if guarded else (),
     )
+
+
+def _worktrees(policy: Policy, roots: list[str], nested: tuple[str, ...]) -> tuple[str, ...]:
+    """Where the host may use git that a command has used, if the policy protects anything of git's."""
+    if not any(name.startswith(GIT) for name in policy.protect):
+        return ()
+    inside = (path for path in nested if any(is_beneath(path, root) for root in roots))
+    return tuple(dict.fromkeys((*roots, *inside)))
 
 
 def _once(watches: tuple[Watch, ...]) -> tuple[Watch, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.git.search import find_worktrees
 from corral.model.errors import PolicyError
 from corral.model.plan import PathKind, Shield, Watch
 from corral.model.policy import FsAccess
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, ResolvedPath
     from corral.planning.resolve import Resolver
 
-_MAX_DEPTH = 6
-_MAX_DIRECTORIES = 1024
-_NEVER_ENTERED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"})
-
-_GIT = ".git/"
+GIT = ".git/"
 #: Files by which other worktrees find the repository; git itself writes them once.
 _WORKTREE_FILES = ("commondir", "gitdir", "config.worktree")
 
@@ -101,7 +98,10 @@ class Protection:
         stat = self._resolver.look(directory)
         if stat is not None and stat.is_directory:
             root = min((root for root in self._roots if is_beneath(directory, root)), key=len)
-            watch = Watch(root, directory, stat.device, stat.inode, name, label, link_text)
+            made = f"{directory}/{name}/" == f"{root}/{GIT}" and not link_text
+            watch = Watch(
+                root, directory, stat.device, stat.inode, name, label, link_text, is_repository=made
+            )
             self.watches.setdefault((directory, name), watch)
 
 
@@ -157,7 +157,7 @@ def protect(
     writable = tuple(roots)
     protection = Protection(resolver, writable)
     ordered = sorted(names)
-    within_git = [name.removeprefix(_GIT) for name in ordered if name.startswith(_GIT)]
+    within_git = [name.removeprefix(GIT) for name in ordered if name.startswith(GIT)]
     tops = dict.fromkeys((*writable, *(top for tops in narrowed.values() for top in tops)))
     for root in tops:
         for name in ordered:
@@ -216,11 +216,11 @@ def _protect_repository(
     host: Host, protection: Protection, worktree: str, git_directory: str, names: list[str]
 ) -> None:
     for name in names:
-        protection.add(posixpath.join(git_directory, name), f"{_GIT}{name}")
+        protection.add(posixpath.join(git_directory, name), f"{GIT}{name}")
     registered = posixpath.join(git_directory, "worktrees")
     for entry in host.subdirectories(registered):
         for name in _WORKTREE_FILES:
-            protection.add(posixpath.join(registered, entry, name), f"{_GIT}worktrees/{entry}/{name}")
+            protection.add(posixpath.join(registered, entry, name), f"{GIT}worktrees/{entry}/{name}")
     _protect_named(host, protection, worktree, git_directory)
 
 
@@ -259,23 +259,14 @@ def _protect_worktrees(
 
 def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, ...]:
     """Directories below a root that hold a git repository of their own; the search is bounded."""
-    found, queue, looked = [], [(root, 0)], 0
+
+    def has_git(path: str) -> bool:
+        stat = resolver.look(path)
+        if stat is not None and stat.is_closed:
+            raise _closed(path)
+        return resolver.look(posixpath.join(path, ".git")) is not None
+
     top = resolver.look(root)
     if top is not None and top.is_closed:
         raise _closed(root)
-    while queue and looked < _MAX_DIRECTORIES:
-        directory, level = queue.pop(0)
-        looked += 1
-        for name in host.subdirectories(directory):
-            path = posixpath.join(directory, name)
-            if name in _NEVER_ENTERED:
-                continue
-            stat = resolver.look(path)
-            if stat is not None and stat.is_closed:
-                raise _closed(path)
-            pointer = posixpath.join(path, ".git")
-            if resolver.look(pointer) is not None:
-                found.append(path)
-            if level + 1 < _MAX_DEPTH:
-                queue.append((path, level + 1))
-    return tuple(found)
+    return tuple(find_worktrees(root, host.subdirectories, has_git))

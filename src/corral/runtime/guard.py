@@ -1,4 +1,4 @@
-"""Guard: takes away what appears under a protected name while a command runs.
+"""Guard: takes away what appears under a protected name while a command runs, and what it left for git.
 
 No mount can cover a name that does not exist, and making a placeholder would litter the workspace.
 So corral looks at the directory and moves whatever appears into quarantine, at once and again when
@@ -18,23 +18,46 @@ import time
 
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
-from corral.runtime.removal import open_up, remove_tree
+from corral.runtime.quarantine import Quarantine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from corral.model.plan import Watch
+    from corral.runtime.repositories import RepositoryCheck
 
 _IN_CREATE, _IN_MOVED_TO, _IN_DELETE, _IN_MOVED_FROM = 0x100, 0x80, 0x200, 0x40
 _IN_ONLYDIR = 0x01000000
 _MASK = _IN_CREATE | _IN_MOVED_TO | _IN_DELETE | _IN_MOVED_FROM | _IN_ONLYDIR
 _EVENT = struct.Struct("iIII")
 
-_GLANCE_MS = 2
+_GLANCE_MS, _GLANCE_AT_MADE_MS = 2, 20
 _LISTEN_AFTER_SECONDS = 0.25
 #: Time stamps of directories are as coarse as the kernel's tick; younger ones may hide a second change.
 _TICK_NS = 20_000_000
+
+
+class NoRepositories:
+    """Where the policy protects nothing of git's."""
+
+    found_at_the_top = 0
+
+    def begin(self) -> None: ...
+
+    def glance(self) -> None: ...
+
+    def is_made_at_the_top(self) -> bool:
+        return False
+
+    def sweep(self, *, is_at_work: bool) -> tuple[str, ...]:
+        return ()
+
+    def take_violations(self) -> tuple[Violation, ...]:
+        return ()
+
+
+_NONE = NoRepositories()
 
 #: A command that keeps trying is ended: it must not find the moment between appearing and vanishing.
 PATIENCE = 8
@@ -45,14 +68,19 @@ _ROUNDS = 4
 class Guard:
     """Watches the directories of one run. INVARIANT: it only ever touches the watched names."""
 
-    def __init__(self, watches: Iterable[Watch], quarantine: str) -> None:
+    def __init__(
+        self,
+        watches: Iterable[Watch],
+        quarantine: str,
+        repositories: RepositoryCheck | NoRepositories = _NONE,
+    ) -> None:
+        self._repositories = repositories
         self._directories: dict[str, tuple[int, dict[str, Watch]]] = {}
         self._by_number: dict[int, str] = {}
         self._stamps: dict[str, int] = {}
-        self._quarantine = quarantine
+        self._quarantine = Quarantine(quarantine)
         self._began = time.monotonic()
         self._look_at = self._began + _GLANCE_MS / 1000
-        self._aside: list[tuple[int, str]] = []
         self._settled: dict[str, int] = {}  # when a directory was last changed that was right long after
         self._trusted = False  # whether times of change can be relied upon
         self.violations: list[Violation] = []
@@ -75,7 +103,10 @@ class Guard:
     @property
     def patience_ms(self) -> float | None:
         """How long to wait before calling `glance` again; None: until the descriptor is ready."""
-        return None if self.descriptor >= 0 else _GLANCE_MS
+        if self.descriptor < 0:
+            return _GLANCE_MS
+        is_made = self._repositories.is_made_at_the_top()
+        return _GLANCE_AT_MADE_MS if is_made else None  # nobody tells of changes inside it
 
     def glance(self) -> bool:
         """Look at what has changed since the last time; True when the descriptor is there to wait for.
@@ -92,7 +123,8 @@ class Guard:
                 self._stamps[directory] = stamp
                 for watch in watches.values():
                     self._inspect(handle, watch)
-        if now - self._began < _LISTEN_AFTER_SECONDS:
+        self._repositories.glance()
+        if self.descriptor >= 0 or now - self._began < _LISTEN_AFTER_SECONDS:
             return False
         is_listening = self._try_to_listen()
         self._inspect_all()
@@ -141,17 +173,22 @@ class Guard:
             elif number < 0:  # the queue overflowed: look at everything
                 self._inspect_all()
 
-    def sweep(self) -> tuple[str, ...]:
-        """Look at every watched name after all is over; returns those that could not be put right."""
+    def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
+        """Look at everything after all is over; returns what could not be put right.
+
+        `is_at_work`: another command of the same sandbox still runs.
+        """
         for _ in range(_ROUNDS):
             wrong = self._find_wrong()
             if not wrong:
                 break
             self._inspect_all()
-        for handle, name in self._aside:
-            with contextlib.suppress(OSError):  # it has lost its name already
-                remove_tree(handle, name)
-        return wrong
+        self._quarantine.clear()
+        return wrong + self._repositories.sweep(is_at_work=is_at_work)
+
+    def take_findings(self) -> tuple[Violation, ...]:
+        """What was found in repositories since the last time."""
+        return self._repositories.take_violations()
 
     def resume(self) -> tuple[str, ...]:
         """Begin again after a pause without commands; returns the names that the host has made meanwhile."""
@@ -161,6 +198,7 @@ class Guard:
             with contextlib.suppress(BlockingIOError):
                 while os.read(self.descriptor, 65_536):
                     pass
+        self._repositories.begin()
         return self._find_wrong()
 
     def _find_wrong(self) -> tuple[str, ...]:
@@ -189,7 +227,7 @@ class Guard:
     @property
     def is_exhausted(self) -> bool:
         """Whether the command has tried too often."""
-        return len(self.violations) >= PATIENCE
+        return len(self.violations) + self._repositories.found_at_the_top >= PATIENCE
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -216,13 +254,10 @@ class Guard:
                 os.symlink(watch.link_text, watch.name, dir_fd=handle)
 
     def _take_away(self, handle: int, watch: Watch) -> None:
-        # First out of the way, in the same directory: that is quick, and nothing can hold it up.
-        aside = f".corral-quarantine-{os.urandom(4).hex()}"
         try:
-            os.rename(watch.name, aside, src_dir_fd=handle, dst_dir_fd=handle)
+            fate = self._quarantine.take(handle, watch.name)
         except FileNotFoundError:
             return  # gone again by itself
-        fate = self._put_away(handle, aside, f"{len(self.violations)}-{watch.name}")
         self.violations.append(
             Violation(
                 Feature.FS_PROTECT,
@@ -231,21 +266,6 @@ class Guard:
                 f"{watch.label} is protected and must not be made by the command; {fate}",
             )
         )
-
-    def _put_away(self, handle: int, aside: str, name: str) -> str:
-        """Move it into quarantine, or keep it for the sweep to remove."""
-        kept = os.path.join(self._quarantine, name)
-        with contextlib.suppress(OSError):
-            os.close(open_up(handle, aside))  # moving a directory needs the right to write in it
-        try:
-            if not self._quarantine:
-                raise OSError(errno.ENOENT, "there is no home to keep it in")
-            _make_private(self._quarantine)
-            os.rename(aside, kept, src_dir_fd=handle)
-        except OSError:  # another file system, as a rule: removed when nothing runs any more
-            self._aside.append((handle, aside))
-            return "it was removed"
-        return f"it was moved to {kept}"
 
 
 def _open_beneath(watch: Watch) -> int:
@@ -269,16 +289,6 @@ def _open_beneath(watch: Watch) -> int:
     return handle
 
 
-def _make_private(directory: str) -> None:
-    """Make a directory and what is missing above it, for this user alone."""
-    missing = []
-    while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
-        missing.append(directory)
-        directory = os.path.dirname(directory)
-    for path in reversed(missing):
-        os.mkdir(path, mode=0o700)
-
-
 def _text(handle: int, name: str) -> str | None:
     """The text of a link; empty if there is something else; None if there is nothing."""
     try:
@@ -297,7 +307,18 @@ def _may_search(handle: int) -> bool:
 
 
 def _is_right(handle: int, watch: Watch) -> bool:
-    return _text(handle, watch.name) == (watch.link_text or None)
+    text = _text(handle, watch.name)
+    if text == "" and watch.is_repository:  # a directory may be made: what is in it is looked at by others
+        return _is_directory(handle, watch.name)
+    return text == (watch.link_text or None)
+
+
+def _is_directory(handle: int, name: str) -> bool:
+    try:
+        os.close(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle))
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

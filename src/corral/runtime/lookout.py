@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from corral.model.errors import SetupError
 from corral.model.plan import PathKind
-from corral.runtime.guard import PATIENCE, Guard
+from corral.runtime.guard import PATIENCE, Guard, NoRepositories
 from corral.runtime.status import path_changed
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from corral.model.plan import Plan
     from corral.model.violation import Violation
+    from corral.runtime.repositories import RepositoryCheck
 
 #: File systems that change the time of a directory with every name in it, and let nobody else do so.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
@@ -38,6 +39,7 @@ class Lookout:
         self._quarantine = quarantine
         self._guard: Guard | None = None
         self._on_duty = 0
+        self._commands = 0  # among these; what commands have left running is on duty as well
         self._told = 0  # how much of what was found is in a result
         self._lock = allocate_lock()
         self._held = tuple(
@@ -74,6 +76,7 @@ class Lookout:
             if changed:
                 raise _stale(changed)
             self._on_duty += 1
+            self._commands += 1
             return self.mark()
 
     def stay(self) -> None:
@@ -87,7 +90,7 @@ class Lookout:
 
     def _resume(self) -> tuple[str, ...]:
         """Go on duty; returns the names that the host has made meanwhile."""
-        if self._plan.watches and self._guard is None:
+        if (self._plan.watches or self._plan.worktrees) and self._guard is None:
             self._guard = open_guard(self._plan, self._quarantine)
             self._guard.trust_times(_is_local)
         return self._guard.resume() if self._guard is not None else ()
@@ -100,11 +103,13 @@ class Lookout:
         guard = self._guard
         with self._lock:
             self._on_duty -= 1
+            self._commands -= not is_leftover
             if guard is None:
                 return ()
-            left = guard.sweep()
+            left = guard.sweep(is_at_work=self._commands > 0)
             found = tuple(guard.violations[min(mark, self._told) :])
             if not is_leftover:
+                found += guard.take_findings()
                 self._told = len(guard.violations)
         if left:
             raise left_behind(left)
@@ -206,7 +211,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 def open_guard(plan: Plan, quarantine: str) -> Guard:
     """The guard of a plan. Raises SetupError if the directories cannot be watched, or are others by now."""
     try:
-        return Guard(plan.watches, quarantine)
+        guard = Guard(plan.watches, quarantine, _repositories(plan, quarantine))
     except OSError as problem:
         if problem.errno in _CHANGED:
             raise path_changed(str(problem)) from problem
@@ -216,6 +221,17 @@ def open_guard(plan: Plan, quarantine: str) -> Guard:
             why=str(problem),
             fix="make the directory readable, or raise the limit on open files",
         ) from problem
+    return guard
+
+
+def _repositories(plan: Plan, quarantine: str) -> RepositoryCheck | NoRepositories:
+    if not plan.worktrees:
+        return NoRepositories()
+    from corral.runtime.repositories import RepositoryCheck
+
+    check = RepositoryCheck(plan, quarantine)
+    check.begin()
+    return check
 
 
 def left_behind(paths: tuple[str, ...]) -> SetupError:

@@ -186,7 +186,7 @@ class Run:
         raise lost_outer(self._launch)
 
     def _open_guard(self) -> Guard | None:
-        if not self._plan.watches:
+        if not self._plan.watches and not self._plan.worktrees:
             return None
         from corral.runtime.lookout import open_guard
 
@@ -375,7 +375,8 @@ class Run:
         if self._status.exit_code is None and self._status.signal is None:
             self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
         outcome = decide_outcome(self._facts())
-        guarded = tuple(self._guard.violations) if self._guard is not None else ()
+        guard = self._guard
+        guarded = (*guard.violations, *guard.take_findings()) if guard is not None else ()
         border = self._border
         return Result(
             outcome=outcome,

@@ -6,8 +6,8 @@ import pytest
 
 from corral.model.feature import Feature
 from corral.model.launch import Launch
-from corral.model.plan import Command, Ground, Plan
-from corral.model.policy import Limits, NetPolicy, Policy
+from corral.model.plan import Command, Grant, Ground, PathKind, Plan, ResolvedPath
+from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
 from corral.runtime.guard import Guard
 
 TYPE_CHECKING = False
@@ -29,13 +29,19 @@ def make_plan() -> Callable[..., Plan]:
         stdin: bytes = b"",
         cwd: str = "/",
         watches: tuple = (),
+        writable: tuple[str, ...] = (),
+        worktrees: tuple[str, ...] = (),
     ) -> Plan:
+        grants = tuple(
+            Grant(ResolvedPath(path, path, PathKind.DIRECTORY), FsAccess.WRITE) for path in writable
+        )
         ground = Ground(
-            *((), (), (), (), ()),
+            *(grants, (), (), (), ()),
             *(NetPolicy(), limits or Limits(), frozenset(), True),
             *(cwd, "/", 0, 0, "/tmp", requires),
         )
-        return Plan("0" * 16, Command(argv, cwd, stdin), ground, (), (), watches, (), waived, Policy())
+        command = Command(argv, cwd, stdin)
+        return Plan("0" * 16, command, ground, (), (), watches, (), waived, Policy(), worktrees=worktrees)
 
     return make
 

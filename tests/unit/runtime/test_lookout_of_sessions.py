@@ -36,7 +36,7 @@ def test_where_nothing_is_protected_there_is_nothing_to_tell(make_plan) -> None:
 
 def test_what_could_not_be_put_right_is_raised(lookout: Lookout, monkeypatch) -> None:
     mark = lookout.begin()
-    monkeypatch.setattr(Guard, "sweep", lambda _: ("/w/.envrc",))
+    monkeypatch.setattr(Guard, "sweep", lambda _, is_at_work: ("/w/.envrc",))
 
     with pytest.raises(SetupError) as raised:
         lookout.end(mark)

@@ -1,0 +1,257 @@
+"""One git directory: what in it would make the host's git run a program, or write outside, for a command.
+
+Git writes almost anywhere in its directory, so a command that works with git may. What it leaves there is
+looked at when everything has ended: links (git writes through them), hooks and settings (git runs what they
+name), unfinished work (`exec` lines), the index (paths that lead into a git directory).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from corral.git.config import MalformedConfig, read_config, without
+from corral.git.index import MalformedIndex, read_index
+from corral.git.keys import harmless_remotes, is_harmless
+from corral.git.sequencer import is_state, unsafe_state
+from corral.model.record import Record
+from corral.runtime.git_files import (
+    entries_of,
+    has_entry,
+    inside,
+    link_text,
+    read_file,
+    size_of,
+    subdirectories_of,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from corral.git.config import Entry as Setting
+    from corral.git.index import IndexContent
+
+    IndexCache = dict[str, tuple[tuple[int, ...], IndexContent | str]]
+
+_MOST_INDEX_BYTES = 1 << 30
+_EXCERPT = 60
+
+#: What mounts and the guard keep as it was in a repository that is planned with.
+_HELD = frozenset({"config", "config.worktree", "commondir", "hooks", "modules"})
+_CONFIGS = frozenset({"config", "config.worktree"})
+_UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
+#: Sizes of a ref that is the name of an object and nothing else: most are.
+_PLAIN_REFS = frozenset({41, 65})
+
+
+class Hazard(Record):
+    """Something that must not be left. What the host itself had there, with the same content, may stay."""
+
+    place: str  # inside the git directory
+    why: str
+    content: bytes = b""  # what makes it one: a file, the text of a link, steps of a list
+    instead: bytes | None = None  # what may stay in its place
+    is_unfinished: bool = False  # git itself would remove it at the end of what it is doing
+
+
+class GitDirectory:
+    """Looked at by descriptor. `is_held`: its hooks and settings cannot have changed.
+
+    `may_lead_to` says whether a path that is named in here may be followed.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        handle: int,
+        may_lead_to: Callable[[str], bool],
+        indexes: IndexCache,
+        *,
+        is_held: bool,
+    ) -> None:
+        self._path = path
+        self._handle = handle
+        self._may_lead_to = may_lead_to
+        self._indexes = indexes
+        self._is_held = is_held
+        self.gitlinks: tuple[str, ...] = ()  # directories of the worktree in which git would run
+
+    def hazards(self) -> list[Hazard]:
+        """Everything that git would run, follow or be led by."""
+        self.gitlinks = ()
+        return list(self._repository(self._handle, "", is_held=self._is_held))
+
+    def _repository(self, handle: int, prefix: str, *, is_held: bool) -> Iterator[Hazard]:
+        """A git directory: the one itself, that of a linked worktree, that of a submodule."""
+        for name, is_directory, is_file in entries_of(handle):
+            if is_held and name in _HELD:
+                continue
+            if is_directory:
+                for inner in inside(handle, name):
+                    yield from self._directory(inner, prefix, name)
+            elif is_file and name in _CONFIGS:
+                yield from self._settings(prefix + name, read_file(handle, name))
+            elif is_file and (name == "index" or name.startswith("sharedindex.")):
+                yield from self._index(handle, prefix + name, name)
+            elif is_file and name in {"commondir", "gitdir"}:
+                yield from self._pointer(prefix + name, name, read_file(handle, name))
+            elif is_file and name == "MERGE_RR" and self._leads_out(read_file(handle, name) or b""):
+                yield Hazard(prefix + name, "git would copy files from elsewhere")
+            else:
+                yield from _file(handle, prefix, name, is_file=is_file)
+
+    def _directory(self, handle: int, prefix: str, name: str) -> Iterator[Hazard]:
+        place = prefix + name
+        if name == "hooks":
+            yield from _hooks(handle, place)
+        elif name == "objects":  # git makes them under new names: only directories could lead it elsewhere
+            yield from _files(handle, prefix, name, only=("info", "pack"))
+        elif name == "worktrees":
+            yield from _files(handle, prefix, name, only=())
+            for inner, entry in subdirectories_of(handle):
+                yield from self._repository(inner, f"{place}/{entry}/", is_held=False)
+        elif name == "modules":
+            yield from self._modules(handle, place)
+        else:
+            yield from _files(handle, prefix, name)
+
+    def _modules(self, handle: int, place: str) -> Iterator[Hazard]:
+        """Git directories of submodules, at the depth that their names have."""
+        yield from _files(handle, "", place, only=())
+        for inner, name in subdirectories_of(handle):
+            if has_entry(inner, "HEAD"):
+                yield from self._repository(inner, f"{place}/{name}/", is_held=False)
+            else:
+                yield from self._modules(inner, f"{place}/{name}")
+
+    def _pointer(self, place: str, name: str, data: bytes | None) -> Iterator[Hazard]:
+        """Where a linked worktree has its repository, and where the repository has the worktree."""
+        text = os.fsdecode(data or b"").rstrip("\n")
+        if place.split("/")[-3:-2] == ["worktrees"]:
+            if name == "commondir" and text == "../..":
+                return
+            if name == "gitdir" and text.endswith("/.git") and self._may_lead_to(self._absolute(place, text)):
+                return
+        yield Hazard(place, f"it would lead git to {text[:_EXCERPT]!r}", data or b"")
+
+    def _leads_out(self, records: bytes) -> bool:
+        """Whether a conflict that git remembers is, by a link, in a file outside of the worktree."""
+        worktree = os.path.dirname(self._path)
+        paths = (os.fsdecode(record.partition(b"\t")[2]) for record in records.split(b"\0") if record)
+        return not all(self._may_lead_to(os.path.normpath(os.path.join(worktree, path))) for path in paths)
+
+    def _absolute(self, place: str, text: str) -> str:
+        """Where a path leads that a file in here names."""
+        return os.path.normpath(os.path.join(self._path, os.path.dirname(place), text))
+
+    def _settings(self, place: str, data: bytes | None) -> Iterator[Hazard]:
+        """A configuration that a command has made: what cannot run anything, or lead anywhere, may stay."""
+        if data is None:
+            yield Hazard(place, "it is too large to be looked at")
+            return
+        try:
+            entries = read_config(data)
+        except MalformedConfig as problem:
+            yield Hazard(place, f"git could not read it: {problem}", data)
+            return
+        remotes = harmless_remotes(entries)
+        refused = {
+            entry.start: entry.name
+            for entry in entries
+            if not is_harmless(entry, remotes) and not self._is_place_of_submodule(place, entry)
+        }
+        if refused:
+            why = f"git would run, or follow, what it says: {', '.join(dict.fromkeys(refused.values()))}"
+            yield Hazard(place, why, data, without(data, lambda entry: entry.start in refused))
+
+    def _is_place_of_submodule(self, place: str, entry: Setting) -> bool:
+        """By this setting git finds the worktree of a submodule whose git directory is in here."""
+        if entry.name != "core.worktree" or not place.startswith("modules/"):
+            return False
+        return self._may_lead_to(self._absolute(place, entry.value or "/"))
+
+    def _index(self, handle: int, place: str, name: str) -> Iterator[Hazard]:
+        content = self._read_index(handle, place, name)
+        if isinstance(content, str):
+            yield Hazard(place, content)
+            return
+        if content.unsafe:
+            why = f"git would write {content.unsafe[0]!r} when it restores files"
+            yield Hazard(place, why, "\0".join(content.unsafe).encode("utf-8", "surrogateescape"))
+        if "/" not in place:
+            self.gitlinks += content.gitlinks
+
+    def _read_index(self, handle: int, place: str, name: str) -> IndexContent | str:
+        """What an index says, or why it cannot be left; remembered while the file is the same."""
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        known = self._indexes.get(place)
+        if known is not None and known[0] == identity:
+            return known[1]
+        content: IndexContent | str
+        try:
+            content = self._parse_index(handle, read_file(handle, name, _MOST_INDEX_BYTES))
+        except MalformedIndex as problem:
+            content = f"it is not an index that corral understands: {problem}"
+        self._indexes[place] = (identity, content)
+        return content
+
+    def _parse_index(self, handle: int, data: bytes | None) -> IndexContent:
+        if data is None:
+            raise MalformedIndex("it is too large")
+        length = self._hash_length()
+        content = read_index(data, length)
+        if content.shared:
+            other = read_file(handle, f"sharedindex.{content.shared}", _MOST_INDEX_BYTES)
+            content = read_index(data, length, other)
+        return content
+
+    def _hash_length(self) -> int:
+        """How many bytes the names of objects have: the configuration says so."""
+        try:
+            entries = read_config(read_file(self._handle, "config") or b"")
+        except MalformedConfig:
+            return 20
+        formats = [entry.value for entry in entries if entry.name == "extensions.objectformat"]
+        return 32 if formats and (formats[-1] or "").lower() == "sha256" else 20
+
+
+def _files(handle: int, prefix: str, name: str, only: tuple[str, ...] | None = None) -> Iterator[Hazard]:
+    """Everything in a directory and below; of its subdirectories perhaps only some are entered."""
+    for entry, is_directory, is_file in entries_of(handle):
+        if not is_directory:
+            yield from _file(handle, prefix, f"{name}/{entry}", is_file=is_file)
+        elif only is None or entry in only:
+            for inner in inside(handle, entry):
+                yield from _files(inner, prefix, f"{name}/{entry}")
+
+
+def _file(handle: int, prefix: str, path: str, *, is_file: bool) -> Iterator[Hazard]:
+    """What is no directory, by its path in its git directory: no link, and nothing that git would act on."""
+    name = posixpath.basename(path)
+    if not is_file:
+        yield _not_a_file(handle, prefix + path, name)
+    elif is_state(path) and not (path.startswith("refs/") and size_of(handle, name) in _PLAIN_REFS):
+        data = read_file(handle, name)
+        why = "it is too large" if data is None else unsafe_state(path, data)
+        if why:
+            steps = [line for line in (data or b"").split(b"\n") if unsafe_state(path, line)]
+            is_list = path.endswith("todo") and bool(steps)
+            content = b"\n".join(steps) if is_list else data or b""
+            yield Hazard(prefix + path, why, content, is_unfinished=path.partition("/")[0] in _UNFINISHED)
+
+
+def _hooks(handle: int, place: str) -> Iterator[Hazard]:
+    for name, _, is_file in entries_of(handle):
+        if not name.endswith(".sample") or not is_file:
+            content = (read_file(handle, name) or b"") if is_file else link_text(handle, name)
+            yield Hazard(f"{place}/{name}", "git would run it", content)
+
+
+def _not_a_file(handle: int, place: str, name: str) -> Hazard:
+    text = link_text(handle, name)
+    if text:
+        shown = os.fsdecode(text)[:_EXCERPT]
+        return Hazard(place, f"git would follow this link, to {shown!r}", text)
+    return Hazard(place, "git would wait for it: it is not a file")

@@ -1,0 +1,165 @@
+"""Files of a git directory that a command may have written: by descriptor, without following a link."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+from corral.runtime.removal import open_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Entry = tuple[str, bool, bool]  # a name, and whether it is a directory, a regular file
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_BYTES = 4 << 20
+_NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_NO_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EISDIR})
+
+
+def link_text(handle: int, name: str) -> bytes:
+    try:
+        return os.fsencode(os.readlink(name, dir_fd=handle))
+    except OSError:
+        return b""
+
+
+def entries_of(handle: int) -> list[Entry]:
+    with os.scandir(handle) as entries:
+        return [
+            (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
+            for entry in entries
+        ]
+
+
+def subdirectories_of(handle: int, only: tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
+    for name, is_directory, _ in entries_of(handle):
+        if is_directory and (not only or name in only):
+            for inner in inside(handle, name):
+                yield inner, name
+
+
+def inside(handle: int, name: str) -> Iterator[int]:
+    """A subdirectory, once, for as long as it is needed; not at all if it is gone."""
+    inner = open_directory(handle, name)
+    if inner >= 0:
+        try:
+            yield inner
+        finally:
+            os.close(inner)
+
+
+def open_directory(handle: int, name: str) -> int:
+    """A descriptor of a directory; -1 if there is none of that name, or only a link to one."""
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=handle)
+    except PermissionError:  # a command may have taken its owner's rights away
+        return open_up(handle, name)
+    except OSError as problem:
+        if problem.errno in _NO_DIRECTORY:
+            return -1
+        raise
+
+
+def open_beneath(handle: int, path: str) -> int:
+    """A descriptor of a directory further down, reached without following a link; -1 if there is none."""
+    here = os.dup(handle)
+    for part in filter(None, path.split("/")):
+        above = here
+        try:
+            here = open_directory(above, part)
+        finally:
+            os.close(above)
+        if here < 0:
+            break
+    return here
+
+
+def is_whole(handle: int) -> bool:
+    """Whether git takes it for a git directory. Where it does not, it goes up and works in another one."""
+    head = read_file(handle, "HEAD") or b""
+    return _is_head(head) and all(_is_open(handle, name) for name in ("objects", "refs"))
+
+
+def _is_head(data: bytes) -> bool:
+    text = data.strip()
+    if text.startswith(b"ref:"):
+        return text[4:].lstrip().startswith(b"refs/")
+    return len(text) in {40, 64} and not text.translate(None, b"0123456789abcdef")
+
+
+def _is_open(handle: int, name: str) -> bool:
+    try:
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_mode & 0o700 == 0o700
+
+
+def make_whole(handle: int, head: bytes) -> None:
+    """Put back what makes it a git directory. Links and the like have been taken away."""
+    if not _is_head(read_file(handle, "HEAD") or b""):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("HEAD", dir_fd=handle)
+        write_new(handle, "HEAD", head)
+    for name in ("objects", "refs"):
+        if not has_entry(handle, name):
+            os.mkdir(name, dir_fd=handle)
+        elif not _is_open(handle, name):
+            os.close(open_up(handle, name))
+
+
+def write_new(handle: int, name: str, content: bytes) -> None:
+    """Make a file that is not there."""
+    with os.fdopen(os.open(name, _NEW_FILE, 0o644, dir_fd=handle), "wb") as file:
+        file.write(content)
+
+
+def size_of(handle: int, name: str) -> int:
+    """How many bytes something has; -1 if it is gone."""
+    try:
+        return os.stat(name, dir_fd=handle, follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def has_entry(handle: int, name: str) -> bool:
+    """Whether there is anything of that name."""
+    try:
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read_file(handle: int, name: str, limit: int = _MOST_BYTES) -> bytes | None:
+    """The content of a file; None if it is no file, or larger than the limit, or gone."""
+    try:
+        descriptor = _open_file(handle, name)
+    except OSError as problem:
+        if problem.errno in _NO_FILE:
+            return None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = file.read(limit + 1)
+    return data if len(data) <= limit else None
+
+
+def _open_file(handle: int, name: str) -> int:
+    try:
+        return os.open(name, _FILE, dir_fd=handle)
+    except PermissionError:
+        path_only = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+        try:
+            os.chmod(f"/proc/self/fd/{path_only}", 0o600)
+            return os.open(f"/proc/self/fd/{path_only}", _FILE & ~os.O_NOFOLLOW)
+        finally:
+            os.close(path_only)

@@ -1,0 +1,56 @@
+"""Quarantine: where things go that a command must not leave, for their owner to look at."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+from corral.runtime.removal import open_up, remove_tree
+
+
+class Quarantine:
+    """Of one run. Where there is no home to keep things in, they are removed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._taken = 0
+        self._aside: list[tuple[int, str]] = []
+
+    def take(self, handle: int, name: str) -> str:
+        """Take `name` out of a directory at once; returns what became of it. FileNotFoundError if it is gone.
+
+        `handle` stays open until `clear`.
+        """
+        # First out of the way, in the same directory: that is quick, and nothing can hold it up.
+        aside = f".corral-quarantine-{os.urandom(4).hex()}"
+        os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
+        kept = os.path.join(self._path, f"{self._taken}-{name}")
+        self._taken += 1
+        with contextlib.suppress(OSError):
+            os.close(open_up(handle, aside))  # moving a directory needs the right to write in it
+        try:
+            if not self._path:
+                raise OSError(errno.ENOENT, "there is no home to keep it in")
+            _make_private(self._path)
+            os.rename(aside, kept, src_dir_fd=handle)
+        except OSError:  # another file system, as a rule: removed when nothing runs any more
+            self._aside.append((handle, aside))
+            return "it was removed"
+        return f"it was moved to {kept}"
+
+    def clear(self) -> None:
+        """Remove what could not be kept. Nothing runs any more."""
+        while self._aside:
+            with contextlib.suppress(OSError):  # it has lost its name already
+                remove_tree(*self._aside.pop())
+
+
+def _make_private(directory: str) -> None:
+    """Make a directory and what is missing above it, for this user alone."""
+    missing = []
+    while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+    for path in reversed(missing):
+        os.mkdir(path, mode=0o700)

@@ -1,0 +1,316 @@
+"""What a command leaves for git to act on is taken away; what the host had there stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+import pytest
+
+from corral.model.errors import SetupError
+from corral.model.plan import Watch
+from corral.runtime.repositories import RepositoryCheck
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+EVIL = "\tfsmonitor = ./evil\n"
+LINKS = [
+    *("COMMIT_EDITMSG", "FETCH_HEAD", "index.lock", "logs/HEAD", "logs/refs/heads/main", "logs/refs"),
+    *(
+        "refs/heads",
+        "refs/heads/x",
+        "objects/ab",
+        "objects/pack",
+        "objects/info/commit-graph",
+        "info/exclude",
+    ),
+    *(
+        "rebase-merge",
+        "rebase-merge/onto",
+        "worktrees",
+        "worktrees/x",
+        "worktrees/x/logs/HEAD",
+        "info/exclude",
+    ),
+]
+STATES = [
+    ("rebase-merge/git-rebase-todo", "pick 1\nexec ./evil\n"),
+    ("rebase-merge/strategy", "x/../evil"),
+    ("rebase-apply/apply-opt", "'--build-fake-ancestor=/x'"),
+    ("sequencer/opts", "[options]\n\tstrategy = x/../evil\n"),
+    ("worktrees/x/rebase-merge/git-rebase-todo", "exec ./evil\n"),
+    ("worktrees/x/commondir", "/out\n"),
+    ("worktrees/x/gitdir", "/out/.git\n"),
+    ("worktrees/x/config.worktree", CONFIG + EVIL),
+    ("remotes/origin", "URL: ./evil\n"),
+    ("branches/origin", "./evil\n"),
+    ("gitweb/lighttpd", "#!/bin/sh\n"),
+    ("refs/heads/x", "ref: hooks/post-commit\n"),
+    ("MERGE_RR", "1234\t../out/key\0"),
+    ("MERGE_RR", "1234\taway/key\0"),
+    ("index", "not an index"),
+]
+
+
+def make_repository(path: Path, config: str = CONFIG) -> Path:
+    for name in ("objects", "refs/heads", "hooks", "info", "logs"):
+        (path / name).mkdir(parents=True)
+    (path / "HEAD").write_text("ref: refs/heads/main\n")
+    (path / "config").write_text(config)
+    (path / "hooks/pre-commit.sample").touch()
+    return path
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def git(place: Path) -> Path:
+    """The git directory of the workspace, which the plan knows."""
+    (place / "away").symlink_to(place.parent)
+    return make_repository(place / ".git")
+
+
+@pytest.fixture
+def check(git: Path, checking: Callable[..., RepositoryCheck]) -> RepositoryCheck:
+    made = checking(str(git.parent))
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def checking(place: Path, tmp_path: Path, make_plan) -> Callable[..., RepositoryCheck]:
+    def make(*worktrees: str, watches: tuple[Watch, ...] = ()) -> RepositoryCheck:
+        plan = make_plan(writable=(str(place),), worktrees=worktrees, watches=watches)
+        return RepositoryCheck(plan, str(tmp_path / "quarantine"))
+
+    return make
+
+
+def test_a_repository_at_rest_stays_as_it_is(check: RepositoryCheck) -> None:
+    assert check.sweep() == ()
+    assert check.take_violations() == ()
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_no_link_is_left(check: RepositoryCheck, git: Path, name: str, tmp_path: Path) -> None:
+    link = git / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.symlink_to(tmp_path)
+
+    assert check.sweep() == ()
+    assert not link.is_symlink()
+    assert [found.subject for found in check.take_violations()] == [str(link)]
+
+
+def test_no_link_waits_for_a_patch(check: RepositoryCheck, place: Path) -> None:
+    (place / "0001-fix.patch").symlink_to("/x")
+    (place / "1-fix").symlink_to("/x")
+
+    assert check.sweep() == ()
+    assert not (place / "0001-fix.patch").is_symlink()
+    assert (place / "1-fix").is_symlink()
+
+
+def test_what_is_neither_file_nor_directory_is_not_left(check: RepositoryCheck, git: Path) -> None:
+    os.mkfifo(git / "COMMIT_EDITMSG")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(git / "fsmonitor--daemon.ipc"))
+
+    assert check.sweep() == ()
+    assert not (git / "COMMIT_EDITMSG").exists()
+    assert not (git / "fsmonitor--daemon.ipc").exists()
+
+
+@pytest.mark.parametrize(("name", "text"), STATES)
+def test_what_git_would_act_on_is_not_left(check: RepositoryCheck, git: Path, name: str, text: str) -> None:
+    put(git / name, text)
+
+    assert check.sweep() == ()
+    assert not (git / name).exists() or text not in (git / name).read_text()
+    assert [found.subject for found in check.take_violations()] == [str(git / name)]
+    assert check.take_violations() == ()
+
+
+@pytest.mark.parametrize(("name", "text"), STATES)
+def test_what_the_host_had_there_stays(
+    checking: Callable[..., RepositoryCheck], git: Path, name: str, text: str
+) -> None:
+    put(git / name, text)
+    check = checking(str(git.parent))
+    check.begin()
+
+    assert check.sweep() == ()
+    assert (git / name).read_text() == text
+    assert check.take_violations() == ()
+
+
+def test_a_rebase_of_the_users_may_go_on_and_have_no_new_step(
+    checking: Callable[..., RepositoryCheck], git: Path
+) -> None:
+    todo = git / "rebase-merge/git-rebase-todo"
+    put(todo, "pick 1\nexec make\npick 2\nexec make test\n")
+    check = checking(str(git.parent))
+    check.begin()
+
+    todo.write_text("pick 2\nexec make test\n")
+    assert check.sweep() == () and todo.exists()
+    todo.write_text("pick 2\nexec make test ; evil\n")
+    assert check.sweep() == () and not todo.exists()
+
+
+def test_a_rebase_of_another_command_is_left_to_it(check: RepositoryCheck, git: Path) -> None:
+    todo = git / "rebase-merge/git-rebase-todo"
+    put(todo, "exec make\n")
+    (git / "COMMIT_EDITMSG").symlink_to("/x")
+
+    assert check.sweep(is_at_work=True) == ()
+    assert todo.exists() and not (git / "COMMIT_EDITMSG").is_symlink()
+    assert check.sweep() == ()
+    assert not todo.exists()
+
+
+def test_hooks_and_settings_that_are_held_are_the_hosts(check: RepositoryCheck, git: Path) -> None:
+    put(git / "hooks/pre-commit", "#!/bin/sh\n")
+    put(git / "config", CONFIG + EVIL)
+    put(git / "modules/x/config", CONFIG + EVIL)
+
+    assert check.sweep() == ()
+    assert check.take_violations() == ()
+
+
+@pytest.mark.parametrize("name", ["sub", "a/b/c", "vendor/lib/.hidden"])
+def test_a_repository_that_was_made_keeps_nothing_that_git_would_run(
+    check: RepositoryCheck, place: Path, name: str
+) -> None:
+    made = make_repository(place / name / ".git", CONFIG + EVIL + "[user]\n\tname = x\n")
+    put(made / "hooks/post-checkout", "#!/bin/sh\n")
+    put(made / "modules/x/HEAD", "ref: refs/heads/main\n")
+    put(made / "modules/x/config", CONFIG + EVIL)
+
+    assert check.sweep() == ()
+    assert (made / "config").read_text() == CONFIG + "[user]\n\tname = x\n"
+    assert os.listdir(made / "hooks") == ["pre-commit.sample"]
+    assert "fsmonitor" not in (made / "modules/x/config").read_text()
+
+
+def test_a_submodule_of_one_that_was_made_keeps_its_place(check: RepositoryCheck, place: Path) -> None:
+    made = make_repository(place / "sub/.git")
+    (place / "sub/x").mkdir()
+    inside, outside = "\tworktree = ../../../x\n", "\tworktree = ../../../../../out\n"
+    for name, setting in (("x", inside), ("y", outside)):
+        make_repository(made / "modules" / name, CONFIG + setting)
+
+    assert check.sweep() == ()
+    assert (made / "modules/x/config").read_text() == CONFIG + inside
+    assert (made / "modules/y/config").read_text() == CONFIG
+
+
+@pytest.mark.parametrize("text", ["gitdir: /out\n", "gitdir: ../away/out\n", "gitdir:\n", "x"])
+def test_a_pointer_leads_nowhere_else(check: RepositoryCheck, place: Path, text: str) -> None:
+    put(place / "sub/.git", text)
+
+    assert check.sweep() == ()
+    assert not (place / "sub/.git").exists()
+
+
+def test_what_a_pointer_leads_to_is_looked_at(check: RepositoryCheck, place: Path) -> None:
+    put(place / "sub/.git", "gitdir: ../.data\n")
+    hidden = make_repository(place / ".data", CONFIG + EVIL)
+
+    assert check.sweep() == ()
+    assert (place / "sub/.git").exists()
+    assert (hidden / "config").read_text() == CONFIG
+
+
+def test_a_worktree_that_was_added_is_left(check: RepositoryCheck, git: Path, place: Path) -> None:
+    put(place / "wt/.git", f"gitdir: {git}/worktrees/wt\n")
+    for name, text in (("gitdir", f"{place}/wt/.git\n"), ("commondir", "../..\n"), ("HEAD", "0" * 40)):
+        put(git / "worktrees/wt" / name, text)
+
+    assert check.sweep() == ()
+    assert check.take_violations() == ()
+
+
+@pytest.mark.parametrize("harm", ["missing", "wrong", "closed", "no objects", "no refs"])
+def test_git_is_not_led_to_a_repository_further_up(check: RepositoryCheck, git: Path, harm: str) -> None:
+    if harm == "missing":
+        (git / "HEAD").unlink()
+    elif harm == "wrong":
+        (git / "HEAD").write_text("x")
+    elif harm == "closed":
+        (git / "refs").chmod(0)
+    else:
+        shutil.rmtree(git / harm.removeprefix("no "))
+
+    assert check.sweep() == ()
+    assert (git / "HEAD").read_text() == "ref: refs/heads/main\n"
+    assert os.access(git / "objects", os.X_OK) and (git / "refs").stat().st_mode & 0o700 == 0o700
+
+
+def test_a_directory_that_was_closed_is_looked_into(check: RepositoryCheck, git: Path) -> None:
+    (git / "logs/HEAD").symlink_to("/x")
+    put(git / "rebase-merge/strategy", "evil")
+    (git / "rebase-merge/strategy").chmod(0)
+    (git / "logs").chmod(0o300)
+
+    assert check.sweep() == ()
+    assert not (git / "logs/HEAD").is_symlink() and not (git / "rebase-merge/strategy").exists()
+
+
+def test_what_is_taken_away_is_kept(check: RepositoryCheck, git: Path, tmp_path: Path) -> None:
+    put(git / "remotes/origin", "URL: x")
+
+    check.sweep()
+
+    assert (tmp_path / "quarantine/git/0-origin").read_text() == "URL: x"
+
+
+def test_a_flood_is_told_in_few_words(check: RepositoryCheck, git: Path) -> None:
+    for number in range(200):
+        (git / f"refs/heads/{number}").symlink_to("/x")
+
+    assert check.sweep() == ()
+    assert os.listdir(git / "refs/heads") == []
+    assert len(check.take_violations()) == 32
+
+
+def test_what_cannot_be_looked_at_is_an_error(check: RepositoryCheck, monkeypatch) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("corral.runtime.repositories.open_directory", fail)
+
+    with pytest.raises(SetupError) as before:
+        check.begin()
+    with pytest.raises(SetupError) as after:
+        check.sweep()
+    assert (before.value.ran, after.value.ran) == (False, True)
+
+
+def test_one_at_the_top_may_be_made_and_is_looked_at_meanwhile(
+    checking: Callable[..., RepositoryCheck], place: Path
+) -> None:
+    status = place.stat()
+    identity = (status.st_dev, status.st_ino)
+    watch = Watch(str(place), str(place), *identity, ".git", ".git/hooks", is_repository=True)
+    check = checking(str(place), watches=(watch,))
+    check.begin()
+    check.glance()
+    assert not check.is_made_at_the_top()
+
+    made = make_repository(place / ".git", CONFIG + EVIL)
+    check.glance()
+
+    assert check.is_made_at_the_top()
+    assert (made / "config").read_text() == CONFIG
+    assert check.found_at_the_top == 1
