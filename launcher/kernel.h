@@ -75,6 +75,7 @@ struct k_rtattr {
 #define K_RESOLVE_BENEATH 0x08u
 
 #define K_AT_RECURSIVE 0x8000u
+#define K_AT_SYMLINK_NOFOLLOW 0x100u
 #define K_AT_EMPTY_PATH 0x1000u
 #define K_OPEN_TREE_CLONE 1u
 #define K_MOVE_MOUNT_F_EMPTY_PATH 0x04u

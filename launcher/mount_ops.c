@@ -11,6 +11,7 @@
 
 /* Gone before the command starts; until then nothing else runs in this mount namespace. */
 static const char MASK_FILE[] = ".corral-mask-file", MASK_DIRECTORY[] = ".corral-mask-directory";
+static const char LINK[] = ".corral-link";
 
 /* TRUST: the planner looked at a path, time has passed, and somebody may have put something else there. */
 static int check_planned(struct view *view, const struct mount_record *m, const struct stat *found) {
@@ -22,7 +23,8 @@ static int check_planned(struct view *view, const struct mount_record *m, const 
 
 /* Clones the tree below `source` and restricts it before it can be seen anywhere. */
 static int clone_tree(int source, const char *path, uint64_t attributes) {
-    unsigned flags = K_OPEN_TREE_CLONE | O_CLOEXEC | K_AT_RECURSIVE | (*path ? 0 : K_AT_EMPTY_PATH);
+    unsigned flags = K_OPEN_TREE_CLONE | O_CLOEXEC | K_AT_RECURSIVE | K_AT_SYMLINK_NOFOLLOW;
+    if (!*path) flags |= K_AT_EMPTY_PATH;
     int tree = k_open_tree(source, path, flags);
     if (tree < 0) return tree;
     int err = k_mount_setattr(tree, K_AT_RECURSIVE, attributes);
@@ -116,6 +118,37 @@ int mount_mask(struct view *view, const struct mount_record *m) {
     int target = target_open(view, m->target);
     if (target < 0) return target;
     int err = mask_target(view, m, target);
+    close(target);
+    return err;
+}
+
+static int cover_by_link(struct view *view, int target) {
+    int tree = clone_tree(view->covers, LINK,
+                          K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV | K_MOUNT_ATTR_NOEXEC);
+    if (tree < 0) return tree;
+    int err = k_move_mount(tree, target);
+    close(tree);
+    return err;
+}
+
+/* A link covers the target, which must be the planned object. Whoever opens the name comes to a place of our own, and
+ * what is written there is not written here; like every mount point it can neither be renamed nor replaced. */
+static int link_target(struct view *view, const struct mount_record *m, int target) {
+    struct stat status;
+    if (fstat(target, &status) < 0) return -errno;
+    int err = check_planned(view, m, &status);
+    if (err) return err;
+    if (view->covers < 0) view->covers = covers_open(view);
+    if (view->covers < 0) return view->covers;
+    if (symlinkat(m->source, view->covers, LINK) < 0) return -errno;
+    err = cover_by_link(view, target);
+    return unlinkat(view->covers, LINK, 0) < 0 && !err ? -errno : err;
+}
+
+int mount_link(struct view *view, const struct mount_record *m) {
+    int target = target_open(view, m->target);
+    if (target < 0) return target;
+    int err = link_target(view, m, target);
     close(target);
     return err;
 }

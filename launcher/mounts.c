@@ -20,7 +20,7 @@ static const struct {
     [MOUNT_PROC] = {"proc", mount_proc},          [MOUNT_DEVPTS] = {"devpts", mount_devpts},
     [MOUNT_SYMLINK] = {"symlink", mount_symlink}, [MOUNT_FILE] = {"file", mount_file},
     [MOUNT_DIRECTORY] = {"directory", mount_directory}, [MOUNT_MASK] = {"mask", mount_mask},
-    [MOUNT_AREA] = {"area", mount_area},
+    [MOUNT_AREA] = {"area", mount_area},          [MOUNT_LINK] = {"link", mount_link},
 };
 
 /* Any directory does as the place to put the new root for a moment; it is uncovered again by pivot_root. */

@@ -44,6 +44,7 @@ int mount_devpts(struct view *view, const struct mount_record *m);
 /* mount_ops.c: what is shown or hidden of the host, and what is made up. */
 int mount_bind(struct view *view, const struct mount_record *m);
 int mount_mask(struct view *view, const struct mount_record *m);
+int mount_link(struct view *view, const struct mount_record *m);
 int mount_symlink(struct view *view, const struct mount_record *m);
 int mount_file(struct view *view, const struct mount_record *m);
 int mount_directory(struct view *view, const struct mount_record *m);

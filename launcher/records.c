@@ -105,6 +105,7 @@ static const char *parse_mount(struct spec *spec, struct cursor *c) {
     if (m->flags & ~(uint32_t)MOUNT_FLAGS) return "unknown mount flag";
     if (!is_plain_path(m->target)) return "mount target is not a plain absolute path";
     if (m->kind == MOUNT_BIND && !is_plain_path(m->source)) return "bind source is not a plain absolute path";
+    if (m->kind == MOUNT_LINK && !is_plain_path(m->source)) return "mounted link is not a plain absolute path";
     return NULL;
 }
 

@@ -59,6 +59,7 @@ enum mount_kind {
     MOUNT_DIRECTORY,
     MOUNT_MASK,
     MOUNT_AREA,
+    MOUNT_LINK,
     MOUNT_KINDS,
 };
 

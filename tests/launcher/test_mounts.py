@@ -178,6 +178,65 @@ def test_no_trace_of_the_masks(launcher: Path, shared: Path) -> None:
     assert ".corral" not in names
 
 
+def link(path: str, text: str) -> Mount:
+    found = os.stat(path)
+    return Mount(MountKind.LINK, path, text, device=found.st_dev, inode=found.st_ino)
+
+
+def test_a_link_covers_a_file_and_leads_elsewhere(launcher: Path, user: int, shared: Path) -> None:
+    script = (
+        f"cd {shared}; readlink file; echo more >> file; cat /made/copy; echo x > new; mv new file; rm file; "
+        "mv file other; ln -sfn /etc file; ls"
+    )
+
+    text = output(
+        launcher,
+        user,
+        script,
+        bind(str(shared), MountFlag(0)),
+        bind(str(shared / "sub"), MountFlag(0), "/made"),
+        link(str(shared / "file"), "/made/copy"),
+    )
+
+    assert text.startswith("/made/copy\nmore\n")
+    assert text.count("busy") >= 3
+    assert (shared / "file").read_text() == "hello\n"
+    assert (shared / "sub" / "copy").read_text() == "more\n"
+
+
+def test_a_link_over_something_else_is_refused(launcher: Path, user: int, shared: Path) -> None:
+    planned = link(str(shared / "file"), "/made/copy")
+    (shared / "file").rename(shared / "old")
+    (shared / "file").write_text("another")
+
+    text = failure(launcher, bind(str(shared), MountFlag(0)), planned, user=user)
+
+    assert text == f"{errno.ESTALE} link {shared}/file: changed since it was planned"
+
+
+def test_a_link_over_a_link_is_refused(launcher: Path, user: int, shared: Path) -> None:
+    planned = link(str(shared / "file"), "/made/copy")
+    (shared / "file").rename(shared / "old")
+    (shared / "file").symlink_to("old")
+
+    text = failure(launcher, bind(str(shared), MountFlag(0)), planned, user=user)
+
+    assert text.startswith(f"{errno.ELOOP} link ")
+
+
+def test_no_trace_of_the_links(launcher: Path, user: int, shared: Path) -> None:
+    text = output(
+        launcher,
+        user,
+        "ls -A /; touch -h /nowhere 2>&1; grep -c /file /proc/self/mountinfo",
+        bind(str(shared), MountFlag(0)),
+        link(str(shared / "file"), "/made/copy"),
+    )
+
+    assert ".corral" not in text
+    assert text.endswith("1\n")
+
+
 def test_a_tmpfs_has_its_size_and_mode(launcher: Path, user: int) -> None:
     mount = Mount(MountKind.TMPFS, "/scratch", size=1 << 20, mode=0o700)
 

@@ -122,6 +122,11 @@ MOUNTS = {
         f"{_C}fs_private.py::test_what_is_left_in_the_home_vanishes_with_the_run[native]",
         f"{_L}areas.py::test_they_are_empty_writable_and_apart[plain-root]",
     ),
+    "LINK": Entry(
+        "fs.protect: settings are changed in a copy",
+        f"{_L}mounts.py::test_a_link_covers_a_file_and_leads_elsewhere[plain-root]",
+        "tests/conformance/test_fs_protect.py::test_settings_of_git_are_changed_in_a_copy[native]",
+    ),
 }
 
 FLAGS = {

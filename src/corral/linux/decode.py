@@ -80,6 +80,7 @@ _NAMESPACE_BITS = 0x7E020000
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
 _NEWPID = 0x20000000
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
+_LED = frozenset({MountKind.BIND, MountKind.LINK})  # their sources are paths
 _GIVEN = frozenset(map(str, range(6, 32)))
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = int(GatewayFlag.ROUTES | GatewayFlag.NOTIFY), 65535
@@ -175,7 +176,7 @@ def _read_mount(draft: _Draft, reader: Reader) -> None:
     source, target, content = reader.string(), reader.string(), reader.blob()
     if kind not in MountKind._value2member_map_ or flags & ~0xF:
         raise MalformedSpec("a mount is of an unknown kind")
-    if not is_plain_path(target) or (kind == MountKind.BIND and not is_plain_path(source)):
+    if not is_plain_path(target) or (kind in _LED and not is_plain_path(source)):
         raise MalformedSpec("a mount's path is not plain")
     draft.mounts.append(
         Mount(MountKind(kind), target, source, MountFlag(flags), device, inode, size, mode, content)

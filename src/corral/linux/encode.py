@@ -178,6 +178,13 @@ def _group_records(
         yield RecordType.CPU_TIME, fixed + _string(cpu_time.path)
 
 
+def append_mounts(encoded: bytes, mounts: Iterable[Mount]) -> bytes:
+    """Add mounts to a spec that was encoded before their sources were made; they are made last."""
+    magic, length, count = HEADER.unpack_from(encoded)
+    added, records = _gather((RecordType.MOUNT, _mount(mount)) for mount in mounts)
+    return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
+
+
 def append_groups(
     encoded: bytes,
     groups: tuple[Cgroup, ...],

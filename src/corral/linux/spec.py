@@ -79,6 +79,7 @@ class MountKind(IntEnum):
     DIRECTORY = 7  # target is a new directory of `mode`
     MASK = 8  # target exists, has this device and inode, and becomes unreadable
     AREA = 9  # an empty directory of `mode` in the one file system of the private areas
+    LINK = 10  # target exists, has this device and inode, and is covered by a link that reads `source`
 
 
 class MountFlag(IntFlag):
