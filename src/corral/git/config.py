@@ -80,14 +80,14 @@ def without(data: bytes, drop: Callable[[Entry], bool]) -> bytes:
     kept, at = [], 0
     for entry in read_config(data):
         if drop(entry):
-            start, end = _removed(data, entry)
+            start, end = span_of(data, entry)
             kept.append(data[at:start])
             at = end
     return b"".join((*kept, data[at:]))
 
 
-def _removed(data: bytes, entry: Entry) -> tuple[int, int]:
-    """The whole line of a setting; only the setting if something else, a header, shares the line."""
+def span_of(data: bytes, entry: Entry) -> tuple[int, int]:
+    """What to cut out: the whole line of a setting; only the setting if a header shares the line."""
     start, end = entry.start, entry.end
     while start and data[start - 1] in _BLANK:
         start -= 1

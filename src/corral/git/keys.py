@@ -200,6 +200,9 @@ _URLS = """
 lfs.pushurl lfs.url remote.*.lfspushurl remote.*.lfsurl remote.*.pushurl remote.*.url submodule.*.url
 """
 
+_ADDRESSES = frozenset(_URLS.split())
+_PROTECTING = frozenset((*_ONLY_FALSE.split(), *_ONLY_TRUE.split(), "core.repositoryformatversion"))
+
 #: A remote. Git takes a word that is none for a URL or a directory, and runs the hooks it finds there.
 _REMOTES = frozenset({"branch.*.remote", "branch.*.pushremote", "remote.pushdefault"})
 
@@ -239,6 +242,21 @@ def names_program_or_path(entry: Entry, remotes: Collection[str] = ()) -> str:
     if pattern in {"include.path", "includeif.*.path"}:
         return "include"
     return "" if is_harmless(entry, remotes) else "program"
+
+
+def is_address(entry: Entry) -> bool:
+    """Whether the value is where something is fetched from or pushed to."""
+    return _pattern(entry) in _ADDRESSES
+
+
+def chooses_where_to_push(entry: Entry) -> bool:
+    """Whether the value is the remote that pushes go to, beside the one that a branch follows."""
+    return _pattern(entry) in {"branch.*.pushremote", "remote.pushdefault"}
+
+
+def protects(entry: Entry) -> bool:
+    """Whether git may do more when a harmless setting is gone: the user's own may say otherwise."""
+    return _pattern(entry) in _PROTECTING or entry.section == "extensions"
 
 
 def is_network_url(url: str) -> bool:
