@@ -212,6 +212,16 @@ class RealHost:
         # TRUST: whoever reads there may give commands to every named session.
         return tuple(map(os.path.realpath, control_directories()))
 
+    def copies_directory(self) -> str:
+        state = state_directory()
+        if not state:
+            return ""
+        place = os.path.realpath(os.path.join(state, "copies"))
+        above = place
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        return place if os.access(above, os.W_OK | os.X_OK) else ""
+
     def temporary_directory(self) -> str:
         return os.path.realpath(os.environ.get("TMPDIR") or "/tmp")
 

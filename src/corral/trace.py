@@ -144,6 +144,9 @@ class TracedHost:
     def control_directories(self) -> tuple[str, ...]:
         return self._host.control_directories()
 
+    def copies_directory(self) -> str:
+        return ""  # nobody would make copies later, nor take anything over
+
     def temporary_directory(self) -> str:
         return self._host.temporary_directory()
 

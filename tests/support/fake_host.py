@@ -200,5 +200,8 @@ class FakeHost:
     def control_directories(self) -> tuple[str, ...]:
         return self.controls
 
+    def copies_directory(self) -> str:
+        return f"{self.home}/.local/state/corral/copies"
+
     def temporary_directory(self) -> str:
         return "/tmp"

@@ -115,6 +115,9 @@ class MacHost(FakeHost):
     def landlock_abi(self) -> int:
         return 0
 
+    def copies_directory(self) -> str:
+        return ""
+
     def temporary_directory(self) -> str:
         return SCRATCH
 

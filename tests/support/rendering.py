@@ -68,6 +68,8 @@ def _launch(launch: Launch) -> Iterator[str]:
             continue
         kind = " directory" if file.is_directory else f" holds {_content(file.content)}"
         yield f"scratch    {file.path}{mode}{kind}"
+    for mount in launch.copies:
+        yield f"copy       {mount.copy.target.path} at {mount.inside}"
     if launch.outer is not None:
         yield f"outer      control {launch.outer.control or '-'}, {launch.outer.start_seconds:g} s"
         yield f"outer      removal {' '.join(launch.outer.removal) or '-'}"

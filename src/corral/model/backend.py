@@ -93,5 +93,8 @@ if TYPE_CHECKING:
         def control_directories(self) -> tuple[str, ...]:
             """Where named sessions are reached: hidden from every command."""
 
+        def copies_directory(self) -> str:
+            """Where the runner may keep copies of configurations; empty if nowhere. Never granted."""
+
         def temporary_directory(self) -> str:
             """Where private scratch directories go."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from corral.model.feature import Feature
-    from corral.model.plan import PrivateFile
+    from corral.model.plan import ConfigCopy, PrivateFile
 
 
 class GroupRequest(Record):
@@ -59,6 +59,16 @@ class Inside(Record):
     has_own_root: bool = True  # what its first process sees as the root directory is the sandbox's own
 
 
+class CopyMount(Record):
+    """A configuration that the command sees as a link to its copy."""
+
+    copy: ConfigCopy
+    inside: str  # the directory that holds the copy, and what git makes beside it
+
+
+#: What the copy is called in its directory.
+COPY_NAME = "config"
+
 #: What the machine is called inside.
 HOSTNAME = "corral"
 
@@ -86,6 +96,7 @@ class Launch(Record):
     outer: Outer | None = None  # argv is a program that starts the launcher, somewhere inside
     scratch: str = ""  # a private directory to make before and to remove after
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
+    copies: tuple[CopyMount, ...] = ()  # to make before, to mount in the spec, and to take over after
     group: GroupRequest | None = None
     gateway: Gateway | None = None  # its sockets come on the status channel
     cwd: str = "/"

@@ -63,6 +63,21 @@ class Shield(Record):
     target: ResolvedPath
 
 
+class ConfigCopy(Record):
+    """A shielded git configuration that a command may be given a copy of, to change that instead.
+
+    What is harmless in the copy is taken over by the runner, the rest is refused by name.
+    """
+
+    number: int  # among those of the plan
+    target: ResolvedPath
+    root: str  # the writable path that holds it: nothing above can be changed by a command
+
+
+#: A configuration that is larger has no copy, and a copy that is larger is not read.
+MOST_COPIED_BYTES = 262_144
+
+
 class Watch(Record):
     """A name that no mount can hold still, because nothing is there yet or because it is a symbolic link.
 
@@ -136,6 +151,8 @@ class Plan(Record):
     container: Container = Container()
     proxy: ProxyPlace = NO_PROXY  # of this run, where a backend asks for one
     worktrees: tuple[str, ...] = ()  # git directories in there are looked at when the command has ended
+    copies: tuple[ConfigCopy, ...] = ()  # of shields; a backend without copies holds the shields alone
+    copies_directory: str = ""  # where the runner may keep them
 
     @property
     def requires(self) -> frozenset[Feature]:

@@ -10,6 +10,7 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.model.record import Record
+from corral.planning.copies import find_copies
 from corral.planning.protect import (
     GIT,
     check_narrowed,
@@ -24,7 +25,7 @@ from corral.planning.resolve import Resolver, is_beneath, resolved
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Command, Ground, ResolvedPath, Shield
+    from corral.model.plan import Command, ConfigCopy, Ground, ResolvedPath, Shield
     from corral.model.policy import Policy
 
 _MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
@@ -65,6 +66,8 @@ def build(
         policy,
         container,
         worktrees=held.worktrees,
+        copies=held.copies,
+        copies_directory=held.copies_directory,
     )
 
 
@@ -75,6 +78,8 @@ class Held(Record):
     pins: tuple[ResolvedPath, ...]
     watches: tuple[Watch, ...]
     worktrees: tuple[str, ...] = ()
+    copies: tuple[ConfigCopy, ...] = ()
+    copies_directory: str = ""
 
 
 def find_held(
@@ -97,8 +102,10 @@ def find_held(
         check_narrowed(narrowed, protection)
     watches = protection.watches.values() if protection is not None else ()
     links = hold_links(ground, resolver, roots)
+    shields = tuple(protection.shields.values()) if protection is not None else ()
+    copies, copies_directory = find_copies(ground, host, resolver, shields, roots)
     return Held(
-        shields=tuple(protection.shields.values()) if protection is not None else (),
+        shields=shields,
         pins=tuple(
             {
                 **_pins(ground, resolver, roots),
@@ -108,6 +115,8 @@ def find_held(
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
         worktrees=_worktrees(policy, roots, nested) if guarded else (),
+        copies=copies,
+        copies_directory=copies_directory,
     )
 
 

@@ -1,0 +1,65 @@
+"""Which git configurations a command may have a copy of, to change that instead of the shielded file."""
+
+from __future__ import annotations
+
+import posixpath
+
+from corral.model.plan import MOST_COPIED_BYTES, ConfigCopy, PathKind
+from corral.model.policy import FsAccess
+from corral.planning.resolve import is_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from corral.model.backend import Host
+    from corral.model.plan import Ground, Shield
+    from corral.planning.resolve import Resolver
+
+_CONFIG = "/.git/config"
+
+
+def find_copies(
+    ground: Ground, host: Host, resolver: Resolver, shields: Collection[Shield], roots: Iterable[str]
+) -> tuple[tuple[ConfigCopy, ...], str]:
+    """The copies, and the directory to keep them in; none if there is no such directory.
+
+    TRUST: a name alone makes no configuration of a file, but it bounds what a forged `.git` pointer leads to:
+    what comes out of a copy are settings of git, for a file that git reads.
+    """
+    writable = tuple(roots)
+    place = host.copies_directory()
+    if not place or _would_be_planted(resolver, place, writable):
+        return (), ""
+    found: list[ConfigCopy] = []
+    for shield in shields:
+        target = shield.target
+        if not target.path.endswith(_CONFIG) or target.kind is not PathKind.FILE:
+            continue
+        is_alone = not any(
+            is_beneath(target.path, other.target.path) for other in shields if other is not shield
+        )
+        if is_alone and _is_writable(ground, target.path) and _is_readable(host, target.path):
+            root = max((root for root in writable if is_beneath(target.path, root)), key=len)
+            found.append(ConfigCopy(len(found), target, root))
+    return tuple(found), place if found else ""
+
+
+def _would_be_planted(resolver: Resolver, place: str, roots: Iterable[str]) -> bool:
+    """Whether corral's own directory is yet to be made, in a writable path: the guard would take it away."""
+    return any(is_beneath(place, root) for root in roots) and resolver.look(posixpath.dirname(place)) is None
+
+
+def _is_writable(ground: Ground, path: str) -> bool:
+    """Whether a command could write there, were it not protected: else nothing is taken over either."""
+    if any(is_beneath(path, denial.path) for denial in ground.denied):
+        return False
+    above = [grant for grant in ground.grants if is_beneath(path, grant.target.path)]
+    deepest = max(above, key=lambda grant: len(grant.target.path), default=None)
+    if deepest is None or deepest.access is not FsAccess.WRITE:
+        return False
+    return not any(is_beneath(path, area) and len(area) > len(deepest.target.path) for area in ground.private)
+
+
+def _is_readable(host: Host, path: str) -> bool:
+    return 0 < len(host.read_text(path, MOST_COPIED_BYTES)) < MOST_COPIED_BYTES
