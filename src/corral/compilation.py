@@ -178,6 +178,12 @@ def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
                 f"corral's runner checks what a command leaves for git in {plan.worktrees[0]}",
             )
         plan = plan.replace(worktrees=())
+    if launch.copies:
+        copied = launch.copies[0].copy.target.path
+        raise _cannot_compile(
+            frozenset({Feature.FS_PROTECT}),
+            f"commands get a copy of {copied}, which corral's runner makes, and takes over what is harmless",
+        )
     if launch.scratch:
         if Feature.FS_PRIVATE not in plan.waived:
             raise _cannot_compile(

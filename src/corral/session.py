@@ -18,6 +18,7 @@ from corral.runtime.doors import Doors
 from corral.runtime.job import Job
 from corral.runtime.kept import Kept
 from corral.runtime.lookout import Lookout
+from corral.runtime.scratch import copies_of
 from corral.runtime.streams import PipedStreams
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _STATE = ".corral-state"
 #: Failures of a start that say nothing about whether its backend works.
-_NOT_THE_BACKENDS = frozenset({"path-changed", "exec", "streams", "scratch"})
+_NOT_THE_BACKENDS = frozenset({"path-changed", "exec", "streams", "scratch", "copies"})
 
 
 class Session:
@@ -78,12 +79,15 @@ class Session:
         explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
         crossing = open_crossing(explanation, self._sandbox.network)
         plan = crossing.plan
-        kept = Kept(plan, crossing.launch, within=self._sandbox._beneath(), border=crossing.border)
+        copies = copies_of(plan, crossing.launch)
+        kept = Kept(
+            plan, crossing.launch, within=self._sandbox._beneath(), border=crossing.border, copies=copies
+        )
         has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
         # ORDER: before the mounts are made, so that what they cover is held from then on.
         lookout: Lookout | None = None
         try:
-            lookout = Lookout(plan, quarantine_for(plan.run_id)) if has_to_look else None
+            lookout = Lookout(plan, quarantine_for(plan.run_id), copies) if has_to_look else None
             kept.start()
         except BaseException as problem:
             if crossing.border is not None:

@@ -14,9 +14,9 @@ import corral
 from corral.backends.registry import BUILTIN
 from corral.cli.commands import cli
 from corral.cli.options import OPTIONS
+from corral.git import search
 from corral.model.capability import _VERBS
 from corral.model.feature import PROMISES, Feature
-from corral.git import search
 from corral.policy.preset import PRESETS, describe_preset
 from corral.runtime import guard, run, sinks
 

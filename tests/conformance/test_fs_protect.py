@@ -58,6 +58,31 @@ def test_the_configuration_of_a_repository_cannot_be_changed(
     assert not done.worked
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_settings_of_git_are_changed_in_a_copy(backend: Case, stage: Stage, hooks: Path) -> None:
+    """What is harmless is taken over where commands have a copy, what runs a program nowhere."""
+    config = hooks.parent / "config"
+    original = "[core]\n\trepositoryformatversion = 0\n"
+    (hooks.parent / "objects").mkdir()
+    (hooks.parent / "refs").mkdir()
+    (hooks.parent / "HEAD").write_text("ref: refs/heads/main\n")
+    config.write_text(original)
+
+    done = attempt(
+        backend,
+        stage,
+        shell("git config user.name Somebody; git config core.fsmonitor ./evil"),
+        effect=lambda _: "evil" in config.read_text(),
+        reset=lambda: config.write_text(original),
+    )
+
+    assert not done.worked
+    if backend.backend.name == "native":
+        assert config.read_text() == f"{original}[user]\n\tname = Somebody\n"
+        refused = [violation.detail for violation in done.result.violations]
+        assert len(refused) == 1 and "core.fsmonitor" in refused[0]
+
+
 def test_a_start_file_that_is_missing_cannot_be_planted(backend: Case, stage: Stage) -> None:
     planted = stage.work / ".envrc"
 

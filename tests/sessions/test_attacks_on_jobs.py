@@ -78,7 +78,7 @@ def test_a_command_can_end_what_another_one_left(keeper: Keeper, backend: str) -
     assert works(session)
 
 
-#: Jobs are children of PID 1. One that waits is made while another works: so it is looked for until it is there.
+#: Jobs are children of PID 1. One that waits is made while another works: it is looked for until it is there.
 _KILL_IDLE = """
 while :; do
     for file in /proc/[0-9]*/stat; do

@@ -9,8 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from corral.backends._launcher import DEVICES
+from corral.linux import landlock
 from corral.linux.encode import encode_mount
-from corral.linux.spec import Mount, MountFlag, MountKind
+from corral.linux.spec import Mount, MountFlag, MountKind, PathRule
+from corral.model.launch import COPY_NAME, CopyMount
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 
@@ -32,6 +34,7 @@ DEVICE_LINKS = (
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 )
+_COPIES = "/.corral/git"
 _SHARED = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 
 
@@ -51,13 +54,37 @@ def in_order(places: Iterable[Place]) -> tuple[int, bytes]:
     return len(ordered), b"".join(record for *_, record in ordered)
 
 
-def shields(plan: Plan) -> Iterator[Place]:
-    """Pins keep what lies above a protected path from being renamed away; shields cover the path itself."""
+def shields(plan: Plan, copies: tuple[CopyMount, ...] = ()) -> Iterator[Place]:
+    """Pins keep what lies above a protected path from being renamed away; shields cover the path itself.
+
+    What commands have a copy of is covered by a link to that.
+    """
     for pin in plan.pins:
         yield _bound(pin.path, pin.device, pin.inode, PINNED)
+    copied = {mount.copy.target.path for mount in copies}
     for shield in plan.shields:
         target = shield.target
-        yield _bound(target.path, target.device, target.inode, SHIELDED)
+        if target.path not in copied:
+            yield _bound(target.path, target.device, target.inode, SHIELDED)
+    for mount in copies:
+        target = mount.copy.target
+        yield _linked(target.path, target.device, target.inode, f"{mount.inside}/{COPY_NAME}")
+
+
+def copy_mounts(plan: Plan) -> tuple[CopyMount, ...]:
+    """Where copies lie, in a tree whose root is the launcher's own: no grant reaches there."""
+    return tuple(CopyMount(copy, f"{_COPIES}/{copy.number}") for copy in plan.copies)
+
+
+def copy_rules(copies: tuple[CopyMount, ...], abi: int) -> Iterator[PathRule]:
+    """What Landlock grants there: everything but running something."""
+    rights = landlock.write_rights(abi, is_directory=True) & ~landlock.FsRight.EXECUTE
+    return (PathRule(rights, mount.inside) for mount in copies)
+
+
+@lru_cache(maxsize=256)
+def _linked(path: str, device: int, inode: int, text: str) -> Place:
+    return place(Mount(MountKind.LINK, path, text, device=device, inode=inode), SHIELDED)
 
 
 @lru_cache(maxsize=4096)

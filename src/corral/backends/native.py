@@ -18,7 +18,7 @@ from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
 from corral.backends import _mounts as mounts
 from corral.linux import landlock
-from corral.linux.encode import encode_command, encode_ground, join
+from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Areas, Mount, MountFlag, MountKind, Spec
 from corral.model.feature import Feature
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from corral.backends._mounts import Place
     from corral.linux.spec import GatewaySockets
     from corral.model.backend import Host
+    from corral.model.launch import CopyMount
     from corral.model.plan import Ground, Plan
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -97,6 +98,7 @@ class NativeBackend:
         is_locked = common.is_locked(probe)
         command = common.command_spec(plan)
         holders = limiting.read_holders(probe)
+        copies = mounts.copy_mounts(plan)
         return Launch(
             backend=self.name,
             argv=(probe.detail("launcher"),),
@@ -112,9 +114,11 @@ class NativeBackend:
                     is_kept=plan.command.keeps,
                     is_locked=is_locked,
                 ),
-                _encoded_mounts(plan, is_locked=is_locked),
+                _encoded_mounts(plan, copies, is_locked=is_locked),
+                encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
                 encode_command(command),
             ),
+            copies=copies,
             group=limiting.group_request(
                 ground.limits,
                 holders,
@@ -168,10 +172,10 @@ def _encoded_ground(
     )
 
 
-def _encoded_mounts(plan: Plan, *, is_locked: bool) -> tuple[int, bytes]:
+def _encoded_mounts(plan: Plan, copies: tuple[CopyMount, ...], *, is_locked: bool) -> tuple[int, bytes]:
     """All mounts of a run. Those of the ground are kept encoded; the protection of this run joins them."""
     kept = _encoded_ground_mounts(plan.ground, is_locked=is_locked)
-    return mounts.in_order((*kept, *mounts.shields(plan)))
+    return mounts.in_order((*kept, *mounts.shields(plan, copies)))
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from corral.sandbox import Explanation
 
 
+_LED = frozenset({MountKind.BIND, MountKind.SYMLINK, MountKind.LINK})
+
+
 def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Print the explanation; returns the exit status."""
     try:
@@ -68,6 +71,8 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("private, gone afterwards", plan.ground.private)
     yield from _section("denied", (target.requested for target in plan.ground.denied))
     yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
+    copies = explanation.launch.copies
+    yield from _section("changed in a copy", (mount.copy.target.path for mount in copies))
     yield from _section("protected, not here yet", (watch.label for watch in plan.watches))
     yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
     yield from _section("limits", list_limits(plan.ground.limits))
@@ -132,7 +137,7 @@ def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
         flags = " ".join(
             str(flag.name).lower().replace("_", "-") for flag in MountFlag if flag in mount.flags
         )
-        source = f" {mount.source} ->" if mount.kind in {MountKind.BIND, MountKind.SYMLINK} else ""
+        source = f" {mount.source} ->" if mount.kind in _LED else ""
         yield f"  mount {mount.kind.name.lower()}{source} {mount.target} {flags}".rstrip()
     if spec.landlock is not None:
         lock = spec.landlock

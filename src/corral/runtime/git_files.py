@@ -67,7 +67,7 @@ def open_directory(handle: int, name: str) -> int:
         raise
 
 
-def open_beneath(handle: int, path: str) -> int:
+def descend(handle: int, path: str) -> int:
     """A descriptor of a directory further down, reached without following a link; -1 if there is none."""
     here = os.dup(handle)
     for part in filter(None, path.split("/")):

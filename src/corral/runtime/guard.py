@@ -19,6 +19,7 @@ import time
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
 from corral.runtime.quarantine import Quarantine
+from corral.runtime.steps import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Guard:
     def _hold(self, watch: Watch) -> None:
         # The directory is held open: a rename of it does not lead the guard elsewhere.
         if watch.directory not in self._directories:
-            handle = _open_beneath(watch)
+            handle = _open_planned(watch)
             self._directories[watch.directory] = (handle, {})
             self._stamps[watch.directory] = os.fstat(handle).st_ctime_ns
         self._directories[watch.directory][1][watch.name] = watch
@@ -268,20 +269,9 @@ class Guard:
         )
 
 
-def _open_beneath(watch: Watch) -> int:
-    """Open the directory of a watch, step by step from its root, and make sure that it is the planned one.
-
-    TRUST: another command may run in the same workspace and put links on the way while we go it.
-    """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(watch.root, flags)
-    for part in watch.directory[len(watch.root) :].split("/"):
-        if part:
-            above, handle = handle, -1
-            try:
-                handle = os.open(part, flags, dir_fd=above)
-            finally:
-                os.close(above)
+def _open_planned(watch: Watch) -> int:
+    """Open the directory of a watch, and make sure that it is the planned one."""
+    handle = open_beneath(watch.root, watch.directory)
     status = os.fstat(handle)
     if (status.st_dev, status.st_ino) != (watch.device, watch.inode):
         os.close(handle)

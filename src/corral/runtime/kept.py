@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from corral.model.border import Border
     from corral.model.launch import Launch
     from corral.model.plan import Plan
+    from corral.runtime.copies import Copies
     from corral.runtime.spawn import Process
 
 _READY_SECONDS = 10.0
@@ -103,6 +104,7 @@ class Kept:
         *,
         within: Hierarchy | None = None,
         border: Border | None = None,
+        copies: Copies | None = None,
     ) -> None:
         check(plan, launch)
         if launch.inside is None or launch.spec is None:
@@ -124,6 +126,7 @@ class Kept:
         self.group: Group | None = None
         self.enforcement = promised(plan, launch)
         self._within = within
+        self._copies = copies  # made and removed by the lookout
         self._scratch = Scratch(launch)
         self._process: Process | None = None
         self._requests: socket.socket | None = None
@@ -144,6 +147,8 @@ class Kept:
             raise
 
     def _start(self) -> None:
+        if self._copies is not None:
+            self.launch = self._copies.launch
         self.group = self._make_group()
         self._starter = make_starter(self.launch, self.group)
         self._null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from corral.model.plan import Plan
     from corral.model.violation import Violation
+    from corral.runtime.copies import Copies
     from corral.runtime.repositories import RepositoryCheck
 
 #: File systems that change the time of a directory with every name in it, and let nobody else do so.
@@ -34,8 +35,11 @@ _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 class Lookout:
     """Shared by the commands of one sandbox, which may run at the same time, in several threads."""
 
-    def __init__(self, plan: Plan, quarantine: str) -> None:
+    def __init__(self, plan: Plan, quarantine: str, copies: Copies | None = None) -> None:
+        """`copies` are made here, and removed by `close`."""
         self._plan = plan
+        self._copies = copies
+        self._refused: list[Violation] = []  # settings that are in no result yet
         self._quarantine = quarantine
         self._guard: Guard | None = None
         self._on_duty = 0
@@ -62,6 +66,8 @@ class Lookout:
             for path, _ in self._held:
                 if (descriptor := _hold(path)) >= 0:
                     self._holds.append(descriptor)
+            if copies is not None:
+                copies.__enter__()
         except SetupError:
             self.close()
             raise
@@ -73,6 +79,9 @@ class Lookout:
             changed += filter(os.path.lexists, self._absent)
             if self._on_duty == 0:
                 changed += self._resume()
+                if not changed and self._copies is not None:
+                    self._refused += self._copies.take_over()  # the caller may have written a file meanwhile
+                    changed += self._copies.refresh()
             if changed:
                 raise _stale(changed)
             self._on_duty += 1
@@ -104,8 +113,9 @@ class Lookout:
         with self._lock:
             self._on_duty -= 1
             self._commands -= not is_leftover
+            refused = self._take_over(is_leftover=is_leftover)
             if guard is None:
-                return ()
+                return refused
             left = guard.sweep(is_at_work=self._commands > 0)
             found = tuple(guard.violations[min(mark, self._told) :])
             if not is_leftover:
@@ -113,7 +123,17 @@ class Lookout:
                 self._told = len(guard.violations)
         if left:
             raise left_behind(left)
-        return found
+        return (*found, *refused)
+
+    def _take_over(self, *, is_leftover: bool) -> tuple[Violation, ...]:
+        """Settings that commands have changed in their copies; those that are refused, each told once."""
+        if self._copies is None:
+            return ()
+        self._refused += self._copies.take_over()
+        if is_leftover:
+            return ()
+        refused, self._refused = tuple(self._refused), []
+        return refused
 
     def prepare(self, poller: select.poll) -> float | None:
         """Say what is to be waited for, and for how many milliseconds at most.
@@ -152,8 +172,11 @@ class Lookout:
             return len(guard.violations) - mark >= PATIENCE
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Give the descriptors back. Nothing runs any more; what was changed last is taken over."""
         with self._lock:
+            if self._copies is not None:
+                self._copies.take_over()
+                self._copies.__exit__(None, None, None)
             while self._holds:
                 os.close(self._holds.pop())
             if self._guard is not None:

@@ -32,7 +32,7 @@ class Quarantine:
         try:
             if not self._path:
                 raise OSError(errno.ENOENT, "there is no home to keep it in")
-            _make_private(self._path)
+            make_private(self._path)
             os.rename(aside, kept, src_dir_fd=handle)
         except OSError:  # another file system, as a rule: removed when nothing runs any more
             self._aside.append((handle, aside))
@@ -46,7 +46,7 @@ class Quarantine:
                 remove_tree(*self._aside.pop())
 
 
-def _make_private(directory: str) -> None:
+def make_private(directory: str) -> None:
     """Make a directory and what is missing above it, for this user alone."""
     missing = []
     while not os.path.isdir(directory) and os.path.dirname(directory) != directory:

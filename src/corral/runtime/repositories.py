@@ -20,11 +20,11 @@ from corral.model.policy import FsAccess
 from corral.model.violation import Evidence, Violation
 from corral.runtime.git_directory import GitDirectory, Hazard
 from corral.runtime.git_files import (
+    descend,
     has_entry,
     is_whole,
     link_text,
     make_whole,
-    open_beneath,
     open_directory,
     read_file,
     write_new,
@@ -155,7 +155,7 @@ class RepositoryCheck:
 
     def _remove(self, handle: int, path: str, hazard: Hazard) -> None:
         above, name = os.path.split(hazard.place)
-        parent = open_beneath(handle, above)
+        parent = descend(handle, above)
         if parent < 0:
             return  # gone by itself
         try:
@@ -262,7 +262,7 @@ class RepositoryCheck:
             return -1
         handle = os.open(root, _DIRECTORY)
         try:
-            return open_beneath(handle, path[len(root) + 1 :])
+            return descend(handle, path[len(root) + 1 :])
         finally:
             os.close(handle)
 

@@ -16,7 +16,7 @@ from corral.runtime.check import check
 from corral.runtime.doors import find_doors
 from corral.runtime.frontier import close_border, connect_border, settle_border
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure, promised
-from corral.runtime.scratch import Scratch
+from corral.runtime.scratch import Scratch, copies_of
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS, Abandoned, lost_outer, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import ensure_stdio
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from corral.model.border import Border
     from corral.model.launch import Launch
     from corral.model.plan import Plan
+    from corral.runtime.copies import Copies
     from corral.runtime.destinations import Destinations
     from corral.runtime.guard import Guard
     from corral.runtime.monitor import Monitor
@@ -68,6 +69,7 @@ class Run:
         self._process: Process | None = None
         self._guard: Guard | None = None
         self._group: Group | None = None
+        self._copies: Copies | None = None
         self._starter: Starter | None = None
         self._was_outer_ended = False  # by us
         self._is_lost = False  # an outer program ended before its launcher
@@ -83,7 +85,13 @@ class Run:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
         ensure_stdio()
         doors = find_doors(self._plan, self._launch)
-        with Scratch(self._launch), open_streams(self._plan, self._output, doors) as streams:
+        with (
+            Scratch(self._launch),
+            copies_of(self._plan, self._launch) or contextlib.nullcontext() as copies,
+            open_streams(self._plan, self._output, doors) as streams,
+        ):
+            if copies is not None:
+                self._copies, self._launch = copies, copies.launch
             self._group = self._make_group()
             self._starter = make_starter(self._launch, self._group)
             try:
@@ -377,6 +385,8 @@ class Run:
         outcome = decide_outcome(self._facts())
         guard = self._guard
         guarded = (*guard.violations, *guard.take_findings()) if guard is not None else ()
+        if self._copies is not None:  # ORDER: nothing of the command runs any more
+            guarded += self._copies.take_over()
         border = self._border
         return Result(
             outcome=outcome,

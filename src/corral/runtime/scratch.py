@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from corral.model.launch import Launch
-    from corral.model.plan import PrivateFile
+    from corral.model.plan import Plan, PrivateFile
+    from corral.runtime.copies import Copies
 
 
 #: How the names begin, and how long they are: the run's identifier follows.
@@ -87,6 +88,15 @@ class Scratch:
                     _run((*self._removal[:-1], name), self._env)  # containers are called as their directories
                 with contextlib.suppress(OSError):
                     remove_tree(parent, name)
+
+
+def copies_of(plan: Plan, launch: Launch) -> Copies | None:
+    """The copies of configurations that a launch has, to be made on entry and removed on exit."""
+    if not launch.copies:
+        return None
+    from corral.runtime.copies import Copies
+
+    return Copies(plan, launch)
 
 
 def _is_left(parent: str, name: str) -> bool:

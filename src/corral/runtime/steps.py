@@ -1,0 +1,50 @@
+"""Open a directory step by step from a place that no command can change, without following a link."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_beneath(root: str, directory: str) -> int:
+    """A descriptor of a directory at or beneath a root. Raises OSError.
+
+    TRUST: another command may run in the same workspace and put links on the way while we go it.
+    """
+    handle = os.open(root, _DIRECTORY)
+    for part in directory[len(root) :].split("/"):
+        if part:
+            above, handle = handle, -1
+            try:
+                handle = os.open(part, _DIRECTORY, dir_fd=above)
+            finally:
+                os.close(above)
+    return handle
+
+
+def open_regular(directory: int, name: str, flags: int) -> int:
+    """Open a file by its name in a directory, if it is one. Raises OSError.
+
+    TRUST: held first and judged by what is held: a FIFO or a device is never opened at all.
+    """
+    import stat
+
+    held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if not stat.S_ISREG(os.fstat(held).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", name)
+        return os.open(f"/proc/self/fd/{held}", flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(held)
+
+
+def read_bounded(descriptor: int, most: int) -> bytes:
+    """All of a file, from its beginning. Raises OSError for one that is larger."""
+    data = b""
+    while len(data) <= most and (piece := os.pread(descriptor, most + 1 - len(data), len(data))):
+        data += piece
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+    return data
