@@ -131,7 +131,7 @@ static int cover_by_link(struct view *view, int target) {
     return err;
 }
 
-/* A link covers the target, which must be the planned object. Whoever opens the name comes to a place of our own, and
+/* A link covers the target, which must be the planned object. Who opens the name comes to a place of our own, and
  * what is written there is not written here; like every mount point it can neither be renamed nor replaced. */
 static int link_target(struct view *view, const struct mount_record *m, int target) {
     struct stat status;

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.linux.decode import MalformedSpec, decode
-from corral.linux.encode import append_groups, encode, encode_command, encode_ground, join
+from corral.linux.encode import append_groups, append_mounts, encode, encode_command, encode_ground, join
 from corral.linux.spec import HEADER, RECORD, Cgroup, CgroupKind, Spec
 from support.examples import examples
 from support.specs import cpu_times, has_launcher, kills, launcher_accepts, paths, specs
@@ -51,6 +51,13 @@ def test_control_groups_can_be_added_afterwards(spec, groups, kill, cpu_time) ->
     added = decode(append_groups(encode(alone), tuple(groups), kill, cpu_time))
 
     assert added == alone.replace(cgroups=(*spec.cgroups, *groups), cgroup_kill=kill, cpu_time=cpu_time)
+
+
+@given(specs())
+def test_mounts_can_be_added_afterwards(spec) -> None:
+    added = decode(append_mounts(encode(spec), spec.mounts))
+
+    assert added == spec.replace(mounts=(*spec.mounts, *spec.mounts))
 
 
 @examples(40)

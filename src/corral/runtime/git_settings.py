@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from corral.model.plan import ConfigCopy
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Where git itself says that it is writing; whoever finds it there waits, or gives up.
+#: Where git itself says that it is writing; who finds it there waits, or gives up.
 _LOCK = "config.lock"
 _LOCK_SECONDS, _LOCK_PAUSE_SECONDS = 1.0, 0.01
 #: Something else is there by now.
