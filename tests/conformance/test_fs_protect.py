@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -81,6 +82,58 @@ def test_settings_of_git_are_changed_in_a_copy(backend: Case, stage: Stage, hook
         assert config.read_text() == f"{original}[user]\n\tname = Somebody\n"
         refused = [violation.detail for violation in done.result.violations]
         assert len(refused) == 1 and "core.fsmonitor" in refused[0]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_the_hosts_git_neither_follows_nor_runs_what_a_command_left(
+    backend: Case, stage: Stage, hooks: Path
+) -> None:
+    """A link where git writes its message, a rebase with a step to run, a repository with a monitor."""
+    victim, ran = stage.outside / "startup", stage.outside / "ran"
+    victim.write_text("mine\n")
+    shutil.rmtree(hooks.parent)
+    _git(stage, "init", "-q", "--template=", ".")
+    _git(stage, "commit", "-q", "--allow-empty", "-m", "first")
+    script = (
+        f"ln -sf {victim} .git/COMMIT_EDITMSG; "
+        f"mkdir .git/rebase-merge; echo 'exec touch {ran}' > .git/rebase-merge/git-rebase-todo; "
+        "for name in onto orig-head; do git rev-parse HEAD > .git/rebase-merge/$name; done; "
+        "echo detached HEAD > .git/rebase-merge/head-name; touch .git/rebase-merge/interactive; "
+        "git init -q --template= sub; cd sub; "
+        "git -c user.name=x -c user.email=x commit -q --allow-empty -m x; "
+        f"git config core.fsmonitor 'touch {ran};'; cd ..; git -c advice.addEmbeddedRepo=false add sub"
+    )
+
+    def follow(_: bytes) -> bool:
+        for command in ("status", "commit -q --allow-empty -m evil", "rebase --continue"):
+            _git(stage, *command.split(), check=False)
+        return victim.read_text() != "mine\n" or ran.exists()
+
+    def reset() -> None:
+        victim.write_text("mine\n")
+        ran.unlink(missing_ok=True)
+        for name in (".git/rebase-merge", "sub"):
+            shutil.rmtree(stage.work / name, ignore_errors=True)
+        (stage.work / ".git/COMMIT_EDITMSG").unlink(missing_ok=True)
+        _git(stage, "read-tree", "HEAD")
+
+    done = attempt(backend, stage, shell(script), effect=follow, reset=reset)
+
+    assert not done.worked
+
+
+def _git(stage: Stage, *words: str, check: bool = True) -> None:
+    """As the user types it, with nothing of the developer's in it."""
+    identity = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {"HOME": str(stage.home), "PATH": "/usr/bin:/bin", "GIT_EDITOR": "true", **identity}
+    subprocess.run(
+        ["git", *words],
+        cwd=stage.work,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=check,
+    )
 
 
 def test_a_start_file_that_is_missing_cannot_be_planted(backend: Case, stage: Stage) -> None:

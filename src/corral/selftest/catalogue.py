@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.selftest import (
+    attacks_afterwards,
     attacks_files,
     attacks_git,
     attacks_inheritance,
@@ -27,6 +28,7 @@ PROBES: tuple[EscapeProbe, ...] = (
     *attacks_metadata.PROBES,
     *attacks_git.PROBES,
     *attacks_repositories.PROBES,
+    *attacks_afterwards.PROBES,
     *attacks_plant.PROBES,
     *attacks_network.PROBES,
     *attacks_ipc.PROBES,
