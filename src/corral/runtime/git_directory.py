@@ -16,6 +16,7 @@ from corral.git.keys import harmless_remotes, is_harmless
 from corral.git.sequencer import is_state, unsafe_state
 from corral.model.record import Record
 from corral.runtime.git_files import (
+    changed_ns,
     entries_of,
     has_entry,
     inside,
@@ -58,7 +59,7 @@ class Hazard(Record):
 class GitDirectory:
     """Looked at by descriptor. `is_held`: its hooks and settings cannot have changed.
 
-    `may_lead_to` says whether a path that is named in here may be followed.
+    `may_lead_to` says whether a path that is named in here may be followed, `since_ns` when commands began.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class GitDirectory:
         handle: int,
         may_lead_to: Callable[[str], bool],
         indexes: IndexCache,
+        since_ns: int,
         *,
         is_held: bool,
     ) -> None:
@@ -74,6 +76,7 @@ class GitDirectory:
         self._handle = handle
         self._may_lead_to = may_lead_to
         self._indexes = indexes
+        self._since_ns = since_ns
         self._is_held = is_held
         self.gitlinks: tuple[str, ...] = ()  # directories of the worktree in which git would run
 
@@ -105,8 +108,9 @@ class GitDirectory:
         place = prefix + name
         if name == "hooks":
             yield from _hooks(handle, place)
-        elif name == "objects":  # git makes them under new names: only directories could lead it elsewhere
+        elif name == "objects":
             yield from _files(handle, prefix, name, only=("info", "pack"))
+            yield from self._objects(handle, place)
         elif name == "worktrees":
             yield from _files(handle, prefix, name, only=())
             for inner, entry in subdirectories_of(handle):
@@ -115,6 +119,15 @@ class GitDirectory:
             yield from self._modules(handle, place)
         else:
             yield from _files(handle, prefix, name)
+
+    def _objects(self, handle: int, place: str) -> Iterator[Hazard]:
+        """Only those directories of objects in which something is new: git touches what it finds there."""
+        for name, is_directory, _ in entries_of(handle):
+            if is_directory and len(name) == 2 and changed_ns(handle, name) >= self._since_ns:
+                for inner in inside(handle, name):
+                    for entry, is_directory, is_file in entries_of(inner):  # noqa: PLW2901
+                        if not is_directory and not is_file and changed_ns(inner, entry) >= self._since_ns:
+                            yield _not_a_file(inner, f"{place}/{name}/{entry}", entry)
 
     def _modules(self, handle: int, place: str) -> Iterator[Hazard]:
         """Git directories of submodules, at the depth that their names have."""

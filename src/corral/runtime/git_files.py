@@ -121,6 +121,14 @@ def write_new(handle: int, name: str, content: bytes) -> None:
         file.write(content)
 
 
+def changed_ns(handle: int, name: str) -> int:
+    """When it was last changed, or renamed: the one time that nobody can set; 0 if it is gone."""
+    try:
+        return os.stat(name, dir_fd=handle, follow_symlinks=False).st_ctime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def size_of(handle: int, name: str) -> int:
     """How many bytes something has; -1 if it is gone."""
     try:

@@ -43,6 +43,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROUNDS = 4
 _POINTER = "gitdir:"
 _BETWEEN_GLANCES_SECONDS = 0.01
+#: Time stamps of files are as coarse as the kernel's tick.
+_TICK_NS, _NEVER_NS = 20_000_000, 1 << 63
 #: Of one command: more would tell nothing new.
 _MOST_TOLD = 32
 
@@ -78,13 +80,14 @@ class RepositoryCheck:
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
         self._indexes: dict[str, IndexCache] = {}
+        self._began_ns = _NEVER_NS
         self._quarantine = Quarantine(os.path.join(quarantine, "git") if quarantine else "")
         self._violations: list[Violation] = []
 
     def begin(self) -> None:
         """Nothing runs: what is here now is the host's own. Raises SetupError if it cannot be looked at."""
         own: dict[str, bytes] = {}
-        self._heads = {}
+        self._heads, self._began_ns = {}, _NEVER_NS
         try:
             for looked in self._look():
                 own.update(
@@ -94,7 +97,7 @@ class RepositoryCheck:
                     self._heads[looked.path] = read_file(looked.handle, "HEAD") or b""
         except OSError as problem:
             raise _unreadable(problem, ran=False) from problem
-        self._own = own
+        self._own, self._began_ns = own, time.time_ns() - _TICK_NS
 
     def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
         """Take away what is dangerous and new; returns the paths of what could not be taken away.
@@ -228,7 +231,7 @@ class RepositoryCheck:
 
     def _inspect(self, path: str, handle: int, *, is_held: bool) -> _Looked:
         indexes = self._indexes.setdefault(path, {})
-        directory = GitDirectory(path, handle, self._is_inside, indexes, is_held=is_held)
+        directory = GitDirectory(path, handle, self._is_inside, indexes, self._began_ns, is_held=is_held)
         hazards = directory.hazards()
         # Git looks for submodules in its worktree, which is not where a git directory lies that a file names.
         return _Looked(path, handle, hazards, directory.gitlinks if path.endswith("/.git") else ())
@@ -247,8 +250,8 @@ class RepositoryCheck:
         word, _, named = os.fsdecode(data).strip().partition(":")
         target = os.path.normpath(os.path.join(worktree, named.strip()))
         if f"{word}:" == _POINTER and named and self._is_inside(target):
-            held = any(_is_beneath(target, os.path.join(known, ".git")) for known in self._planned)
-            return None, "" if held else target
+            held = (f"{known}/.git/{name}" for known in self._planned for name in ("modules", "worktrees"))
+            return None, "" if any(_is_beneath(target, place) for place in held) else target
         return Hazard(".git", f"it would lead git to {named.strip()!r}", data), ""
 
     def _is_inside(self, path: str) -> bool:

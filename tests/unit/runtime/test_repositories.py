@@ -112,6 +112,15 @@ def test_no_link_is_left(check: RepositoryCheck, git: Path, name: str, tmp_path:
     assert [found.subject for found in check.take_violations()] == [str(link)]
 
 
+def test_no_object_is_a_link(check: RepositoryCheck, git: Path) -> None:
+    (git / "objects/ab").mkdir()
+    (git / "objects/ab/cd").symlink_to("/x")
+    (git / "objects/ab/ef").touch()
+
+    assert check.sweep() == ()
+    assert os.listdir(git / "objects/ab") == ["ef"]
+
+
 def test_no_link_waits_for_a_patch(check: RepositoryCheck, place: Path) -> None:
     (place / "0001-fix.patch").symlink_to("/x")
     (place / "1-fix").symlink_to("/x")
@@ -229,6 +238,16 @@ def test_what_a_pointer_leads_to_is_looked_at(check: RepositoryCheck, place: Pat
 
     assert check.sweep() == ()
     assert (place / "sub/.git").exists()
+    assert (hidden / "config").read_text() == CONFIG
+
+
+def test_what_a_pointer_into_the_repository_leads_to_is_looked_at(
+    check: RepositoryCheck, git: Path, place: Path
+) -> None:
+    put(place / "sub/.git", "gitdir: ../.git/info/x\n")
+    hidden = make_repository(git / "info/x", CONFIG + EVIL)
+
+    assert check.sweep() == ()
     assert (hidden / "config").read_text() == CONFIG
 
 
