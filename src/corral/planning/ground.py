@@ -47,10 +47,13 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         _check_grant(target, access, host)
     _check_workspace(workspace, host)
     _check_denials(granted, denied)
+    within = tuple(target for target in denied if _is_inside_any(target.path, granted))
     private = tuple(
         path
         for path in sorted(expand(text, workspace, host.home) for text in policy.private)
-        if path != "/" and path not in {target.path for target in (*granted, *denied)}
+        if path != "/"
+        and path not in {target.path for target in (*granted, *denied)}
+        and not _is_inside_any(path, within)  # a denial holds at any depth
     )
     ceilings = find_ceilings(kept, workspace, host, resolver)
     narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
@@ -65,7 +68,6 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         ),
         private,
     )
-    within = tuple(target for target in denied if _is_inside_any(target.path, granted))
     return Ground(
         grants=tuple(grants),
         links=_links_between(resolver, grants, private),

@@ -119,6 +119,21 @@ def test_a_grant_beneath_a_denial_is_refused() -> None:
     assert refused.value.code == "grant-beneath-deny"
 
 
+def test_no_private_area_is_made_in_what_is_denied() -> None:
+    host = FakeHost({f"{WORK}/a/b/": "", f"{WORK}/c/": ""})
+    ground = ground_of(
+        "filesystem:deny:${workspace}/a",
+        "filesystem:deny:/home/other",  # granted by nobody: nothing has to be hidden there
+        "filesystem:private:${workspace}/a/b",
+        "filesystem:private:${workspace}/c",
+        "filesystem:private:/home/other/tmp",
+        host=host,
+    )
+
+    assert f"{WORK}/a/b" not in ground.private
+    assert {f"{WORK}/c", "/home/other/tmp"} <= set(ground.private)
+
+
 def test_a_denial_by_another_name_is_the_same_denial() -> None:
     host = FakeHost({f"{WORK}/real/": "", "/srv/alias": f"-> {WORK}/real"})
     (denied,) = ground_of("filesystem:deny:/srv/alias", host=host).denied
