@@ -51,11 +51,11 @@ int expect_check(struct launch *launch, const struct expect_record *e) {
 int phase_expect(struct launch *launch) {
     const struct spec *spec = &launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_EXPECT]; i++) {
-        int err = spec->expects[i].flags & EXPECT_ANY ? 0 : expect_check(launch, &spec->expects[i]);
+        bool is_unseen = spec->expects[i].flags & (EXPECT_ANY | EXPECT_BENEATH);
+        int err = is_unseen ? 0 : expect_check(launch, &spec->expects[i]);
         if (err) return err;
     }
-    set_detail(launch, "mounts");
-    return expect_no_other_mount(launch);
+    return expect_mounts(launch);
 }
 
 bool expect_areas_full(const struct launch *launch) {

@@ -153,7 +153,7 @@ int64_t cgroup_cpu_us(const struct launch *launch);
 
 /* Inside a sandbox that another program has made. */
 int expect_check(struct launch *launch, const struct expect_record *e); /* expect.c */
-int expect_no_other_mount(struct launch *launch);                        /* mountinfo.c */
+int expect_mounts(struct launch *launch);                               /* mountinfo.c */
 bool expect_areas_full(const struct launch *launch); /* expect.c */
 int environment_merge(struct spec *spec);            /* environment.c */
 

@@ -145,12 +145,19 @@ int covers_open(struct view *view) {
     return fd;
 }
 
+/* Then it is looked at afterwards only. */
+static bool is_made_here(const struct spec *spec, const char *path) {
+    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++)
+        if (spec->mounts[i].kind == MOUNT_TMPFS && strcmp(spec->mounts[i].target, path) == 0) return true;
+    return false;
+}
+
 static int add_areas(struct view *view) {
     const struct spec *spec = &view->launch->spec;
     int err = 0;
     for (size_t i = 0; !err && i < spec->count[RECORD_EXPECT]; i++) {
         const struct expect_record *e = &spec->expects[i];
-        if ((e->flags & (EXPECT_TMPFS | EXPECT_READ_ONLY)) != EXPECT_TMPFS) continue;
+        if ((e->flags & (EXPECT_TMPFS | EXPECT_READ_ONLY)) != EXPECT_TMPFS || is_made_here(spec, e->path)) continue;
         err = expect_check(view->launch, e);
         int fd = err ? err : k_openat2(AT_FDCWD, e->path, O_PATH | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
         err = fd < 0 ? fd : view_add_own(view, fd, false);
@@ -158,8 +165,8 @@ static int add_areas(struct view *view) {
     return err;
 }
 
-/* The root and all it shows is somebody else's; upon it, paths are bound onto themselves or hidden, and files are
- * made in private areas. */
+/* The root and all it shows is somebody else's; upon it, paths are bound onto themselves or hidden, by a private area
+ * as well, and files are made in private areas. */
 static int build_in_place(struct view *view) {
     view->covers = -1;
     /* What the host mounts from now on must not appear here: nobody would have looked at it. */

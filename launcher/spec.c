@@ -77,14 +77,15 @@ static const char *check_counts(const struct spec *spec) {
     return NULL;
 }
 
-/* In place a path is bound onto itself or covered, and files are made in private areas alone. */
+/* In place a path is bound onto itself or covered, by a private area as well; files are made in such areas alone. */
 static const char *check_inside(const struct spec *spec) {
     if (!spec->count[RECORD_INSIDE]) return spec->count[RECORD_EXPECT] ? "expectations of a sandbox of our own" : NULL;
     if (spec->namespaces) return "namespaces inside those of somebody else";
     for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
         const struct mount_record *m = &spec->mounts[i];
         bool is_self = m->kind == MOUNT_BIND && strcmp(m->source, m->target) == 0;
-        if (!is_self && m->kind != MOUNT_MASK && m->kind != MOUNT_FILE && m->kind != MOUNT_DEVPTS)
+        bool is_area = m->kind == MOUNT_TMPFS && !(m->flags & MOUNT_READ_ONLY);
+        if (!is_self && !is_area && m->kind != MOUNT_MASK && m->kind != MOUNT_FILE && m->kind != MOUNT_DEVPTS)
             return "a mount that cannot be made in place";
     }
     return NULL;

@@ -114,7 +114,8 @@ enum expect_flag {
     EXPECT_TMPFS = 4, /* a private area */
     EXPECT_OTHER = 8, /* the object with this device and inode is hidden */
     EXPECT_ANY = 16,  /* nothing of the path is looked at; but with one such record no mount is that none names */
-    EXPECT_FLAGS = 31,
+    EXPECT_BENEATH = 32, /* of the path no more is looked at than whether anything is mounted, beneath a cover */
+    EXPECT_FLAGS = 63,
 };
 
 /* What must be found at a path inside a sandbox that somebody else has made. */

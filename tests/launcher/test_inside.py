@@ -262,6 +262,49 @@ def test_paths_are_bound_and_covered_in_place(plain: Path, tmp_path: Path) -> No
 
 
 @NEEDS_ROOT
+def test_a_private_area_is_made_in_place_upon_what_is_held_beneath_it(plain: Path, tmp_path: Path) -> None:
+    top, hooks = tmp_path / "git", tmp_path / "git/hooks"
+    hooks.mkdir(parents=True)
+    mounts = (
+        Mount(MountKind.BIND, *[str(hooks)] * 2, MountFlag.READ_ONLY, *identity(hooks)),
+        Mount(MountKind.TMPFS, str(top), size=1 << 20, mode=0o700),
+        Mount(MountKind.FILE, str(top / "file"), mode=0o600, content=b"ours"),
+    )
+    expects = (Expect(str(top), ExpectFlag.TMPFS), Expect(str(hooks), ExpectFlag.BENEATH))
+    script = f"cd {top}; ls; touch new && echo made"
+
+    done = begin(
+        plain,
+        inside("sh", "-c", script, mounts=mounts, expects=expects),
+        wrap=("unshare", "--mount"),
+    ).finish()
+
+    assert done.lines == ["started", "exited 0"], done.lines
+    assert done.output.split() == [b"file", b"made"]
+    assert [path.name for path in top.iterdir()] == ["hooks"]
+
+
+@NEEDS_ROOT
+@pytest.mark.parametrize("is_held", [True, False])
+def test_what_lies_beneath_a_cover_is_looked_for_among_the_mounts(
+    plain: Path, tmp_path: Path, is_held: bool
+) -> None:
+    """As another program should have made it; a name with a space is written otherwise in the list."""
+    top, held = tmp_path / "top", tmp_path / "top/the hooks"
+    held.mkdir(parents=True)
+    prepare = f"mount --bind '{held}' '{held}';" if is_held else ""
+    wrap = ("unshare", "--mount", "sh", "-c", f'{prepare} mount -t tmpfs tmpfs {top} && exec "$0" "$@"')
+    spec = inside("true", expects=(Expect(str(held), ExpectFlag.BENEATH),))
+
+    done = begin(plain, spec, wrap=wrap).finish()
+
+    if is_held:
+        assert done.lines == ["started", "exited 0"]
+    else:
+        assert failure(done) == ("expect", errno.EPERM, f"{held} is not a mount of its own")
+
+
+@NEEDS_ROOT
 def test_no_file_is_made_outside_of_private_areas(plain: Path, tmp_path: Path) -> None:
     mounts = (Mount(MountKind.FILE, str(tmp_path / "file"), mode=0o600, content=b"litter"),)
 

@@ -186,7 +186,7 @@ def _read_mount(draft: _Draft, reader: Reader) -> None:
 def _read_expect(draft: _Draft, reader: Reader) -> None:
     flags, device, inode = reader.fixed(EXPECT)
     path = reader.string()
-    if flags & ~0x1F or not is_plain_path(path):
+    if flags & ~0x3F or not is_plain_path(path):
         raise MalformedSpec("an expectation is unknown, or its path is not plain")
     draft.expects.append(Expect(path, ExpectFlag(flags), device, inode))
 
@@ -359,7 +359,9 @@ def _check_whole(draft: _Draft) -> None:
     needs_mounts = _NEWNS | _NEWUSER
     inside = RecordType.INSIDE in draft.seen
     in_place = all(
-        mount.kind in _IN_PLACE or (mount.kind is MountKind.BIND and mount.source == mount.target)
+        mount.kind in _IN_PLACE
+        or (mount.kind is MountKind.BIND and mount.source == mount.target)
+        or (mount.kind is MountKind.TMPFS and MountFlag.READ_ONLY not in mount.flags)
         for mount in draft.mounts
     )
     kinds = {mount.kind for mount in draft.mounts}

@@ -166,13 +166,14 @@ class ExpectFlag(IntFlag):
     TMPFS = 4  # an empty file system in memory: a private area
     OTHER = 8  # it is not the object with this device and inode: that one is hidden
     ANY = 16  # whatever is there, and is mounted beneath; with one of these, nothing else may be mounted
+    BENEATH = 32  # something is mounted there, out of sight: a cover has been mounted above it since
 
 
 class Expect(Record):
     """What an outer program was told to do, to be found by the launcher before the command runs.
 
-    The path is not led by any link, and unless it has the flags TMPFS or OTHER, the object that is found has
-    this device and inode.
+    The path is not led by any link, and unless it has the flags TMPFS, OTHER or BENEATH, the object that is
+    found has this device and inode.
     """
 
     path: str
