@@ -72,6 +72,27 @@ def test_renaming_a_denied_directory_does_not_open_it(backend: Case, stage: Stag
     assert not done.worked
 
 
+@pytest.mark.parametrize("denied", [".git", "sub"])
+def test_a_denied_directory_may_hold_what_is_protected(backend: Case, stage: Stage, denied: str) -> None:
+    """A repository, whose hooks and configuration are held by mounts of their own, beneath what is denied."""
+    stolen = stage.work / "stolen"
+    for repository in (stage.work / ".git", stage.work / "sub/module/.git"):
+        (repository / "hooks").mkdir(parents=True)
+        (repository / "config").write_text("the secret")
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"find {denied} -name config -exec cat {{}} + > stolen; true"),
+        effect=lambda _: stolen.exists() and "the secret" in stolen.read_text(),
+        reset=stolen.unlink,
+        capabilities=[f"filesystem:deny:${{workspace}}/{denied}"],
+    )
+
+    assert stolen.exists()
+    assert not done.worked
+
+
 def test_a_denied_path_that_is_missing_does_not_come_into_being(backend: Case, stage: Stage) -> None:
     planted = stage.work / "secrets"
 

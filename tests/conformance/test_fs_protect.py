@@ -10,8 +10,8 @@ import pytest
 
 from corral.model.feature import Feature
 from corral.model.plan import StdioMode
-from support.confinement import attempt, shell
-from support.doors import SEND, open_door, redirected
+from support.confinement import attempt, confine, shell
+from support.doors import SEND, open_door, receive, redirected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,6 +187,47 @@ def test_a_directory_that_outlives_the_sandbox_is_protected_still(
 
     assert door.came == 2
     assert not done.worked
+
+
+_SWAP_HOOKS = receive("""
+os.rename('.git/hooks', '.git/old', src_dir_fd=given, dst_dir_fd=given)
+os.mkdir('.git/hooks', dir_fd=given)
+os.close(os.open('.git/hooks/pre-commit', os.O_CREAT | os.O_WRONLY, 0o755, dir_fd=given))
+""")
+
+
+@pytest.mark.parametrize("rule", ["deny", "private"])
+def test_a_directory_of_another_sandbox_is_no_way_around_one_that_hides_it(
+    backend: Case, stage: Stage, hooks: Path, rule: str
+) -> None:
+    """One sandbox shows .git, and holds its hooks. It hands a way there to another one, which hides .git."""
+    _skip_where_nothing_is_held_beneath(backend, rule)
+
+    def reset() -> None:
+        shutil.rmtree(hooks)
+        (hooks.parent / "old").rename(hooks)
+
+    with open_door(stage.work) as door:
+        confine(backend, stage, SEND.argv)
+        with door.handing_on():
+            done = attempt(
+                backend,
+                stage,
+                _SWAP_HOOKS,
+                effect=lambda _: (hooks / "pre-commit").exists(),
+                reset=reset,
+                capabilities=[f"filesystem:{rule}:${{workspace}}/.git"],
+            )
+
+    assert b"received" in done.result.stdout_bytes
+    assert not done.worked
+
+
+def _skip_where_nothing_is_held_beneath(case: Case, rule: str) -> None:
+    if case.backend.name in {"docker", "podman"}:
+        pytest.skip("engines mount from shallow to deep: nothing can be held beneath a cover")
+    if case.backend.name == "firejail" and rule == "private" and os.getuid() != 0:
+        pytest.skip("firejail makes such an area for root alone")
 
 
 @pytest.mark.parametrize(

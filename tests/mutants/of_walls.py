@@ -44,6 +44,19 @@ MUTANTS = (
         f"{_C}fs_protect.py::test_a_repository_cannot_be_swapped_for_another[native]",
     ),
     _wall(
+        "held-beneath-covers",
+        "fs.protect against a descriptor of another sandbox",
+        Edit(
+            _MOUNTS,
+            "    if rank in {GRANTED, PRIVATE}:",
+            "    if any(cover in ranks.get(path.rpartition('/')[0], ()) for cover in _COVERS):\n"
+            "        return (10**6, path, 1)\n"
+            "    if rank in {GRANTED, PRIVATE}:",
+        ),
+        f"{_C}fs_protect.py::test_a_directory_of_another_sandbox_is_no_way_around_one_that_hides_it"
+        "[native-private]",
+    ),
+    _wall(
         "mount-of-another-object",
         "what was planned is what is mounted",
         Edit(

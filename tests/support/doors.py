@@ -1,6 +1,7 @@
 """A door in the workspace: the command sends a descriptor of its directory out, and somebody goes through it.
 
-While the sandbox lives, its mounts hold for such a descriptor. The question is what holds when it has ended.
+While the sandbox lives, its mounts hold for such a descriptor. The question is what holds when it has ended,
+and what a command of another sandbox can do with it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 
 from support.confinement import python
 
@@ -16,12 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from support.confinement import Script
+
 _NAME = "door"
 SEND = python(f"""
 import os, socket
 with socket.socket(socket.AF_UNIX) as door:
     door.connect({_NAME!r})
     socket.send_fds(door, [b'.'], [os.open('.', os.O_RDONLY | os.O_DIRECTORY)])
+""")
+
+
+def receive(text: str) -> Script:
+    """Receive a descriptor, say so, and go on with a text to which it is known as `given`."""
+    return python(f"""
+import os, socket
+with socket.socket(socket.AF_UNIX) as door:
+    door.connect({_NAME!r})
+    given = socket.recv_fds(door, 1, 1)[1][0]
+print('received', flush=True)
+{text}
 """)
 
 
@@ -56,6 +72,31 @@ class Door:
             for descriptor in (file, directory):
                 if descriptor >= 0:
                     os.close(descriptor)
+
+    @contextlib.contextmanager
+    def handing_on(self) -> Iterator[None]:
+        """Give the descriptor that came to each command that comes next. Its sender has ended."""
+        directory = self._take()
+        if directory < 0:
+            raise RuntimeError("no descriptor came: there is nothing to hand on")
+        self._listening.setblocking(True)
+        giving = threading.Thread(target=self._give, args=(directory,))
+        giving.start()
+        try:
+            yield
+        finally:
+            self._listening.shutdown(socket.SHUT_RDWR)  # which ends the wait for another one
+            giving.join()
+            os.close(directory)
+
+    def _give(self, directory: int) -> None:
+        while True:
+            try:
+                caller, _ = self._listening.accept()
+            except OSError:
+                return
+            with caller:
+                socket.send_fds(caller, [b"."], [directory])
 
     def _take(self) -> int:
         try:

@@ -100,6 +100,7 @@ CASES = (
         files={**REPOSITORY, f"{WORKSPACE}/secrets/key": "the secret"},
         capabilities=("filesystem:deny:${workspace}/secrets", "filesystem:deny:${workspace}/later"),
     ),
+    Case("deny-repository", files=REPOSITORY, capabilities=("filesystem:deny:${workspace}/.git",)),
     Case("linked-worktree", files=LINKED),
     Case("tools", files={**REPOSITORY, **TOOLS}, env={"PATH": ":".join(_PATH)}),
     Case("net-full", files=REPOSITORY, capabilities=("network:full",)),

@@ -3,7 +3,8 @@
 /             everything in it is hidden (`blacklist /*`), except what follows
 /usr and such granted as a whole: stays, read-only
 /etc, /home.. granted in parts: a tmpfs, with the parts bound into it (`whitelist`)
-inside        read-only binds, writable binds, covers: shallow to deep, the strictest at each path
+inside        read-only binds, writable binds, covers: shallow to deep, the strictest at each path; but what a
+              cover or a private area hides comes before it, and stays a mount point: see _mounts.py
 
 A line that firejail cannot carry out it passes over with a warning, or without. So nothing is taken for done:
 each line has an expectation, which the launcher looks at from inside.
@@ -136,19 +137,44 @@ class _Layout:
     """Where each rule lies among the others."""
 
     def __init__(self, rules: dict[str, Rule], private: tuple[str, ...], home: str) -> None:
-        self._rules = rules
         self._private = private
         self._home = home
-        self.ordered = sorted(rules.values(), key=lambda rule: _depth(rule.path))
+        self._rules = rules
+        self._inner = tuple(filter(self._is_inner, sorted(private, key=_depth)))
+        for path in self._inner:  # an area holds its own place
+            rules.pop(path, None)
+        self.ordered = sorted(rules.values(), key=self._order)
         self._whole = {path for path in rules if path == top_of(path)} | set(_PROGRAMS)
         granted = {top_of(path) for path in rules}
         areas = {top_of(path) for path in private if path in {"/tmp", _VAR_TMP}}
         #: Directories of / that a tmpfs covers.
         self._covered = sorted((granted | areas | {"/run"}) - self._whole - {SYSFS})
         self.tops = sorted({*granted, *self._covered, *self._whole, *_OWN})
-        self._inner = tuple(filter(self._is_inner, sorted(private, key=_depth)))
         self.keeps_var_tmp = any(rule.path.startswith(f"{_VAR_TMP}/") for rule in self.ordered)
         self.areas = (*(path for path in private if self._is_area(path)), *self._inner)
+
+    def _order(self, rule: Rule) -> tuple[str | int, ...]:
+        """Shallow to deep, and each before the covers that hide it."""
+        key: tuple[str | int, ...] = (*_depth(rule.path), 1)
+        for cover in self._covers_of(rule):
+            key = (*_depth(cover), 0, *key)
+        return key
+
+    def _covers_of(self, rule: Rule) -> Iterator[str]:
+        """Covers and private areas between a rule and what is granted above it, from below."""
+        if rule.kind in {Kind.WRITE, Kind.READ}:
+            return
+        path = posixpath.dirname(rule.path)
+        while path != "/":
+            above = self._rules.get(path)
+            if above is not None and above.kind in {Kind.WRITE, Kind.READ}:
+                return
+            if path in self._inner or (above is not None and above.kind is Kind.DENY):
+                yield path
+            path = posixpath.dirname(path)
+
+    def _is_hidden(self, rule: Rule) -> bool:
+        return next(self._covers_of(rule), None) is not None
 
     def _is_area(self, path: str) -> bool:
         if path == _VAR_TMP:  # firejail has one of its own for it
@@ -195,10 +221,13 @@ class _Layout:
         return self._is_seen(_follow(link, known))
 
     def _above(self, path: str) -> Rule | None:
-        """The nearest rule for a directory above. A private home begins anew."""
+        """The nearest rule for a directory above. A private home begins anew.
+
+        A cover is none: it is mounted after what it hides.
+        """
         while path.count("/") > 1:
             path = posixpath.dirname(path)
-            if path in self._rules:
+            if path in self._rules and self._rules[path].kind is not Kind.DENY:
                 return self._rules[path]
             if path == self._home and path in self._private:
                 return None
@@ -231,6 +260,8 @@ class _Layout:
     def expectation(self, rule: Rule) -> Expect | None:
         if top_of(rule.path) == SYSFS:
             return None
+        if self._is_hidden(rule):
+            return Expect(rule.path, ExpectFlag.BENEATH) if self.lines_for(rule) else None
         flags = ExpectFlag(0)
         above = self._above(rule.path)
         if rule.kind is Kind.DENY:

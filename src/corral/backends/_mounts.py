@@ -2,6 +2,10 @@
 
 ORDER: shallow to deep, so that a deeper rule covers a shallower one, whichever of them is a pin; at one path
 the stricter rule alone. A pin or shield mounted after a denial inside it would undo the denial.
+
+What a mask or a private area hides is mounted before it, and stays: the kernel keeps a name from being
+renamed only where it is a mount point of the caller's own namespace. Another sandbox may hand over a
+descriptor of a directory that is hidden here, and nothing protected may be moved by it.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     Place = tuple[int, str, int, bytes]  # depth, path, rank, record
 
 #: Which of several rules holds at one path: the strictest.
-PINNED, GRANTED, SHIELDED, DENIED = range(4)
+PINNED, GRANTED, SHIELDED, PRIVATE, DENIED = range(5)
 #: Names in /dev that are links.
 DEVICE_LINKS = (
     ("ptmx", "pts/ptmx"),
@@ -35,6 +39,7 @@ DEVICE_LINKS = (
     ("stderr", "/proc/self/fd/2"),
 )
 _COPIES = "/.corral/git"
+_COVERS = frozenset({PRIVATE, DENIED})
 _SHARED = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 
 
@@ -44,14 +49,35 @@ def place(mount: Mount, rank: int) -> Place:
 
 
 def in_order(places: Iterable[Place]) -> tuple[int, bytes]:
-    """Encoded mounts, each path once: a mount upon a mount would hide the first from the launcher."""
-    strictest: dict[str, Place] = {}
-    for candidate in places:
-        known = strictest.get(candidate[1])
+    """Encoded mounts, each path once: a mount upon a mount would hide the first from the launcher.
+
+    What is granted in a private area has its path twice, if the same is held beneath the area.
+    """
+    listed = tuple(places)
+    ranks: dict[str, set[int]] = {}
+    for _, path, rank, _ in listed:
+        ranks.setdefault(path, set()).add(rank)
+    strictest: dict[tuple[str | int, ...], Place] = {}
+    for candidate in listed:
+        key = _key(candidate, ranks)
+        known = strictest.get(key)
         if known is None or known[2] < candidate[2]:
-            strictest[candidate[1]] = candidate
-    ordered = sorted(strictest.values(), key=lambda entry: entry[:2])
-    return len(ordered), b"".join(record for *_, record in ordered)
+            strictest[key] = candidate
+    return len(strictest), b"".join(strictest[key][3] for key in sorted(strictest))
+
+
+def _key(place: Place, ranks: dict[str, set[int]]) -> tuple[str | int, ...]:
+    """What sorts a mount: before each cover that hides it, and those by the same rule among themselves."""
+    depth, path, rank, _ = place
+    key: tuple[str | int, ...] = (depth, path, 1)
+    if rank in {GRANTED, PRIVATE}:  # made where it can be seen, in a private area as well
+        return key
+    above = path.rpartition("/")[0]
+    while above and GRANTED not in ranks.get(above, ()):
+        if not _COVERS.isdisjoint(ranks.get(above, ())):
+            key = (above.count("/"), above, 0, *key)
+        above = above.rpartition("/")[0]
+    return key
 
 
 def shields(plan: Plan, copies: tuple[CopyMount, ...] = ()) -> Iterator[Place]:

@@ -1,12 +1,14 @@
 """Bubblewrap: `bwrap` makes namespaces and the file system, corral-launch is the first process inside.
 
 Guarantees   everything but net.except and limit.disk-files; limits as with native
-Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, Landlock,
-             seccomp, limits. What bwrap was told to do is looked at from inside before the command runs.
+Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, private
+             areas in what is granted, Landlock, seccomp, limits. What bwrap was told to do is looked at from
+             inside before the command runs.
 Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
 Order        what lies beneath a writable path is never given to bwrap: versions below 0.12 follow a link that
              a command has put there, and make the mount point on the host. The launcher mounts there, without
-             following a link, upon what was planned and is there already.
+             following a link, upon what was planned and is there already. What is protected beneath a mask
+             or a private area comes before that.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from corral.backends import _mounts as mounts
 from corral.backends._holes import read_version
 from corral.linux.encode import encode_command, encode_ground, join
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Expect, ExpectFlag, Spec
+from corral.linux.spec import Expect, ExpectFlag, Mount, MountKind, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import HOSTNAME, Front, Gateway, Inside, Launch, Outer, StartFailure
@@ -199,8 +201,9 @@ def _ground_arguments(ground: Ground) -> tuple[str, ...]:
             placed.append((grant.target.path, (word, grant.target.path, grant.target.path)))
     placed += [(link.path, ("--symlink", link.text, link.path)) for link in ground.links]
     for path in ground.private:
-        mode = mounts.area_mode(path)
-        placed.append((path, ("--perms", f"{mode:04o}", "--size", str(size), "--tmpfs", path)))
+        if not _is_made_inside(ground, path):
+            mode = mounts.area_mode(path)
+            placed.append((path, ("--perms", f"{mode:04o}", "--size", str(size), "--tmpfs", path)))
     if any(mounts.masks(ground)):
         placed.append((_COVERS, ("--perms", "0700", "--size", "65536", "--tmpfs", _COVERS)))
     placed.sort(key=lambda pair: (pair[0].count("/"), pair[0]))
@@ -214,13 +217,33 @@ def _area_size(ground: Ground) -> int:
     return max(1, ground.limits.disk_bytes // len(ground.private))
 
 
+def _is_made_inside(ground: Ground, area: str) -> bool:
+    """Whether the launcher makes a private area: it lies in what is granted, and covers masks and shields.
+
+    In place it could not bind anything that is granted inside: by then the area hides it.
+    """
+    granted = [grant.target.path for grant in ground.grants]
+    return any(area.startswith(f"{path}/") for path in granted) and not any(
+        path.startswith(f"{area}/") for path in granted
+    )
+
+
 @lru_cache(maxsize=64)
 def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
-    """What the launcher mounts of the ground: grants beneath writable ones, masks, files of its own."""
+    """What the launcher mounts of the ground: grants beneath writable ones, areas, masks, its own files."""
     beneath = [grant for grant in ground.grants if mounts.is_beneath_writable(ground, grant.target.path)]
     made = (*mounts.devices(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
-    hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
-    return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
+    areas = (path for path in ground.private if _is_made_inside(ground, path))
+    size = _area_size(ground)
+    return (
+        *(mounts.place(mount, mounts.GRANTED) for mount in made),
+        *(mounts.place(_area(path, size), mounts.PRIVATE) for path in areas),
+        *(mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground)),
+    )
+
+
+def _area(path: str, size: int) -> Mount:
+    return Mount(MountKind.TMPFS, path, size=size, mode=mounts.area_mode(path))
 
 
 @lru_cache(maxsize=64)
@@ -248,7 +271,7 @@ def _encoded_ground(
 
 
 def _expects(ground: Ground) -> Iterator[Expect]:
-    """What bwrap has to have done."""
+    """What bwrap has to have done, and the launcher where it lies beneath."""
     yield Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
     for grant in ground.grants:
         flags = ExpectFlag.READ_ONLY if grant.access is FsAccess.READ else ExpectFlag(0)
@@ -262,11 +285,11 @@ def _expects(ground: Ground) -> Iterator[Expect]:
 
 def _check_areas(ground: Ground) -> None:
     for path in ground.private:
-        if mounts.is_beneath_writable(ground, path):
+        if mounts.is_beneath_writable(ground, path) and not _is_made_inside(ground, path):
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend bubblewrap cannot make the private area {path}",
-                why="it lies beneath a writable path, where bwrap must not mount",
+                why="it lies beneath a writable path, where bwrap must not mount, and holds what is granted",
                 fix="use `--backend native`, or leave it out of the policy",
                 lacking=frozenset({Feature.FS_PRIVATE}),
             )

@@ -9,7 +9,8 @@ Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, whos
 Not covered  as root: modes and times of / and /run/firejail; file systems that the host mounts beneath a
              granted path during the run; sockets of the host that lie inside a granted directory; private
              areas are not bounded; $HOME is elsewhere
-Order        lines go from shallow to deep, since they hold for mounts further down as well
+Order        lines go from shallow to deep, since they hold for mounts further down as well; what is protected
+             beneath a cover or a private area comes before that
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Guarantees   everything but net.except; limit.memory, limit.cpu and limit.cpu-ti
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
 Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
-Order        mounts go from shallow to deep, so that a deeper rule covers a shallower one; shields come last
+Order        mounts go from shallow to deep, so that a deeper rule covers a shallower one; what is protected
+             beneath a mask or a private area comes before that
 """
 
 from __future__ import annotations
@@ -180,9 +181,12 @@ def _encoded_mounts(plan: Plan, copies: tuple[CopyMount, ...], *, is_locked: boo
 
 @lru_cache(maxsize=64)
 def _encoded_ground_mounts(ground: Ground, *, is_locked: bool) -> tuple[Place, ...]:
-    hidden = (mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground))
     made = (_proc(is_locked=is_locked), *_ground_mounts(ground))
-    return (*(mounts.place(mount, mounts.GRANTED) for mount in made), *hidden)
+    return (
+        *(mounts.place(mount, mounts.GRANTED) for mount in made),
+        *(mounts.place(_private(path), mounts.PRIVATE) for path in ground.private),
+        *(mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground)),
+    )
 
 
 def _proc(*, is_locked: bool) -> Mount:
@@ -195,7 +199,6 @@ def _ground_mounts(ground: Ground) -> Iterator[Mount]:
     yield from map(mounts.bind_grant, ground.grants)
     for link in ground.links:
         yield Mount(MountKind.SYMLINK, link.path, link.text)
-    yield from map(_private, ground.private)
     yield from mounts.private_files(ground)
 
 

@@ -216,6 +216,30 @@ def test_a_private_area_in_what_is_granted_must_be_there() -> None:
     assert _expects(launch)["/data/own"].flags == ExpectFlag.TMPFS
 
 
+@pytest.mark.parametrize(("rule", "cover"), [("deny", "blacklist"), ("private", "tmpfs")])
+def test_what_a_cover_hides_is_held_before_it_and_must_be_there(rule: str, cover: str) -> None:
+    git = f"{WORKSPACE}/.git"
+    launch = _lower(Case("held", files=REPOSITORY, capabilities=(f"filesystem:{rule}:{git}",)))
+
+    profile, expects = _profile(launch), _expects(launch)
+    for name in ("config", "hooks"):
+        assert profile.index(f"read-only {git}/{name}") < profile.index(f"{cover} {git}")
+        assert expects[f"{git}/{name}"].flags == ExpectFlag.BENEATH
+    assert expects[git].flags == (
+        ExpectFlag.TMPFS if rule == "private" else ExpectFlag.OTHER | ExpectFlag.READ_ONLY
+    )
+
+
+def test_what_is_denied_beneath_a_denial_is_held_before_it() -> None:
+    files = {**REPOSITORY, f"{WORKSPACE}/a/b/c": "the secret"}
+    capabilities = (f"filesystem:deny:{WORKSPACE}/a", f"filesystem:deny:{WORKSPACE}/a/b/c")
+    launch = _lower(Case("held", files=files, capabilities=capabilities))
+
+    covers = [line for line in _profile(launch) if line.startswith(f"blacklist {WORKSPACE}/a")]
+    assert covers == [f"blacklist {WORKSPACE}/a/b/c", f"blacklist {WORKSPACE}/a"]
+    assert _expects(launch)[f"{WORKSPACE}/a/b/c"].flags == ExpectFlag.BENEATH
+
+
 def test_a_temporary_directory_that_holds_a_grant_is_kept() -> None:
     capabilities = ("filesystem:write:/var/tmp/job",)
     kept = _lower(Case("kept", files={"/var/tmp/job/": ""}, capabilities=capabilities))
