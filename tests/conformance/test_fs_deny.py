@@ -78,7 +78,7 @@ def test_a_denied_directory_may_hold_what_is_protected(backend: Case, stage: Sta
     stolen = stage.work / "stolen"
     for repository in (stage.work / ".git", stage.work / "sub/module/.git"):
         (repository / "hooks").mkdir(parents=True)
-        (repository / "config").write_text("the secret")
+        (repository / "config").write_text("# the secret\n")
 
     done = attempt(
         backend,
