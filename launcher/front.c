@@ -25,6 +25,8 @@
 
 enum { FIRST_FREE = 10, MOST_SIGNALS = 65, GRACE_MS = 2000, EXIT_USAGE = 2 };
 
+static const char NO_STREAMS[] = "the command's input and output could not be set up";
+
 struct front {
     pid_t supervisor;
     int signals, status, lifeline, caller; /* lifeline: -1 when it was cut */
@@ -44,9 +46,9 @@ static int prepare_stdio(struct problem *problem) {
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {
         if (fstat(fd, &status) < 0 && open("/dev/null", O_RDWR) != fd)
             return refuse(problem, "the command has no stdin, stdout or stderr", "start it with these open", -errno);
-        if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode))
-            return problem_set(problem, "the command's input and output could not be set up", "redirect it elsewhere",
-                               "descriptor %d is a directory, which would lead around every mount", fd);
+        if (!is_fit_stdio(fd))
+            return problem_set(problem, NO_STREAMS, "redirect it elsewhere",
+                               "descriptor %d is a directory or a mere path, which would lead around every mount", fd);
     }
     int err = k_close_range(STDERR_FILENO + 1, 0);
     return err ? refuse(problem, "inherited files could not be closed", "run `corral doctor`", err) : 0;

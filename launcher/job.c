@@ -70,6 +70,15 @@ static int place(const int *given) {
     return 0;
 }
 
+static int check_stdio(const char **why) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (is_fit_stdio(fd)) continue;
+        *why = "a directory or a mere path as stdin, stdout or stderr";
+        return -EBADF;
+    }
+    return 0;
+}
+
 static int decode(struct spec *command, const int *given, int count, const void *words, size_t size, const char **why) {
     if (count > COMMAND_FDS) {
         int err = spec_read(given[COMMAND_FDS], command, why);
@@ -185,6 +194,7 @@ static enum fate take_one(const struct launch *launch, const struct post *post) 
     struct launch own = *launch;
     int err = decode(&command, given, count, words, size, &why);
     if (place(given)) return IS_BROKEN;
+    if (!err) err = check_stdio(&why);
     status_hold();
     if (err) atomic_fetch_sub(post->idle, 1);
     if (err) (void)fail("spec", err, why ? why : "out of memory");

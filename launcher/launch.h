@@ -130,6 +130,8 @@ int id_maps_write(struct launch *launch, pid_t pid);
 int helper_answer(struct launch *launch);        /* to the next thing it was asked for */
 int network_make(struct launch *launch);         /* net.c: what the helper does first */
 
+bool is_fit_stdio(int fd);                       /* stdio.c: neither a directory nor a mere path */
+
 /* Files of the caller's that the command must not write. reopen.c */
 bool is_door(const struct spec *spec, int fd);   /* whether a descriptor leads to one */
 int reopen_and_send(int fd, int socket);         /* for reading alone; in a process that is for nothing else */

@@ -110,8 +110,7 @@ static int phase_fds(int given) {
     for (int fd = 0; fd < FIRST_FOREIGN_FD; fd++) {
         struct stat status;
         if (fstat(fd, &status) < 0) return -EBADF;
-        /* A directory of the host as stdio would lead around every mount: openat() on it is no lookup from /. */
-        if (fd <= STDERR_FILENO && S_ISDIR(status.st_mode)) return -EBADF;
+        if (fd <= STDERR_FILENO && !is_fit_stdio(fd)) return -EBADF;
     }
     return k_close_range((unsigned)(FIRST_FOREIGN_FD + given), 0);
 }
@@ -143,7 +142,7 @@ int main(int argc, char **argv) {
     if (given < 0) return EXIT_SETUP_FAILED;
     int err = phase_fds(given);
     if (err) {
-        fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open, and stdio no directory\n");
+        fprintf(stderr, "corral-launch: descriptors 0 to 5 must be open, and stdio no directory and no mere path\n");
         return EXIT_SETUP_FAILED;
     }
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,

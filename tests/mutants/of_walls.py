@@ -159,6 +159,12 @@ MUTANTS = (
         f"{_GIVEN}[native-stdin]",
     ),
     _wall(
+        "directory-as-stdio-of-a-job",
+        "no directory of the host leads around the mounts of a kept sandbox",
+        Edit("launcher/job.c", "    if (!err) err = check_stdio(&why);\n", "    (void)check_stdio;\n"),
+        "tests/sessions/test_malformed_requests.py::test_a_directory_is_no_stdio_of_a_command[open-0]",
+    ),
+    _wall(
         "supervisor-is-dumpable",
         "nothing of the supervisor can be read",
         Edit(_START, "    if (prctl(PR_SET_DUMPABLE, 0) < 0) return -errno;\n", ""),
@@ -174,7 +180,7 @@ MUTANTS = (
     _wall(
         "directory-as-stdio",
         "no directory of the host leads around the mounts",
-        Edit(_MAIN, "        if (fd <= STDERR_FILENO && S_ISDIR(status.st_mode)) return -EBADF;\n", ""),
+        Edit(_MAIN, "        if (fd <= STDERR_FILENO && !is_fit_stdio(fd)) return -EBADF;\n", ""),
         f"{_L}surroundings.py::test_a_directory_is_no_stdio",
     ),
     Mutant(

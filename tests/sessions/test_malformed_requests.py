@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from corral.model.errors import SetupError
+from corral.runtime.streams import GivenStreams
 from support.keeping import MOST_IDLE, server_of, wait_until
 
 TYPE_CHECKING = False
@@ -74,6 +76,45 @@ def test_the_server_keeps_no_descriptor_of_a_broken_request(keeper: Keeper) -> N
     wait_until(lambda: 1 <= len(_children(server)) <= MOST_IDLE, "jobs wait, and no other is left")
     jobs = [len(os.listdir(f"/proc/{job}/fd")) for job in _children(server)]
     assert max(jobs) < 20, "a job holds what came with a broken request"
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_PATH], ids=["open", "path"])
+def test_a_directory_is_no_stdio_of_a_command(
+    keeper: Keeper, tmp_path: Path, number: int, flags: int
+) -> None:
+    """`openat` on it would be no lookup from the root inside: refused by corral, and by the job."""
+    session = keeper.session()
+    kept = session._kept
+    directory = os.open(tmp_path, flags)
+    given = [kept._null] * 3
+    given[number] = directory
+    try:
+        streams = GivenStreams(tuple(os.dup(each) for each in given))  # type: ignore[arg-type]
+        with pytest.raises(SetupError, match="directory"):
+            session.finish(session.prepare(("/bin/true",), streams))
+        assert (
+            _ask(session, given) == b"failed spec 9 a directory or a mere path as stdin, stdout or stderr\n"
+        )
+    finally:
+        os.close(directory)
+    assert session.run(["/bin/echo", "well"], timeout=20).stdout == "well\n"
+
+
+def _ask(session: Session, stdio: list[int]) -> bytes:
+    """What a job says to a request that corral itself would not make."""
+    requests, spec = session._kept._requests, session._kept.encode(("/bin/true",), "/")
+    assert requests is not None
+    status, status_theirs = os.pipe()
+    lifeline_theirs, lifeline = os.pipe()
+    rights = array.array("i", [*stdio, status_theirs, lifeline_theirs])
+    requests.sendmsg([spec], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    os.close(status_theirs)
+    os.close(lifeline_theirs)
+    with open(status, "rb") as said:
+        text = said.read()
+    os.close(lifeline)
+    return text
 
 
 def _children(pid: int) -> list[str]:

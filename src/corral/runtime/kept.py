@@ -29,7 +29,7 @@ from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import make_spec_file
 from corral.runtime.starter import END_SECONDS, GRACE_SECONDS, ends_within, make_starter
 from corral.runtime.status import Status
-from corral.runtime.stdio import ensure_stdio
+from corral.runtime.stdio import check_stdio, ensure_stdio
 from corral.runtime.streams import no_descriptors
 
 TYPE_CHECKING = False
@@ -316,6 +316,7 @@ class Kept:
         """Ask for a command on three descriptors. Raises SetupError if nobody is there to ask."""
         owned: list[int] = []
         try:
+            check_stdio(stdio)
             status, status_theirs = os.pipe()
             owned += (status, status_theirs)
             lifeline_theirs, lifeline = os.pipe()

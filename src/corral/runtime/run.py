@@ -19,7 +19,7 @@ from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measu
 from corral.runtime.scratch import Scratch, copies_of
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS, Abandoned, lost_outer, make_starter
 from corral.runtime.status import Status
-from corral.runtime.stdio import ensure_stdio
+from corral.runtime.stdio import check_stdio, ensure_stdio
 from corral.runtime.streams import open_streams
 from corral.runtime.violations import collect
 
@@ -220,6 +220,8 @@ class Run:
         try:
             assert self._starter is not None
             unwanted = self._is_unwanted or not ENDING.isdisjoint(self._early)
+            if self._launch.spec is not None:
+                check_stdio(streams.child_ends())
             self._process = self._starter.start(streams.child_ends(), is_unwanted=unwanted)
             began = began if self._launch.outer is None else time.monotonic()  # a container starts slowly
             # Else the launcher will say so, or a file that the sandbox makes.

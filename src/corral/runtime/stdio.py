@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import stat
+
+from corral.model.errors import SetupError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def ensure_stdio() -> None:
@@ -17,3 +25,19 @@ def ensure_stdio() -> None:
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)  # the lowest free one: this one
             os.set_inheritable(opened, True)
+
+
+def check_stdio(descriptors: Iterable[int]) -> None:
+    """Refuse what no command may have as one of them, as the launcher does (launcher/stdio.c).
+
+    A directory leads around every mount. What is open for its path alone could be opened for more.
+    """
+    for descriptor in descriptors:
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        if is_directory or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
+            raise SetupError(
+                "streams",
+                "the command's input and output could not be set up",
+                why="one of them is a directory or a mere path, which would lead around every mount",
+                fix="redirect it elsewhere",
+            )
