@@ -26,7 +26,7 @@ int leave_session_keyring(struct launch *launch) {
     return err < 0 && err != -ENOSYS && err != -EPERM ? err : 0;
 }
 
-/* session: after it, the command shares no terminal, process group or keyring with corral. Part of the
+/* session: after it, the command shares no terminal, process group, keyring or device with corral. Part of the
  * namespaces phase, but in the command's own process, which alone can lead its session. */
 int phase_session(struct launch *launch) {
     set_detail(launch, "setsid");
@@ -35,7 +35,7 @@ int phase_session(struct launch *launch) {
     if (err) return err;
     set_detail(launch, "controlling terminal");
     if (launch->spec.count[RECORD_TERMINAL] && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0) return -errno;
-    return 0;
+    return stdio_use_own_devices(launch);
 }
 
 /* Dispositions survive execve when they are SIG_IGN (Python ignores SIGPIPE), and so does the mask. */

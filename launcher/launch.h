@@ -131,6 +131,7 @@ int helper_answer(struct launch *launch);        /* to the next thing it was ask
 int network_make(struct launch *launch);         /* net.c: what the helper does first */
 
 bool is_fit_stdio(int fd);                       /* stdio.c: neither a directory nor a mere path */
+int stdio_use_own_devices(struct launch *launch); /* stdio.c: the sandbox's, in the place of the host's */
 
 /* Files of the caller's that the command must not write. reopen.c */
 bool is_door(const struct spec *spec, int fd);   /* whether a descriptor leads to one */

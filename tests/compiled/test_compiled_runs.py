@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.doors import make_null_device
 from support.two_streams import run_on_two_masters, run_with_a_closed_stdout
 
 TYPE_CHECKING = False
@@ -206,6 +207,18 @@ def test_a_file_that_the_caller_gives_is_not_opened_for_more(stage: Stage, optio
     assert done.returncode == 0
     assert given.read_text() == "input\n"
     assert taken.read_text().startswith("before\ninput\nprinted\n")
+
+
+@pytest.mark.parametrize("stage", ["root"], indirect=True)
+def test_a_device_that_is_stdin_keeps_its_mode(stage: Stage) -> None:
+    stage.compile("-p", "strict")
+    null = make_null_device(stage.place / "null")
+
+    with null.open("rb") as stdin:
+        done = stage.run("chmod", "640", "/proc/self/fd/0", stdin=stdin)
+
+    assert done.returncode == 1, done.stderr
+    assert null.stat().st_mode & 0o777 == 0o666
 
 
 def test_the_working_directory_is_the_callers_own(stage: Stage) -> None:

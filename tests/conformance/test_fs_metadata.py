@@ -7,7 +7,9 @@ import os
 import pytest
 
 from corral.model.feature import Feature
+from corral.model.plan import StdioMode
 from support.confinement import attempt, python, shell
+from support.doors import make_null_device, redirected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,29 @@ def test_the_mode_of_a_readable_file_stays(backend: Case, stage: Stage) -> None:
         capabilities=[f"filesystem:read:{stage.outside}"],
     )
 
+    assert not done.worked
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR], ids=["read", "write", "both"])
+def test_the_null_device_that_is_stdin_keeps_its_mode(backend: Case, stage: Stage, flags: int) -> None:
+    """By its descriptor, which came from outside: corral itself gives it to whom it gives no input."""
+    null, ran = make_null_device(stage.outside / "null"), stage.work / "ran"
+
+    with redirected(0, null, flags):
+        done = attempt(
+            backend,
+            stage,
+            python(f"""
+import fcntl, os
+open('ran', 'w').write(str(fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == {flags}))
+os.fchmod(0, 0o640)
+"""),
+            effect=lambda _: null.stat().st_mode & 0o777 != 0o666,
+            reset=lambda: (null.chmod(0o666), ran.unlink()),
+            stdio=StdioMode.INHERIT,
+        )
+
+    assert ran.read_text() == "True"
     assert not done.worked
 
 

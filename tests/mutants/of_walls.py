@@ -159,6 +159,13 @@ MUTANTS = (
         f"{_GIVEN}[native-stdin]",
     ),
     _wall(
+        "devices-of-the-host-as-stdio",
+        "fs.metadata of what the caller gives",
+        Edit("launcher/command.c", "    return stdio_use_own_devices(launch);\n", "    return 0;\n"),
+        f"{_C}fs_metadata.py::test_the_null_device_that_is_stdin_keeps_its_mode[native-read]",
+        "tests/compiled/test_compiled_runs.py::test_a_device_that_is_stdin_keeps_its_mode[root]",
+    ),
+    _wall(
         "directory-as-stdio-of-a-job",
         "no directory of the host leads around the mounts of a kept sandbox",
         Edit("launcher/job.c", "    if (!err) err = check_stdio(&why);\n", "    (void)check_stdio;\n"),

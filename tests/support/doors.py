@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import threading
+
+import pytest
 
 from support.confinement import python
 
@@ -133,3 +136,25 @@ def redirected(number: int, path: Path, flags: int) -> Iterator[None]:
     finally:
         os.dup2(kept, number)
         os.close(kept)
+
+
+def make_null_device(path: Path) -> Path:
+    """A null device of the test's own: nothing that is tried is tried on the host's."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        path.chmod(0o666)
+        os.close(os.open(path, os.O_RDWR))
+    except OSError as problem:
+        pytest.skip(f"no device file can be made or used here: {problem.strerror}")
+    return path
+
+
+def make_deep_directory(top: Path) -> int:
+    """A descriptor of a directory whose path is longer than the kernel can tell."""
+    handle = os.open(top, os.O_PATH | os.O_DIRECTORY)
+    for _ in range(25):
+        os.mkdir("d" * 200, dir_fd=handle)
+        deeper = os.open("d" * 200, os.O_PATH | os.O_DIRECTORY, dir_fd=handle)
+        os.close(handle)
+        handle = deeper
+    return handle
