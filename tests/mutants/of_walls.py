@@ -5,7 +5,7 @@ from __future__ import annotations
 from launches import NO_LANDLOCK
 from mutant import Answer, Edit, Mutant
 
-_C, _L = "tests/conformance/test_", "tests/launcher/test_"
+_C, _L, _E = "tests/conformance/test_", "tests/launcher/test_", "tests/end_to_end/test_"
 _MOUNTS = "src/corral/backends/_mounts.py"
 _CONFINE, _CAPS, _START, _MAIN, _LOCK = (
     f"launcher/{name}.c" for name in ("confine", "caps", "start", "main", "lock")
@@ -164,6 +164,12 @@ MUTANTS = (
         Edit("launcher/command.c", "    return stdio_use_own_devices(launch);\n", "    return 0;\n"),
         f"{_C}fs_metadata.py::test_the_null_device_that_is_stdin_keeps_its_mode[native-read]",
         "tests/compiled/test_compiled_runs.py::test_a_device_that_is_stdin_keeps_its_mode[root]",
+    ),
+    _wall(
+        "private-areas-are-granted",
+        "what a private area hides is not written to",
+        Edit(_DOORS, "max((*hidden, *grants),", "max(grants,"),
+        f"{_E}redirections.py::test_a_file_beneath_a_private_area_stays_as_it_is",
     ),
     _wall(
         "directory-as-stdio-of-a-job",

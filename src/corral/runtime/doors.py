@@ -89,9 +89,14 @@ def may_write(plan: Plan, path: str) -> bool:
     closed += [shield.target.path for shield in plan.shields]
     if any(_is_beneath(path, above) for above in closed):
         return False
-    over = [grant for grant in plan.ground.grants if _is_beneath(path, grant.target.path)]
-    deepest = max(over, key=lambda grant: len(grant.target.path), default=None)
-    return deepest is not None and deepest.access is FsAccess.WRITE
+    # The deepest decides, as it does for who goes there by name; what a private area hides is not granted.
+    grants = [
+        (len(grant.target.path), grant.access is FsAccess.WRITE)
+        for grant in plan.ground.grants
+        if _is_beneath(path, grant.target.path)
+    ]
+    hidden = [(len(area), False) for area in plan.ground.private if _is_beneath(path, area)]
+    return max((*hidden, *grants), key=lambda rule: rule[0], default=(0, False))[1]
 
 
 def _is_beneath(path: str, above: str) -> bool:
