@@ -46,6 +46,14 @@ int account_refuse(const struct problem *problem, int code) {
     return code;
 }
 
+int account_unwritten(int error) {
+    char text[512];
+    snprintf(text, sizeof text, "corral: the command ran: what it printed could not be written\n  because: %s\n"
+             "  fix: make room or choose another place; what came before is there\n", strerror(error));
+    say(text);
+    return EXIT_FAILED;
+}
+
 static bool begins(const char **line, const char *word) {
     size_t length = strlen(word);
     if (strncmp(*line, word, length) != 0 || ((*line)[length] != ' ' && (*line)[length])) return false;

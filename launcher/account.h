@@ -23,6 +23,9 @@ void account_feed(struct account *account, const char *text, size_t size);
 /* Says what there is to say, and returns the exit code: the command's own, 124, 125, 126, 127, or 128 and a signal. */
 int account_close(const struct account *account, bool is_over_output);
 
+/* Says that the command ran and that not all it printed is where it was to go; `error` is an errno. Returns the code. */
+int account_unwritten(int error);
+
 /* Says that the command did not run, in three lines; returns the code. */
 int account_refuse(const struct problem *problem, int code);
 

@@ -248,5 +248,6 @@ int plan_main(int argc, char **argv) {
     if (front.stdin_anew >= 0) (void)lseek(STDIN_FILENO, lseek(front.stdin_anew, 0, SEEK_CUR), SEEK_SET);
     /* What the command has printed comes before what we say of it. */
     relays_finish(&front.relays, is_enough, &front);
+    if (relays_error(&front.relays)) return account_unwritten(relays_error(&front.relays));
     return account_close(&front.account, front.relays.is_over);
 }

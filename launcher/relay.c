@@ -82,6 +82,7 @@ int relays_open(struct relays *relays, uint64_t limit, const bool is_wanted[2], 
         relay->source = out_of_the_way(ends[0]);
         theirs[i] = out_of_the_way(ends[1]);
         relay->target = open_target(STDOUT_FILENO + i);
+        relay->is_terminal = isatty(relay->target) == 1;
         if (relay->source < 0 || theirs[i] < 0 || fcntl(relay->source, F_SETFL, O_NONBLOCK) < 0) return -EMFILE;
         if (i == 0 && is_same_file(STDOUT_FILENO, STDERR_FILENO)) return share(relays, theirs);
     }
@@ -94,6 +95,16 @@ static void forget(struct relay *relay) {
     relay->start = relay->end = 0;
 }
 
+/* A terminal that was hung up says EIO; anything else does so when its content is lost. */
+static bool is_reader_gone(const struct relay *relay, int error) {
+    return error == EPIPE || error == ECONNRESET || (error == EIO && relay->is_terminal);
+}
+
+static void give_up(struct relay *relay, int error) {
+    if (!is_reader_gone(relay, error)) relay->error = error;
+    forget(relay);
+}
+
 /* Writes what can be written now. */
 static void push(struct relay *relay) {
     while (relay->start < relay->end) {
@@ -102,7 +113,7 @@ static void push(struct relay *relay) {
         size_t left = relay->end - relay->start;
         ssize_t written = write(relay->target, relay->pending + relay->start, left < READY_BYTES ? left : READY_BYTES);
         if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
-        if (written < 0) return forget(relay); /* the reader is gone, or the disk is full */
+        if (written < 0) return give_up(relay, errno);
         relay->start += (size_t)written;
     }
 }
@@ -163,4 +174,8 @@ void relays_finish(struct relays *relays, bool (*is_enough)(void *context, int64
             left -= got;
         }
     }
+}
+
+int relays_error(const struct relays *relays) {
+    return relays->streams[0].error ? relays->streams[0].error : relays->streams[1].error;
 }

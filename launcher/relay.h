@@ -12,6 +12,8 @@ enum { RELAY_CHUNK = 65536 };
 struct relay {
     int source; /* our end of the command's pipe; -1 when it is at its end, or nobody wants it */
     int target; /* the caller's own descriptor, or our own one for his terminal */
+    bool is_terminal;
+    int error; /* why not all could be written, if not for want of a reader */
     size_t start, end;
     uint8_t pending[RELAY_CHUNK]; /* INVARIANT: while there is some, no more is read of the command */
 };
@@ -32,6 +34,9 @@ void relay_carry(struct relays *relays, struct relay *relay);
 /* All has ended: what the pipes hold is handed on. `is_enough` is asked now and then, with the milliseconds since
  * somebody last took something. */
 void relays_finish(struct relays *relays, bool (*is_enough)(void *context, int64_t idle_ms), void *context);
+
+/* Why the output is not all where it was to go: an errno, or 0. */
+int relays_error(const struct relays *relays);
 
 /* A terminal is open for both; whoever's output is limited must not print through his input. */
 int open_for_reading_only(int fd);

@@ -221,6 +221,16 @@ def test_a_device_that_is_stdin_keeps_its_mode(stage: Stage) -> None:
     assert null.stat().st_mode & 0o777 == 0o666
 
 
+def test_a_full_disk_is_told(stage: Stage) -> None:
+    stage.compile("-p", "strict", "--output-limit", "1GB")
+    with open("/dev/full", "wb") as full:
+        done = stage.run("echo", "important", stdout=full, stderr=subprocess.PIPE, capture_output=False)
+
+    assert done.returncode == 125
+    assert b"the command ran: what it printed could not be written" in done.stderr
+    assert b"No space left on device" in done.stderr
+
+
 def test_the_working_directory_is_the_callers_own(stage: Stage) -> None:
     (stage.project / "deep").mkdir()
     stage.own(stage.project)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
@@ -35,3 +37,13 @@ def test_a_file_beneath_a_private_area_stays_as_it_is(project: Path) -> None:
 
     assert done.stdout == b"mine", done.stderr
     assert given.read_text() == "mine"
+
+
+@pytest.mark.parametrize("option", ["--output-limit=1GB", "-t"])
+def test_a_full_disk_is_told(project: Path, option: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run(project, option, "--", "echo", "important", stdout=full)
+
+    assert done.returncode == 125
+    assert b"the command ran: what it printed could not be written" in done.stderr
+    assert b"No space left on device" in done.stderr

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import time
 from io import BytesIO
+
+from corral.model.errors import SetupError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +99,8 @@ class Relay(Sink):
 
     def __init__(self, descriptor: int) -> None:
         self._own = _reopen_terminal(descriptor)
+        self._is_terminal = os.isatty(descriptor)
+        self.problem: OSError | None = None  # why not all could be written, if not for want of a reader
         self.target = descriptor if self._own is None else self._own
         self.pending = memoryview(b"")  # INVARIANT: while there is some, no more is read of a command
         self._ready = select.poll()
@@ -112,9 +117,16 @@ class Relay(Sink):
                 self.pending = self.pending[os.write(self.target, self.pending[:_READY_BYTES]) :]
         except BlockingIOError:  # it is a terminal, or somebody else has made it non-blocking
             return
-        except OSError:  # the reader is gone, or the disk is full
+        except OSError as problem:
             self.pending = memoryview(b"")
             self.is_wanted = False
+            if not self._is_reader_gone(problem):
+                self.problem = problem
+
+    def _is_reader_gone(self, problem: OSError) -> bool:
+        """A terminal that was hung up says EIO; anything else does so when its content is lost."""
+        is_hung_up = problem.errno == errno.EIO and self._is_terminal
+        return is_hung_up or problem.errno in {errno.EPIPE, errno.ECONNRESET}
 
     def close(self) -> None:
         if self._own is not None:
@@ -134,10 +146,23 @@ def _reopen_terminal(descriptor: int) -> int | None:
 
 
 def deliver(relays: Sequence[Relay], is_enough: Callable[[float], bool]) -> None:
-    """Wait for the readers until they have everything, or enough of it.
+    """Wait for the readers until they have everything, or enough of it. Raises SetupError if it was lost.
 
     `is_enough` is asked now and then, with the seconds since something was last taken.
     """
+    _wait_for_readers(relays, is_enough)
+    for relay in relays:
+        if relay.problem is not None:
+            raise SetupError(
+                "output-not-written",
+                "what it printed could not be written",
+                why=relay.problem.strerror or str(relay.problem),
+                fix="make room or choose another place; what came before is there",
+                ran=True,
+            ) from relay.problem
+
+
+def _wait_for_readers(relays: Sequence[Relay], is_enough: Callable[[float], bool]) -> None:
     last = time.monotonic()
     while waiting := [relay for relay in relays if relay.pending]:
         poller = select.poll()

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from corral.model.errors import SetupError
 from corral.runtime.sinks import Relay, deliver
 
 
@@ -97,3 +98,26 @@ def test_delivery_ends_when_it_is_enough(pipe) -> None:
 
 def test_delivery_of_nothing_waits_for_nobody(pipe) -> None:
     deliver((Relay(pipe[1]),), lambda _: False)
+
+
+def test_what_could_not_be_written_is_told_at_the_end() -> None:
+    with open("/dev/full", "wb") as full:
+        relay = Relay(full.fileno())
+        relay.take(b"x")
+
+        assert not relay.is_wanted
+        with pytest.raises(SetupError, match="No space left on device") as caught:
+            deliver((relay,), lambda _: True)
+    assert caught.value.ran
+
+
+def test_a_terminal_that_was_hung_up_is_a_reader_that_is_gone() -> None:
+    screen, terminal = os.openpty()
+    relay = Relay(terminal)
+    os.close(screen)
+    relay.take(b"x")
+    deliver((relay,), lambda _: True)
+    relay.close()
+    os.close(terminal)
+
+    assert not relay.is_wanted
