@@ -32,6 +32,7 @@ struct front {
     int signals, status, lifeline, caller; /* lifeline: -1 when it was cut */
     bool was_ignored[MOST_SIGNALS], is_asked_to_end, is_ended;
     int stdin_anew; /* the caller's input, where the command has it opened anew; else -1 */
+    off_t begun_at; /* where the caller stood in it */
     struct relays relays;
     struct account account;
 };
@@ -103,26 +104,48 @@ static int supervise(struct launch *launch, const int given[5], char **argv) {
     return launch_run(launch);
 }
 
+/* A door: the file is opened anew, and the command does not run where that cannot be done. */
+static int prepare_input(struct front *front, int *given, struct problem *problem) {
+    if (!is_readable(STDIN_FILENO))
+        return problem_set(problem, NO_STREAMS, "give it a file that is open for reading, or </dev/null",
+                           "stdin is open for writing alone, to a file that the policy does not let the command write");
+    front->begun_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    *given = reopen_in_child(STDIN_FILENO);
+    int anew = *given < 0 ? *given : k_result(fcntl(*given, F_DUPFD_CLOEXEC, FIRST_FREE));
+    if (anew < 0)
+        return problem_set(problem, NO_STREAMS, "pass its content on by a pipe, as in `cat FILE | COMMAND`",
+                           "stdin is a file that the policy does not let the command write, and it could not be opened "
+                           "for reading alone: %s", strerror(-anew));
+    front->stdin_anew = anew;
+    return 0;
+}
+
 /* What the command gets as its own: the caller's descriptors, but for what must be counted, and for doors. */
-static int prepare_streams(struct front *front, const struct launch *launch, const struct plan *plan, int given[3]) {
+static int prepare_streams(struct front *front, const struct launch *launch, const struct plan *plan, int given[3],
+                           struct problem *problem) {
     bool has_limit = plan->has_output_limit, is_relayed[2];
     for (int i = 0; i < 2; i++) is_relayed[i] = has_limit || is_door(&launch->spec, STDOUT_FILENO + i);
     int err = 0;
     if (is_relayed[0] || is_relayed[1])
         err = relays_open(&front->relays, has_limit ? plan->output_limit : UINT64_MAX, is_relayed, &given[1]);
-    if (err) return err;
-    if (is_door(&launch->spec, STDIN_FILENO)) {
-        given[0] = reopen_in_child(STDIN_FILENO);
-        front->stdin_anew = given[0] < 0 ? -1 : fcntl(given[0], F_DUPFD_CLOEXEC, FIRST_FREE);
-    } else if (has_limit) given[0] = open_for_reading_only(STDIN_FILENO);
-    return given[0] < 0 ? given[0] : 0;
+    if (err) return refuse(problem, NO_STREAMS, "close files, or raise the limit on open files", err);
+    if (is_door(&launch->spec, STDIN_FILENO)) return prepare_input(front, &given[0], problem);
+    if (has_limit) given[0] = open_for_reading_only(STDIN_FILENO);
+    return 0;
 }
 
-static int start(struct front *front, struct launch *launch, const struct plan *plan, char **argv) {
-    int status[2], lifeline[2], given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
+/* The caller reads on where the command stopped, as if both had used one descriptor; but not if somebody else has moved it
+ * meanwhile, such as output that goes to the same open file. ORDER: when all output is written. */
+static void set_back(const struct front *front) {
+    off_t stopped_at = front->stdin_anew < 0 ? front->begun_at : lseek(front->stdin_anew, 0, SEEK_CUR);
+    if (stopped_at < 0 || stopped_at == front->begun_at) return;
+    if (lseek(STDIN_FILENO, 0, SEEK_CUR) == front->begun_at) (void)lseek(STDIN_FILENO, stopped_at, SEEK_SET);
+}
+
+static int start(struct front *front, struct launch *launch, int given[5], char **argv) {
+    int status[2], lifeline[2];
     int err = open_pipe(status);
     if (!err) err = open_pipe(lifeline);
-    if (!err) err = prepare_streams(front, launch, plan, given);
     if (err) return err;
     given[3] = status[1];
     given[4] = lifeline[0];
@@ -222,11 +245,13 @@ static int run(struct front *front, const char *path, char **argv, char **comman
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
                             .areas_fd = -1, .ruleset_fd = -1};
     struct plan plan = {0};
+    int given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
     if (prepare(&launch, &plan, path, command, problem)) return -1;
     int err = take_signals(front);
     if (!err) err = watch_caller(front);
     if (err) return refuse(problem, "the caller cannot be watched", "run `corral doctor`", err);
-    if ((err = start(front, &launch, &plan, argv)))
+    if (prepare_streams(front, &launch, &plan, given, problem)) return -1;
+    if ((err = start(front, &launch, given, argv)))
         return refuse(problem, "the launcher could not be started", "close files, or raise the limit on open files", err);
     plan_free(&plan);
     spec_free(&launch.spec);
@@ -244,10 +269,9 @@ int plan_main(int argc, char **argv) {
     }
     if (prepare_stdio(&problem) || run(&front, argv[2], argv, argv + 4, &problem))
         return account_refuse(&problem, EXIT_SETUP_FAILED);
-    /* The caller reads on where the command stopped, as if both had used one descriptor. */
-    if (front.stdin_anew >= 0) (void)lseek(STDIN_FILENO, lseek(front.stdin_anew, 0, SEEK_CUR), SEEK_SET);
     /* What the command has printed comes before what we say of it. */
     relays_finish(&front.relays, is_enough, &front);
+    set_back(&front);
     if (relays_error(&front.relays)) return account_unwritten(relays_error(&front.relays));
     return account_close(&front.account, front.relays.is_over);
 }

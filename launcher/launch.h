@@ -135,6 +135,7 @@ int stdio_use_own_devices(struct launch *launch); /* stdio.c: the sandbox's, in 
 
 /* Files of the caller's that the command must not write. reopen.c */
 bool is_door(const struct spec *spec, int fd);   /* whether a descriptor leads to one */
+bool is_readable(int fd);                        /* whether it is open for reading */
 int reopen_and_send(int fd, int socket);         /* for reading alone; in a process that is for nothing else */
 int reopen_in_child(int fd);                     /* the new descriptor, or -errno */
 

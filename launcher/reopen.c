@@ -77,13 +77,20 @@ static int open_through(int tree, int fd) {
     return err;
 }
 
+bool is_readable(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
+}
+
+/* Nobody is to read by our help what he could not. A device could be written to through a read-only mount: no device. */
 static int reopen(int fd) {
+    if (!is_readable(fd)) return -EBADF;
     int found = find(fd);
     if (found < 0) return found;
     int tree = k_open_tree(found, "", K_OPEN_TREE_CLONE | K_AT_EMPTY_PATH | O_CLOEXEC);
     close(found);
     if (tree < 0) return tree;
-    int err = k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY);
+    int err = k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV);
     int opened = err ? err : open_through(tree, fd);
     close(tree);
     return opened;

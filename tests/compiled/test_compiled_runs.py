@@ -221,6 +221,36 @@ def test_a_device_that_is_stdin_keeps_its_mode(stage: Stage) -> None:
     assert null.stat().st_mode & 0o777 == 0o666
 
 
+def test_what_several_commands_print_into_one_file_is_all_there(stage: Stage) -> None:
+    """As after `exec 0<>log 1>&0`: input and output are one file, with one offset."""
+    stage.compile("-p", "strict")
+    (stage.place / "log").touch(mode=0o666)
+    with stage.own(stage.place / "log").open("r+b", buffering=0) as log:
+        for number in range(3):
+            done = stage.run("echo", str(number), stdin=log, stdout=log, stderr=None, capture_output=False)
+            assert done.returncode == 0
+
+    assert (stage.place / "log").read_text() == "0\n1\n2\n"
+
+
+@pytest.mark.parametrize("case", ["write-only", "nameless"])
+def test_input_that_the_command_cannot_have_is_told_as_it_is(stage: Stage, case: str) -> None:
+    stage.compile("-p", "strict")
+    given = stage.place / "given"
+    given.write_text("SECRET")
+    os.link(stage.own(given), stage.place / "other")
+    with given.open("ab" if case == "write-only" else "rb") as stdin:
+        given.unlink()
+        done = stage.run("cat", stdin=stdin)
+
+    assert (done.returncode, done.stdout) == (125, b"")
+    said = {"write-only": b"open for writing alone", "nameless": b"could not be opened for reading alone"}[
+        case
+    ]
+    assert said in done.stderr
+    assert b"limit on open files" not in done.stderr
+
+
 def test_a_full_disk_is_told(stage: Stage) -> None:
     stage.compile("-p", "strict", "--output-limit", "1GB")
     with open("/dev/full", "wb") as full:

@@ -12,6 +12,7 @@ _CONFINE, _CAPS, _START, _MAIN, _LOCK = (
 )
 _DOORS = "src/corral/runtime/doors.py"
 _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
+_READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
 _SCOPED = ".scoped = spec->scoped}"
 _NO_CAPS = f"{_L}command.py::test_no_capability_is_left[plain-bare-root]"
@@ -155,7 +156,10 @@ MUTANTS = (
     _wall(
         "stdin-through-a-writable-mount",
         "fs.protect of what the caller gives",
-        (Edit("launcher/reopen.c", "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY)", "0"), NO_LANDLOCK),
+        (
+            Edit("launcher/reopen.c", _READ_ONLY, "0"),
+            NO_LANDLOCK,
+        ),
         f"{_GIVEN}[native-stdin]",
     ),
     _wall(
@@ -166,10 +170,29 @@ MUTANTS = (
         "tests/compiled/test_compiled_runs.py::test_a_device_that_is_stdin_keeps_its_mode[root]",
     ),
     _wall(
+        "devices-opened-anew",
+        "devices that the caller gives are not written to",
+        Edit("launcher/reopen.c", _READ_ONLY, "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY)"),
+        f"{_E}redirections.py::test_no_device_is_opened_anew",
+    ),
+    _wall(
         "private-areas-are-granted",
         "what a private area hides is not written to",
         Edit(_DOORS, "max((*hidden, *grants),", "max(grants,"),
         f"{_E}redirections.py::test_a_file_beneath_a_private_area_stays_as_it_is",
+    ),
+    _wall(
+        "write-only-stdin",
+        "what the caller cannot read the command cannot either",
+        (
+            Edit(
+                "src/corral/runtime/feed.py",
+                "if flags & os.O_PATH or flags & os.O_ACCMODE == os.O_WRONLY:",
+                "if False:",
+            ),
+            Edit("launcher/reopen.c", "    if (!is_readable(fd)) return -EBADF;\n", ""),
+        ),
+        f"{_E}redirections.py::test_what_the_caller_cannot_read_from_the_command_cannot_either[write-only]",
     ),
     _wall(
         "directory-as-stdio-of-a-job",

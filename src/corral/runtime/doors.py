@@ -49,7 +49,11 @@ class Doors:
         # Nobody finds a file that has no name, so that it is the caller's message, and no more.
         if not stat.S_ISREG(status.st_mode) or status.st_nlink == 0:
             return False
-        return not may_write(self._plan, os.readlink(f"/proc/self/fd/{descriptor}"))
+        try:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:  # it is longer than the kernel can tell
+            return True
+        return not may_write(self._plan, path)
 
     def open_anew(self, descriptor: int) -> int:
         """The same file for reading, at the same offset. Raises OSError where that cannot be had."""

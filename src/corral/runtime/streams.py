@@ -10,6 +10,7 @@ import stat
 
 from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
+from corral.runtime.feed import FileFeed
 from corral.runtime.sinks import PTMX, Head, Relay, Sink, deliver
 
 TYPE_CHECKING = False
@@ -169,8 +170,7 @@ class PipedStreams(InheritedStreams):
         self._inherited = inherited
         self._pending = memoryview(stdin or b"")
         self._doors = doors
-        self._anew = -1  # the caller's stdin, opened anew
-        self._is_fed_by_file = False
+        self._file: FileFeed | None = None  # the caller's stdin, if it is a door
         self._wanted = wanted
         self._open_null = open_null
         self._open: set[int] = set()
@@ -214,12 +214,16 @@ class PipedStreams(InheritedStreams):
 
     def _open_door(self, doors: Doors) -> int:
         """The caller's file, for reading alone; where that cannot be had, what is in it comes by a pipe."""
+        self._file = FileFeed(doors, self._inherited)
+        if self._file.anew >= 0:
+            return os.dup(self._file.anew)
+        theirs = self._open_feed()
         try:
-            self._anew = doors.open_anew(self._inherited)
-        except OSError:
-            self._is_fed_by_file = True
-            return self._open_feed()
-        return os.dup(self._anew)
+            self._pending = self._file.begin(theirs)
+        except BaseException:
+            os.close(theirs)
+            raise
+        return theirs
 
     def _open_feed(self) -> int:
         theirs, self._feed_end = os.pipe()
@@ -241,12 +245,9 @@ class PipedStreams(InheritedStreams):
 
     def close(self) -> None:
         self.close_child_ends()
-        if self._anew >= 0:
-            # The caller reads on where the command stopped, as if both had used one descriptor.
-            with contextlib.suppress(OSError):
-                os.lseek(self._inherited, os.lseek(self._anew, 0, os.SEEK_CUR), os.SEEK_SET)
-            os.close(self._anew)
-            self._anew = -1
+        if self._file is not None:
+            self._file.close(len(self._pending))
+            self._file = None
         for descriptor in tuple(self._open):
             self._close(descriptor)
         while self._sinks:
@@ -291,15 +292,14 @@ class PipedStreams(InheritedStreams):
     def _feed(self) -> bool:
         """Write some of stdin; True when there is no more, or nobody reads it."""
         try:
-            if self._is_fed_by_file and not self._pending:
-                self._pending = memoryview(os.read(self._inherited, _CHUNK))
-                self._is_fed_by_file = bool(self._pending)
+            if self._file is not None and not self._pending:
+                self._pending = self._file.read()
             self._pending = self._pending[os.write(self._feed_end, self._pending[:_CHUNK]) :]
         except BlockingIOError:
             return False
         except BrokenPipeError:
             return True
-        return not self._pending and not self._is_fed_by_file
+        return not self._pending and (self._file is None or self._file.is_at_end)
 
     def _take(self, descriptor: int) -> int | None:
         """Read some output and hand it on: how much it was, 0 at the end, None if there is nothing now."""
