@@ -5,6 +5,7 @@
 --update-golden             write the golden files anew, to be read as a diff
 --no-sandbox                a launcher that starts nothing: what is marked starts_sandboxes is left out
 --all                       also what only `make test-all` runs (support/scope.py)
+--first-proofs              one proof of each guarantee on every backend, whatever else is selected
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--update-golden", action="store_true", help="write the golden files anew")
     group.addoption("--no-sandbox", action="store_true", help="a launcher that starts nothing")
     group.addoption("--all", action="store_true", help="also what only `make test-all` runs")
+    group.addoption("--first-proofs", action="store_true", help="one proof of each guarantee")
 
 
 def pytest_configure(config: pytest.Config) -> None:

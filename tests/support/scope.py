@@ -8,7 +8,8 @@
 - of tests that run twice (root and an ordinary user, a plain build and one with sanitizers) one of both in
   turn, and of those that run four times two that have everything.
 
-A run that names a file or selects with `-k` leaves out nothing.
+A run that names a file or selects with `-k` leaves out nothing. `--first-proofs` tries each guarantee once
+on every backend, as an emulated machine does, where everything takes long.
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order(items)
     if config.getoption("--no-sandbox"):
         items[:] = [item for item in items if not item.get_closest_marker("starts_sandboxes")]
-    if config.getoption("--all") or is_narrowed(config):
+    if config.getoption("--first-proofs"):
+        left = {*_repeated(items, whole=frozenset())}
+    elif config.getoption("--all") or is_narrowed(config):
         return
-    left = {*_repeated(items), *_twins(items)}
-    left.update(item for item in items if item.get_closest_marker("thorough"))
+    else:
+        left = {*_repeated(items, WHOLE), *_twins(items)}
+        left.update(item for item in items if item.get_closest_marker("thorough"))
     if left:
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
@@ -71,18 +75,18 @@ def is_narrowed(config: pytest.Config) -> bool:
     return bool(config.getoption("keyword")) or any(".py" in argument for argument in config.args)
 
 
-def _repeated(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
-    """What is tried often enough without it."""
+def _repeated(items: Iterable[pytest.Item], whole: frozenset[str]) -> Iterable[pytest.Item]:
+    """What is tried often enough without it; on backends in `whole` nothing is."""
     seen: set[Key] = set()
     for item in items:
-        key = _group(item)
+        key = _group(item, whole)
         if key is not None and (key in seen or (key[0] in ENGINES and key[1].startswith("attack"))):
             yield item
         elif key is not None:
             seen.add(key)
 
 
-def _group(item: pytest.Item) -> Key | None:
+def _group(item: pytest.Item, whole: frozenset[str]) -> Key | None:
     """What one test is enough for; None where each counts."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     if _directory(item) in QUICK:
@@ -96,7 +100,7 @@ def _group(item: pytest.Item) -> Key | None:
     else:
         named = [value for value in params.values() if isinstance(value, str) and value in ONCE]
         return (*named, item.nodeid.partition("[")[0]) if named else None
-    return None if where in WHOLE else (where, what)
+    return None if where in whole else (where, what)
 
 
 def _twins(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
