@@ -138,5 +138,6 @@ def test_output_to_a_full_device_ends_the_command_and_not_corral(corral: Corral,
 
     done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=False)
 
-    assert done.returncode == 128 + 13
+    assert done.returncode == 125
+    assert b"No space left on device" in done.stderr
     assert b"Traceback" not in done.stderr

@@ -176,10 +176,12 @@ def test_why_answers_what_a_run_does(
     assert subprocess.run(line, shell=True, cwd=project, capture_output=True).returncode == 0
 
     said = corral("why", operation, path, "--json", *flags)
+    before = Path(path).stat().st_size if operation == "write" else -1
     done = corral("run", *flags, "-c", line)
+    worked = done.returncode == 0 and before != (Path(path).stat().st_size if operation == "write" else 0)
 
-    assert json.loads(said.stdout)["allowed"] == (done.returncode == 0), (said.stdout, done.stderr)
-    assert said.returncode == (0 if done.returncode == 0 else 1)
+    assert json.loads(said.stdout)["allowed"] == worked, (said.stdout, done.stderr)
+    assert said.returncode == (0 if worked else 1)
 
 
 def test_the_capability_that_why_names_changes_the_answer(

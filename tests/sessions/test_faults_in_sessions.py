@@ -142,7 +142,7 @@ def test_descriptors_that_are_used_up_are_an_error_and_no_end(keeper: Keeper) ->
             codes.append(problem.code)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert codes and set(codes) == {"streams"}
+    assert codes and set(codes) <= {"streams", "guard"}
     assert len(os.listdir("/proc/self/fd")) == len(before)
     assert works(session)
 

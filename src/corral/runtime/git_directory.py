@@ -74,19 +74,26 @@ class GitDirectory:
     ) -> None:
         self._path = path
         self._handle = handle
-        self._may_lead_to = may_lead_to
+        self._follow = may_lead_to
         self._indexes = indexes
         self._since_ns = since_ns
         self._is_held = is_held
         self.gitlinks: tuple[str, ...] = ()  # directories of the worktree in which git would run
+        self.seen: list[str] = []  # what the last look depended on, as paths in here
+        self.depends_on_others = False  # on what is not in here
+
+    def _may_lead_to(self, path: str) -> bool:
+        self.depends_on_others = True
+        return self._follow(path)
 
     def hazards(self) -> list[Hazard]:
         """Everything that git would run, follow or be led by."""
-        self.gitlinks = ()
+        self.gitlinks, self.seen, self.depends_on_others = (), [], False
         return list(self._repository(self._handle, "", is_held=self._is_held))
 
     def _repository(self, handle: int, prefix: str, *, is_held: bool) -> Iterator[Hazard]:
         """A git directory: the one itself, that of a linked worktree, that of a submodule."""
+        self.seen.append(prefix)
         for name, is_directory, is_file in entries_of(handle):
             if is_held and name in _HELD:
                 continue
@@ -94,44 +101,85 @@ class GitDirectory:
                 for inner in inside(handle, name):
                     yield from self._directory(inner, prefix, name)
             elif is_file and name in _CONFIGS:
+                self.seen.append(prefix + name)
                 yield from self._settings(prefix + name, read_file(handle, name))
             elif is_file and (name == "index" or name.startswith("sharedindex.")):
                 yield from self._index(handle, prefix + name, name)
             elif is_file and name in {"commondir", "gitdir"}:
+                self.seen.append(prefix + name)
                 yield from self._pointer(prefix + name, name, read_file(handle, name))
             elif is_file and name == "MERGE_RR" and self._leads_out(read_file(handle, name) or b""):
                 yield Hazard(prefix + name, "git would copy files from elsewhere")
             else:
-                yield from _file(handle, prefix, name, is_file=is_file)
+                yield from self._file(handle, prefix, name, is_file=is_file)
 
     def _directory(self, handle: int, prefix: str, name: str) -> Iterator[Hazard]:
         place = prefix + name
         if name == "hooks":
-            yield from _hooks(handle, place)
+            yield from self._hooks(handle, place)
         elif name == "objects":
-            yield from _files(handle, prefix, name, only=("info", "pack"))
+            yield from self._files(handle, prefix, name, only=("info", "pack"))
             yield from self._objects(handle, place)
         elif name == "worktrees":
-            yield from _files(handle, prefix, name, only=())
+            yield from self._files(handle, prefix, name, only=())
             for inner, entry in subdirectories_of(handle):
                 yield from self._repository(inner, f"{place}/{entry}/", is_held=False)
         elif name == "modules":
             yield from self._modules(handle, place)
         else:
-            yield from _files(handle, prefix, name)
+            yield from self._files(handle, prefix, name)
 
     def _objects(self, handle: int, place: str) -> Iterator[Hazard]:
         """Only those directories of objects in which something is new: git touches what it finds there."""
         for name, is_directory, _ in entries_of(handle):
+            if is_directory and len(name) == 2:
+                self.seen.append(f"{place}/{name}")
             if is_directory and len(name) == 2 and changed_ns(handle, name) >= self._since_ns:
                 for inner in inside(handle, name):
                     for entry, is_directory, is_file in entries_of(inner):  # noqa: PLW2901
                         if not is_directory and not is_file and changed_ns(inner, entry) >= self._since_ns:
                             yield _not_a_file(inner, f"{place}/{name}/{entry}", entry)
 
+    def _files(
+        self, handle: int, prefix: str, name: str, only: tuple[str, ...] | None = None
+    ) -> Iterator[Hazard]:
+        """Everything in a directory and below; of its subdirectories perhaps only some are entered."""
+        self.seen.append(prefix + name)
+        for entry, is_directory, is_file in entries_of(handle):
+            if not is_directory:
+                yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
+            elif only is None or entry in only:
+                for inner in inside(handle, entry):
+                    yield from self._files(inner, prefix, f"{name}/{entry}")
+
+    def _file(self, handle: int, prefix: str, path: str, *, is_file: bool) -> Iterator[Hazard]:
+        """What is no directory, by its path in its git directory: no link, nothing that git would act on."""
+        name = posixpath.basename(path)
+        if is_state(path):
+            self.seen.append(prefix + path)
+        if not is_file:
+            yield _not_a_file(handle, prefix + path, name)
+        elif is_state(path) and not (path.startswith("refs/") and size_of(handle, name) in _PLAIN_REFS):
+            data = read_file(handle, name)
+            why = "it is too large" if data is None else unsafe_state(path, data)
+            if why:
+                steps = [line for line in (data or b"").split(b"\n") if unsafe_state(path, line)]
+                is_list = path.endswith("todo") and bool(steps)
+                content = b"\n".join(steps) if is_list else data or b""
+                yield Hazard(prefix + path, why, content, is_unfinished=path.partition("/")[0] in _UNFINISHED)
+
+    def _hooks(self, handle: int, place: str) -> Iterator[Hazard]:
+        self.seen.append(place)
+        for name, _, is_file in entries_of(handle):
+            if is_file:
+                self.seen.append(f"{place}/{name}")
+            if not name.endswith(".sample") or not is_file:
+                content = (read_file(handle, name) or b"") if is_file else link_text(handle, name)
+                yield Hazard(f"{place}/{name}", "git would run it", content)
+
     def _modules(self, handle: int, place: str) -> Iterator[Hazard]:
         """Git directories of submodules, at the depth that their names have."""
-        yield from _files(handle, "", place, only=())
+        yield from self._files(handle, "", place, only=())
         for inner, name in subdirectories_of(handle):
             if has_entry(inner, "HEAD"):
                 yield from self._repository(inner, f"{place}/{name}/", is_held=False)
@@ -197,6 +245,7 @@ class GitDirectory:
 
     def _read_index(self, handle: int, place: str, name: str) -> IndexContent | str:
         """What an index says, or why it cannot be left; remembered while the file is the same."""
+        self.seen.append(place)
         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
         identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         known = self._indexes.get(place)
@@ -228,38 +277,6 @@ class GitDirectory:
             return 20
         formats = [entry.value for entry in entries if entry.name == "extensions.objectformat"]
         return 32 if formats and (formats[-1] or "").lower() == "sha256" else 20
-
-
-def _files(handle: int, prefix: str, name: str, only: tuple[str, ...] | None = None) -> Iterator[Hazard]:
-    """Everything in a directory and below; of its subdirectories perhaps only some are entered."""
-    for entry, is_directory, is_file in entries_of(handle):
-        if not is_directory:
-            yield from _file(handle, prefix, f"{name}/{entry}", is_file=is_file)
-        elif only is None or entry in only:
-            for inner in inside(handle, entry):
-                yield from _files(inner, prefix, f"{name}/{entry}")
-
-
-def _file(handle: int, prefix: str, path: str, *, is_file: bool) -> Iterator[Hazard]:
-    """What is no directory, by its path in its git directory: no link, and nothing that git would act on."""
-    name = posixpath.basename(path)
-    if not is_file:
-        yield _not_a_file(handle, prefix + path, name)
-    elif is_state(path) and not (path.startswith("refs/") and size_of(handle, name) in _PLAIN_REFS):
-        data = read_file(handle, name)
-        why = "it is too large" if data is None else unsafe_state(path, data)
-        if why:
-            steps = [line for line in (data or b"").split(b"\n") if unsafe_state(path, line)]
-            is_list = path.endswith("todo") and bool(steps)
-            content = b"\n".join(steps) if is_list else data or b""
-            yield Hazard(prefix + path, why, content, is_unfinished=path.partition("/")[0] in _UNFINISHED)
-
-
-def _hooks(handle: int, place: str) -> Iterator[Hazard]:
-    for name, _, is_file in entries_of(handle):
-        if not name.endswith(".sample") or not is_file:
-            content = (read_file(handle, name) or b"") if is_file else link_text(handle, name)
-            yield Hazard(f"{place}/{name}", "git would run it", content)
 
 
 def _not_a_file(handle: int, place: str, name: str) -> Hazard:

@@ -84,6 +84,7 @@ class Guard:
         self._look_at = self._began + _GLANCE_MS / 1000
         self._settled: dict[str, int] = {}  # when a directory was last changed that was right long after
         self._trusted = False  # whether times of change can be relied upon
+        self._made: dict[str, tuple[int, int]] = {}  # repositories that commands have made, by path
         self.violations: list[Violation] = []
         self.descriptor = -1  # inotify, once the run has lasted a while
         try:
@@ -185,7 +186,9 @@ class Guard:
                 break
             self._inspect_all()
         self._quarantine.clear()
-        return wrong + self._repositories.sweep(is_at_work=is_at_work)
+        wrong += self._repositories.sweep(is_at_work=is_at_work)
+        self._made = self._find_made()
+        return wrong
 
     def take_findings(self) -> tuple[Violation, ...]:
         """What was found in repositories since the last time."""
@@ -200,7 +203,19 @@ class Guard:
                 while os.read(self.descriptor, 65_536):
                     pass
         self._repositories.begin()
-        return self._find_wrong()
+        by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
+        return (*self._find_wrong(), *by_host)
+
+    def _find_made(self) -> dict[str, tuple[int, int]]:
+        """Repositories where the plan found none."""
+        found = {}
+        for directory, (handle, watches) in self._directories.items():
+            for name, watch in watches.items():
+                if watch.is_repository and _text(handle, name) is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                        found[os.path.join(directory, name)] = (status.st_dev, status.st_ino)
+        return found
 
     def _find_wrong(self) -> tuple[str, ...]:
         wrong: list[str] = []

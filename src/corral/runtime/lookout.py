@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 from _thread import allocate_lock
-from functools import lru_cache
 
 from corral.model.errors import SetupError
 from corral.model.plan import PathKind
 from corral.runtime.guard import PATIENCE, Guard, NoRepositories
 from corral.runtime.status import path_changed
+from corral.runtime.unchanged import is_local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from corral.runtime.copies import Copies
     from corral.runtime.repositories import RepositoryCheck
 
-#: File systems that change the time of a directory with every name in it, and let nobody else do so.
-_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 #: A directory to be watched is not what it was when the run was planned.
 _CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
@@ -101,7 +99,7 @@ class Lookout:
         """Go on duty; returns the names that the host has made meanwhile."""
         if (self._plan.watches or self._plan.worktrees) and self._guard is None:
             self._guard = open_guard(self._plan, self._quarantine)
-            self._guard.trust_times(_is_local)
+            self._guard.trust_times(is_local)
         return self._guard.resume() if self._guard is not None else ()
 
     def end(self, mark: int, *, is_leftover: bool = False) -> tuple[Violation, ...]:
@@ -191,22 +189,6 @@ def _stale(changed: list[str]) -> SetupError:
         why=f"made or replaced since it began: {', '.join(changed[:5])}",
         fix="begin a new session, or call `reset`; what it has in private areas is lost",
     )
-
-
-def _is_local(device: int) -> bool:
-    """Whether a file system is one whose times of change nobody but this kernel sets."""
-    return _local_devices().get(device, False)
-
-
-@lru_cache(maxsize=1)
-def _local_devices() -> dict[int, bool]:
-    found = {}
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            fields, _, rest = line.partition(" - ")
-            major, _, minor = fields.split(" ")[2].partition(":")
-            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0] in _LOCAL
-    return found
 
 
 def _hold(path: str) -> int:

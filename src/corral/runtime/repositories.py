@@ -30,6 +30,7 @@ from corral.runtime.git_files import (
     write_new,
 )
 from corral.runtime.quarantine import Quarantine
+from corral.runtime.unchanged import TICK_NS, Folders, Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROUNDS = 4
 _POINTER = "gitdir:"
 _BETWEEN_GLANCES_SECONDS = 0.01
-#: Time stamps of files are as coarse as the kernel's tick.
-_TICK_NS, _NEVER_NS = 20_000_000, 1 << 63
+_NEVER_NS = 1 << 63
+#: Besides what is looked at, what a git directory is told by.
+_WHOLE = ("HEAD", "objects", "refs")
 #: Of one command: more would tell nothing new.
 _MOST_TOLD = 32
 
@@ -52,13 +54,22 @@ _MOST_TOLD = 32
 class _Looked:
     """A directory that was looked at, and what is wrong in it."""
 
-    __slots__ = ("gitlinks", "handle", "hazards", "path")
+    __slots__ = ("gitlinks", "handle", "hazards", "is_whole", "path")
 
-    def __init__(self, path: str, handle: int, hazards: list[Hazard], gitlinks: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        handle: int,
+        hazards: list[Hazard],
+        gitlinks: tuple[str, ...] = (),
+        *,
+        is_whole: bool = False,
+    ) -> None:
         self.path = path
         self.handle = handle
         self.hazards = hazards
         self.gitlinks = gitlinks
+        self.is_whole = is_whole
 
 
 class RepositoryCheck:
@@ -80,6 +91,8 @@ class RepositoryCheck:
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
         self._indexes: dict[str, IndexCache] = {}
+        self._folders = Folders()
+        self._memories: dict[str, tuple[Memory, list[Hazard], tuple[str, ...], bool]] = {}
         self._began_ns = _NEVER_NS
         self._quarantine = Quarantine(os.path.join(quarantine, "git") if quarantine else "")
         self._violations: list[Violation] = []
@@ -93,11 +106,11 @@ class RepositoryCheck:
                 own.update(
                     (os.path.join(looked.path, hazard.place), hazard.content) for hazard in looked.hazards
                 )
-                if is_whole(looked.handle):
+                if looked.is_whole:
                     self._heads[looked.path] = read_file(looked.handle, "HEAD") or b""
         except OSError as problem:
             raise _unreadable(problem, ran=False) from problem
-        self._own, self._began_ns = own, time.time_ns() - _TICK_NS
+        self._own, self._began_ns = own, time.time_ns() - TICK_NS
 
     def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
         """Take away what is dangerous and new; returns the paths of what could not be taken away.
@@ -137,7 +150,7 @@ class RepositoryCheck:
     def _remove_new(self, *, is_at_work: bool) -> Iterator[str]:
         for looked in self._look():
             yield from self._remove_from(looked, is_at_work=is_at_work)
-            if looked.path in self._heads and not is_whole(looked.handle):
+            if looked.path in self._heads and not looked.is_whole:
                 make_whole(looked.handle, self._heads[looked.path])
                 self._tell(looked.path, "git would have worked in a repository further up; it was made whole")
                 yield looked.path
@@ -180,8 +193,9 @@ class RepositoryCheck:
     def _look(self) -> Iterator[_Looked]:
         """Every git directory of the plan, of what was made since, and of what git would visit from there."""
         queue, seen = [*self._planned, *self._tops], set()
+        self._folders.begin()
         for root in self._roots:
-            queue += find_worktrees(root, _subdirectories, _has_git)
+            queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git)
         for worktree in queue:  # grows while it is gone through
             if worktree in seen:
                 continue
@@ -230,11 +244,27 @@ class RepositoryCheck:
                 os.close(git)
 
     def _inspect(self, path: str, handle: int, *, is_held: bool) -> _Looked:
-        indexes = self._indexes.setdefault(path, {})
+        known = self._memories.get(path)
+        if known is None or not known[0].holds():
+            known = self._inspect_anew(path, handle, is_held=is_held)
+        _, hazards, gitlinks, whole = known
+        return _Looked(path, handle, hazards, gitlinks, is_whole=whole)
+
+    def _inspect_anew(
+        self, path: str, handle: int, *, is_held: bool
+    ) -> tuple[Memory, list[Hazard], tuple[str, ...], bool]:
+        looked_ns, indexes = time.time_ns(), self._indexes.setdefault(path, {})
         directory = GitDirectory(path, handle, self._is_inside, indexes, self._began_ns, is_held=is_held)
-        hazards = directory.hazards()
+        hazards, whole = directory.hazards(), is_whole(handle)
         # Git looks for submodules in its worktree, which is not where a git directory lies that a file names.
-        return _Looked(path, handle, hazards, directory.gitlinks if path.endswith("/.git") else ())
+        gitlinks = directory.gitlinks if path.endswith("/.git") else ()
+        memory = Memory([f"{path}/{place}".rstrip("/") for place in (*directory.seen, *_WHOLE)], looked_ns)
+        found = (memory, hazards, gitlinks, whole)
+        if directory.depends_on_others:
+            self._memories.pop(path, None)
+        else:
+            self._memories[path] = found
+        return found
 
     def _pointer(self, worktree: str, handle: int) -> tuple[Hazard | None, str]:
         """A `.git` that is no directory: what is wrong with it, or the git directory that it names.
@@ -294,16 +324,3 @@ def _unreadable(problem: OSError, *, ran: bool) -> SetupError:
 
 def _is_beneath(path: str, top: str) -> bool:
     return path == top or path.startswith(f"{top}/")
-
-
-def _has_git(path: str) -> bool:
-    return os.path.lexists(f"{path}/.git")
-
-
-def _subdirectories(path: str) -> list[str]:
-    """Names only: whatever is found by them is opened without following a link."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:  # closed: the next plan is refused
-        return []

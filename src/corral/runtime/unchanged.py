@@ -1,0 +1,106 @@
+"""What the kernel says has not changed since it was looked at need not be looked at again.
+
+By number and by the time of the last change, which nobody can set. Such a time is as coarse as the kernel's
+tick: what was changed just before a look may be changed once more without another time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import lru_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Stamp = tuple[int, int, int]  # device, inode, time of the last change
+
+TICK_NS = 20_000_000
+#: File systems that keep these times by themselves, whatever other machines do.
+_LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """What something is now, a link itself; None if it is not there, or cannot be reached."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_ctime_ns)
+
+
+def is_settled(stamp: Stamp | None, looked_ns: int) -> bool:
+    """Whether a look that began then has seen all that the stamp stands for."""
+    return stamp is not None and stamp[2] < looked_ns - TICK_NS and is_local(stamp[0])
+
+
+class Memory:
+    """The paths that one look has depended on."""
+
+    def __init__(self, paths: Iterable[str], looked_ns: int) -> None:
+        self._stamps = {path: stamp_of(path) for path in paths}
+        self._is_reliable = all(is_settled(stamp, looked_ns) for stamp in self._stamps.values())
+
+    def holds(self) -> bool:
+        """Whether a new look would find the same."""
+        return self._is_reliable and all(stamp_of(path) == stamp for path, stamp in self._stamps.items())
+
+
+class Folders:
+    """Names of subdirectories, and whether there is a `.git` among the names, listed anew after a change."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Stamp | None, tuple[str, ...], bool]] = {}
+        self._fresh: dict[str, tuple[tuple[str, ...], bool]] = {}
+
+    def begin(self) -> None:
+        """A new search: every directory is asked for once more whether it has changed."""
+        self._fresh = {}
+
+    def subdirectories(self, path: str) -> tuple[str, ...]:
+        return self._find(path)[0]
+
+    def has_git(self, path: str) -> bool:
+        return self._find(path)[1]
+
+    def _find(self, path: str) -> tuple[tuple[str, ...], bool]:
+        if path not in self._fresh:
+            stamp, looked_ns = stamp_of(path), time.time_ns()
+            known = self._known.get(path)
+            if known is None or known[0] != stamp:
+                known = (stamp, *_list(path))
+                if is_settled(stamp, looked_ns):
+                    self._known[path] = known
+            self._fresh[path] = known[1:]
+        return self._fresh[path]
+
+
+def _list(path: str) -> tuple[tuple[str, ...], bool]:
+    """Names only: what is found by them is opened without following a link."""
+    names, has_git = [], False
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                has_git |= entry.name == ".git"
+                if entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name)
+    except OSError:  # closed: the next plan is refused
+        return (), os.path.lexists(f"{path}/.git")
+    return tuple(sorted(names)), has_git
+
+
+def is_local(device: int) -> bool:
+    """Whether a file system is one whose times of change nobody but this kernel sets."""
+    return _local_devices().get(device, False)
+
+
+@lru_cache(maxsize=1)
+def _local_devices() -> dict[int, bool]:
+    found = {}
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            fields, _, rest = line.partition(" - ")
+            major, _, minor = fields.split(" ")[2].partition(":")
+            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0] in _LOCAL
+    return found
