@@ -1,13 +1,13 @@
 #!/bin/sh
 # System packages that the tests need: a compiler with sanitizers, git, peers to measure against, container engines,
-# of which the tests start private ones, what boots another kernel, what builds images, and what fetches things.
+# of which the tests start private ones, what boots another kernel, builds images, fetches things, and watches.
 # As root with apt they are installed; otherwise what is missing is named, and the tests say what they skip.
 set -eu
 
 missing=
 for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux \
     dockerd:docker.io podman:podman runc:runc busybox:busybox-static qemu-system-x86_64:qemu-system-x86 \
-    mksquashfs:squashfs-tools mmdebstrap:mmdebstrap curl:curl wget:wget node:nodejs; do
+    mksquashfs:squashfs-tools mmdebstrap:mmdebstrap curl:curl wget:wget node:nodejs strace:strace; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 # A static launcher needs the C library's archive.
