@@ -34,9 +34,6 @@ EQUIVALENT = {
     "guard._text: _may_search(handle) always": _ROOT,
     "guard._writable: mode & 192 == 192 never": "only slower: the mode is written as it is",
     "guard._writable: mode & 192 == 192 always": _ROOT,
-    "guard.glance: self.descriptor >= 0 or now - self._began < _LISTEN_AFTER_SECONDS never": (
-        "only slower, to close"
-    ),
     "guard.glance: stamp != self._stamps.get(directory) or time.time_ns() - stamp < _TICK_NS always": _SLOWER,
     "guard._listen: self.descriptor < 0 never": "the next call fails in its stead",
     "guard.react: number < 0 always": _SLOWER,

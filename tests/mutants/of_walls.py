@@ -11,6 +11,7 @@ _CONFINE, _CAPS, _START, _MAIN, _LOCK = (
     f"launcher/{name}.c" for name in ("confine", "caps", "start", "main", "lock")
 )
 _DOORS = "src/corral/runtime/doors.py"
+_REPOSITORIES = "tests/unit/runtime/test_repositories.py::test_"
 _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
 _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
@@ -56,6 +57,75 @@ MUTANTS = (
         ),
         f"{_C}fs_protect.py::test_a_directory_of_another_sandbox_is_no_way_around_one_that_hides_it"
         "[native-private]",
+    ),
+    _wall(
+        "repositories-not-checked",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/guard.py",
+            "        wrong += self._repositories.sweep(is_at_work=is_at_work)\n",
+            "",
+        ),
+        f"{_C}fs_protect.py::test_the_hosts_git_neither_follows_nor_runs_what_a_command_left[native]",
+    ),
+    _wall(
+        "settings-of-made-repositories",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/git/keys.py",
+            "    return check is not None and check(entry.value)\n",
+            "    return True\n",
+        ),
+        f"{_REPOSITORIES}a_repository_that_was_made_keeps_nothing_that_git_would_run[sub]",
+    ),
+    _wall(
+        "made-repositories-not-looked-for",
+        "fs.protect of what waits for the host's git",
+        Edit("src/corral/git/search.py", "            if has_git(path):\n", "            if False:\n"),
+        f"{_REPOSITORIES}a_repository_that_was_made_keeps_nothing_that_git_would_run[sub]",
+    ),
+    _wall(
+        "links-in-repositories",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/git_directory.py",
+            "            yield _not_a_file(handle, prefix + path, name)\n",
+            "            yield from ()\n",
+        ),
+        f"{_REPOSITORIES}no_link_is_left[COMMIT_EDITMSG]",
+    ),
+    _wall(
+        "unfinished-work",
+        "fs.protect of what waits for the host's git",
+        Edit("src/corral/git/sequencer.py", "    return name in _CHECKS or", "    return False and"),
+        f"{_REPOSITORIES}what_git_would_act_on_is_not_left",
+    ),
+    _wall(
+        "paths-of-the-index",
+        "fs.protect of what waits for the host's git",
+        Edit("src/corral/runtime/git_directory.py", "        if content.unsafe:\n", "        if False:\n"),
+        "tests/git/test_afterwards.py::test_no_git_command_springs_a_trap_that_a_sandboxed_command_left"
+        "[files-own]",
+    ),
+    _wall(
+        "git-goes-further-up",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/repositories.py",
+            "            if looked.path in self._heads and not looked.is_whole:\n",
+            "            if False:\n",
+        ),
+        f"{_REPOSITORIES}git_is_not_led_to_a_repository_further_up",
+    ),
+    _wall(
+        "what-has-changed-is-not-looked-at",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/unchanged.py",
+            "        return self._is_reliable and all(",
+            "        return True or all(",
+        ),
+        f"{_REPOSITORIES}what_git_would_act_on_is_not_left",
     ),
     _wall(
         "mount-of-another-object",

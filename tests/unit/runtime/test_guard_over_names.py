@@ -52,6 +52,39 @@ def test_whatever_is_planted_is_taken_away(place, guarding, kind: str) -> None:
     assert os.path.exists("/etc/passwd")
 
 
+def test_a_repository_may_be_made_where_the_plan_permits_it(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".git").replace(is_repository=True))
+    (place / ".git").mkdir()
+
+    assert guard.sweep() == ()
+    assert (place / ".git").is_dir()
+    assert guard.violations == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_is_no_repository_is_taken_away_there_as_well(place, guarding, kind: str) -> None:
+    guard, planted = guarding(watch_of(place, ".git").replace(is_repository=True)), place / ".git"
+    if kind == "file":
+        planted.write_text("gitdir: /out")
+    else:
+        planted.symlink_to("/")
+
+    assert guard.sweep() == ()
+    assert not os.path.lexists(planted)
+
+
+def test_a_repository_that_the_host_makes_is_told_and_one_of_a_command_is_not(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".git").replace(is_repository=True), watch_of(place, ".envrc"))
+    assert guard.resume() == ()
+    (place / ".git").mkdir()
+    assert guard.sweep() == ()
+    assert guard.resume() == ()
+
+    (place / ".git").rename(place / "old")
+    (place / ".git").mkdir()
+    assert guard.resume() == (str(place / ".git"),)
+
+
 def test_other_names_are_left_alone(place, guarding) -> None:
     guard = guarding(watch_of(place, ".envrc"))
     (place / ".envrc.bak").touch()

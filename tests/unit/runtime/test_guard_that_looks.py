@@ -77,6 +77,46 @@ def test_as_long_as_nobody_tells_it_wants_to_look(place, guarding, monkeypatch) 
     assert guarding(watch_of(place, ".envrc")).patience_ms == 2
 
 
+class Made(guard_module.NoRepositories):
+    """A repository has been made."""
+
+    looks = 0
+
+    def is_made_at_the_top(self) -> bool:
+        return True
+
+    def glance(self) -> None:
+        self.looks += 1
+
+
+@pytest.mark.parametrize(("repositories", "expected"), [(Made(), 20), (guard_module.NoRepositories(), None)])
+def test_what_nobody_tells_of_is_looked_at_from_time_to_time(
+    place, tmp_path, monkeypatch, repositories: guard_module.NoRepositories, expected: int | None
+) -> None:
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0)
+    guard = Guard([watch_of(place, ".envrc")], str(tmp_path / "quarantine"), repositories)
+    try:
+        assert guard.glance()
+        assert guard.patience_ms == expected
+        listening = guard.descriptor
+        assert not guard.glance()
+        assert guard.descriptor == listening
+    finally:
+        guard.close()
+    assert getattr(repositories, "looks", 2) == 2
+
+
+def test_a_command_that_keeps_trying_in_a_repository_of_its_own_is_ended(place, tmp_path) -> None:
+    repositories = Made()
+    guard = Guard([watch_of(place, ".envrc")], str(tmp_path / "quarantine"), repositories)
+    try:
+        assert not guard.is_exhausted
+        repositories.found_at_the_top = guard_module.PATIENCE
+        assert guard.is_exhausted
+    finally:
+        guard.close()
+
+
 def test_what_is_right_is_not_touched_by_a_look(place, guarding) -> None:
     (place / "link").symlink_to("good")
     inode = (place / "link").lstat().st_ino
