@@ -13,7 +13,7 @@ import click
 import pytest
 
 import corral
-from support.git_stage import Stage, make_template
+from support.git_stage import PLAIN, Stage, make_template
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def _why_nothing_is_watched() -> str:
 @pytest.fixture(scope="session")
 def template() -> Iterator[Path]:
     place = _open_directory()
-    yield make_template(place)
-    shutil.rmtree(place)
+    try:
+        yield make_template(place)
+    finally:
+        shutil.rmtree(place)
 
 
 @pytest.fixture(scope="session")
@@ -74,13 +76,13 @@ def stage(template: Path) -> Iterator[MakeStage]:
     """Makes stages for traps, as OWN or as an ORDINARY user. Nothing is left of them, whatever traps did."""
     places: list[Path] = []
 
-    def make(traps: tuple[Trap, ...] = (), user: str = OWN) -> Stage:
+    def make(traps: tuple[Trap, ...] = (), user: str = OWN, layout: str = PLAIN) -> Stage:
         if user == ORDINARY and os.geteuid() != 0:
             pytest.skip("the tests run as an ordinary user already")
         if user == ORDINARY and shutil.which("setpriv") is None:
             pytest.skip("there is no setpriv to become another user with")
         places.append(_open_directory())
-        return Stage(places[-1], template, traps, USER if user == ORDINARY else os.geteuid())
+        return Stage(places[-1], template, traps, USER if user == ORDINARY else os.geteuid(), layout)
 
     yield make
     for place in places:

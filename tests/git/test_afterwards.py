@@ -1,7 +1,8 @@
 """After a run in a sandbox no git command of the user's runs a program chosen inside, or writes outside.
 
-The command leaves every trap of `support/git_traps.py`. The user then types everything in
-`support/git_commands.py`, and each command is watched. Three legs again:
+The command leaves every trap of `support/git_traps.py`. The user then types what is in
+`support/git_commands.py` (`make test`: what is known to spring a trap), and each command is watched.
+Three legs again:
 
     control   unconfined, the traps spring, and the watcher sees it
     alive     the traps were planted inside, and there is a repository for the commands to work in
@@ -10,26 +11,20 @@ The command leaves every trap of `support/git_traps.py`. The user then types eve
 
 from __future__ import annotations
 
-import os
-import stat
 import subprocess
-import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from corral.backends.registry import get_backend
-from corral.host import RealHost
 from support.git_commands import SITTINGS
-from support.git_stage import interpreter
-from support.git_trap import DIRECTORIES, FILES, GONE, GROUPS, MORE, STATES, UNBORN, script
-from support.git_traps import TRAPS, in_group
-from support.git_watch import sit, watch
+from support.git_confined import not_documented, plant_confined, require_native, table
+from support.git_trap import DIRECTORIES, FILES, GONE, GROUPS, MORE, STATES, UNBORN
+from support.git_traps import TRAPS, in_group, springing
+from support.git_watch import sit, sit_anew, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from support.git_stage import Stage
     from support.git_trap import Trap
@@ -69,17 +64,20 @@ CASES = [
 def test_no_git_command_springs_a_trap_that_a_sandboxed_command_left(
     stage: MakeStage, packages: Path, request: pytest.FixtureRequest, group: str, user: str
 ) -> None:
-    _require_native(request)
+    require_native(request)
     traps = in_group(group)
     made = stage(traps, user)
 
-    _plant_confined(made, packages, traps)
+    plant_confined(made, packages, traps)
 
     made.keep()
     is_alive = group in WITHOUT_COMMITS or watch(made, "log -1 v1").status == 0
-    sittings = SITTINGS[:2] if group in WITHOUT_COMMITS else SITTINGS
-    found = [finding for sitting in sittings for finding in _sitting(made, sitting)]
-    assert not found, _table(found)
+    sittings = SITTINGS if request.config.getoption("--all") else springing()
+    if group in WITHOUT_COMMITS:
+        sittings = sittings[:2]
+    found = [finding for sitting in sittings for finding in sit_anew(made, sitting)]
+    found = not_documented(found)
+    assert not found, table(found)
     if not is_alive:
         raise RuntimeError("there is no repository left: nothing could be sprung")
 
@@ -90,14 +88,15 @@ def test_no_git_command_springs_a_trap_that_lies_alone(
     stage: MakeStage, packages: Path, request: pytest.FixtureRequest, trap: Trap
 ) -> None:
     """In a group one trap may hide another."""
-    _require_native(request)
+    require_native(request)
     made = stage((trap,))
 
-    _plant_confined(made, packages, (trap,))
+    plant_confined(made, packages, (trap,))
 
     made.edit()
     found = sit(made, trap.commands)
-    assert not found, _table(found)
+    found = not_documented(found)
+    assert not found, table(found)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -110,7 +109,7 @@ def test_the_control_springs_what_is_well_known(stage: MakeStage, group: str) ->
 
     found = sit(made, dict.fromkeys(command for trap in known for command in trap.commands))
 
-    assert {finding.trap for finding in found} >= {trap.name for trap in known}, _table(found)
+    assert {finding.trap for finding in found} >= {trap.name for trap in known}, table(found)
 
 
 @pytest.mark.thorough
@@ -134,7 +133,7 @@ def test_nothing_is_found_where_no_trap_is(stage: MakeStage, user: str) -> None:
     made = stage(user=user)
 
     made.keep()
-    found = [finding for sitting in SITTINGS for finding in _sitting(made, sitting)]
+    found = [finding for sitting in SITTINGS for finding in sit_anew(made, sitting)]
 
     assert found == []
 
@@ -147,60 +146,5 @@ def _control(stage: MakeStage, trap: Trap) -> list[Finding]:
     return sit(made, trap.commands)
 
 
-def _sitting(stage: Stage, commands: Iterable[str]) -> list[Finding]:
-    stage.go_back()
-    stage.edit()
-    return sit(stage, commands)
-
-
-def _plant_confined(stage: Stage, packages: Path, traps: tuple[Trap, ...]) -> None:
-    """Plant them in `corral run` with its defaults, as the user of the stage."""
-    launcher = {name: value for name, value in os.environ.items() if name == "CORRAL_LAUNCHER"}
-    done = subprocess.run(
-        [
-            *(*stage.become(), _own_interpreter(), "-P", "-m", "corral", "run", "--"),
-            *(interpreter(), "-I", "-S", "-c", script(traps), str(stage.out)),
-        ],
-        cwd=stage.ws,
-        env={**stage.environment, **launcher, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    planted = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("planted ")}
-    missing = {trap.name for trap in traps if not trap.held} - planted
-    if missing:
-        raise RuntimeError(f"not planted: {sorted(missing)}\n{done.stdout}\n{done.stderr}")
-
-
-def _own_interpreter() -> str:
-    """The one that runs the tests, if others may run it too."""
-    real = Path(sys.executable).resolve()
-    reachable = all(path.stat().st_mode & stat.S_IXOTH for path in (real, *real.parents))
-    return str(real) if reachable else interpreter()
-
-
-def _require_native(request: pytest.FixtureRequest) -> None:
-    probe = get_backend("native").probe(RealHost())
-    if not probe.available:
-        required = request.config.getoption("--require").split(",")
-        (pytest.fail if "native" in required else pytest.skip)(f"native is not available: {probe.reason}")
-
-
 def _is_known_git() -> bool:
     return subprocess.check_output(["git", "--version"], text=True).startswith(GIT)
-
-
-def _table(found: list[Finding]) -> str:
-    """By trap: what it did first, and which commands sprang it."""
-    lines: dict[str, list[Finding]] = defaultdict(list)
-    for finding in found:
-        lines[finding.trap or f"({finding.kind} {finding.what})"].append(finding)
-    shown = [f"{len(lines)} traps:"]
-    for trap, findings in sorted(lines.items()):
-        commands = list(dict.fromkeys(finding.command for finding in findings))
-        more = f" and {len(commands) - 3} more" if len(commands) > 3 else ""
-        shown.append(f"  {trap}: {findings[0].kind}, by {', '.join(commands[:3])}{more}")
-    return "\n".join(shown)

@@ -103,7 +103,7 @@ MUTANTS = (
     _wall(
         "paths-of-the-index",
         "fs.protect of what waits for the host's git",
-        Edit("src/corral/runtime/git_directory.py", "        if content.unsafe:\n", "        if False:\n"),
+        Edit("src/corral/runtime/git_directory.py", "        if unsafe:\n", "        if False:\n"),
         "tests/git/test_afterwards.py::test_no_git_command_springs_a_trap_that_a_sandboxed_command_left"
         "[files-own]",
     ),
@@ -112,7 +112,7 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         Edit(
             "src/corral/runtime/repositories.py",
-            "            if looked.path in self._heads and not looked.is_whole:\n",
+            "            if looked.is_whole is False and looked.path in self._heads:\n",
             "            if False:\n",
         ),
         f"{_REPOSITORIES}git_is_not_led_to_a_repository_further_up",

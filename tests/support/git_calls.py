@@ -65,7 +65,7 @@ _LAST_NAME_ONLY = frozenset({"symlink", "symlinkat", "link", "linkat"})
 
 def links_below(top: str) -> dict[str, str]:
     """Every symbolic link below a directory, and what it says."""
-    found, waiting = {}, [top]
+    found, waiting = {}, [top] if os.path.isdir(top) else []
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
@@ -76,8 +76,8 @@ def links_below(top: str) -> dict[str, str]:
     return found
 
 
-def read_calls(place: Path, top: str, links: dict[str, str]) -> Iterator[Run | Write]:
-    """All calls of a command that began in `top`, below which there were `links` before it."""
+def read_calls(place: Path, tops: tuple[str, ...], links: dict[str, str]) -> Iterator[Run | Write]:
+    """All calls of a command that began in the first of `tops`, below which there were `links` before it."""
     lines = []
     for log in place.iterdir():
         pid = int(log.suffix[1:])
@@ -85,7 +85,7 @@ def read_calls(place: Path, top: str, links: dict[str, str]) -> Iterator[Run | W
             match = _LINE.match(line)
             if match is not None:
                 lines.append((float(match[1]), pid, match.groups()[1:]))
-    reading = Reading(top, dict(links))
+    reading = Reading(tops, dict(links))
     for _, pid, call in sorted(lines, key=lambda line: line[0]):
         yield from reading.read(pid, *call)
 
@@ -93,14 +93,15 @@ def read_calls(place: Path, top: str, links: dict[str, str]) -> Iterator[Run | W
 class Reading:
     """Where every process is, and which links there are, at one moment."""
 
-    def __init__(self, top: str, links: dict[str, str]) -> None:
-        self._top, self._links = top, links
+    def __init__(self, tops: tuple[str, ...], links: dict[str, str]) -> None:
+        self._tops, self._links = tops, links
+        self._known = tuple(f"{top}/" for top in tops)
         self._directories: dict[int, str] = {}
 
     def read(
         self, pid: int, name: str, arguments: str, answer: str, real: str | None
     ) -> Iterator[Run | Write]:
-        cwd = self._directories.setdefault(pid, self._top)
+        cwd = self._directories.setdefault(pid, self._tops[0])
         was_done = answer.isdigit()
         if name in _STARTS:
             if was_done:
@@ -148,14 +149,14 @@ class Reading:
         return [os.path.join(self.resolve(parent), base) for parent, base in parents]
 
     def resolve(self, path: str) -> str:
-        """The real name of a path: below the top by the known links, elsewhere by those that are there."""
+        """The real name of a path: below the tops by the known links, elsewhere by those that are there."""
         done, rest = "/", [part for part in path.split("/") if part]
         for _ in range(1000):  # links that lead to each other have no real name
             if not rest:
                 break
             part = rest.pop(0)
             step = os.path.normpath(os.path.join(done, part))
-            if step.startswith(f"{self._top}/"):
+            if step.startswith(self._known):
                 target = self._links.get(step)
             else:
                 target = os.readlink(step) if os.path.islink(step) else None

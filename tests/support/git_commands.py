@@ -42,6 +42,8 @@ _SITTINGS = (
     commit --amend --no-edit
     reset --soft HEAD
     format-patch -1
+    format-patch -v2 -1
+    -C src format-patch -1
     apply --check 0001-work.patch
     am 0001-work.patch
     am --abort
@@ -153,6 +155,7 @@ _SITTINGS = (
     mv vendor/lib vendor/moved
     """,
     """
+    -C src status
     -C vendor/lib status
     -C vendor/lib log -1
     -C vendor/lib checkout -- .

@@ -5,7 +5,8 @@ reason: no samples of hooks, and objects are packed.
 
     world/ws           the workspace: branches main, topic, and other, which conflicts; a tag, a stash
     world/remote.git   its `origin`, which is one commit ahead
-    world/lib.git      that of the submodules `vendor/lib` and `vendor/more`: in the index, not initialised
+    world/lib.git      that of the submodules `vendor/ready`, and `vendor/lib` and `vendor/more`, which are in
+                       the index and not initialised
     world/home         ~/.gitconfig with a name, an address and an editor
     world/out/TRAP     what a trap aims at: `startup`, `dir`, `empty`, and a program to be run
 """
@@ -64,7 +65,12 @@ git checkout -q topic; echo topic > topic.txt; git add .; git commit -qm 'topic'
 git checkout -q main; echo main > conflict.txt; git commit -qam 'main side'
 git remote add origin PLACE/remote.git
 one=$(git -C ../lib rev-parse main~1); two=$(git -C ../lib rev-parse main)
-for name in lib more; do
+mkdir .git/modules; git clone -q --template= --separate-git-dir=.git/modules/ready ../lib.git vendor/ready
+git -C vendor/ready checkout -q $one; echo 'gitdir: ../../.git/modules/ready' > vendor/ready/.git
+git config -f .git/modules/ready/config core.worktree ../../../vendor/ready
+git config -f .git/modules/ready/config remote.origin.url PLACE/lib.git
+git config submodule.ready.url PLACE/lib.git; git config submodule.ready.active true
+for name in lib more ready; do
     printf '[submodule "%s"]\\n\\tpath = vendor/%s\\n\\turl = ../lib.git\\n' $name $name >> .gitmodules
     mkdir -p vendor/$name; git update-index --add --cacheinfo 160000,$one,vendor/$name
 done
@@ -109,10 +115,27 @@ def environment_of(root: Path) -> dict[str, str]:
     }
 
 
+#: Where the repository of the workspace is: in `.git`; in a directory beside it, to which `.git` is a pointer
+#: or a link; elsewhere, the workspace being a linked worktree of it; nowhere, until a command makes it.
+PLAIN, SEPARATE, LINK, LINKED, MADE = "plain", "separate", "link", "linked", "made"
+_LAYOUTS = {
+    PLAIN: (".git", "true"),
+    SEPARATE: (".repository", "mv .git .repository; echo 'gitdir: .repository' > .git"),
+    LINK: (".repository", "mv .git .repository; ln -s .repository .git"),
+    LINKED: (
+        "../main/.git",
+        "git checkout -q --detach; cd ..; mv ws main; cd main; git worktree add -q ../ws main",
+    ),
+    MADE: (".git", "mv .git .made"),
+}
+
+
 class Stage:
     """One copy, owned by a user, with what the given traps aim at. It can be kept, and gone back to."""
 
-    def __init__(self, place: Path, template: Path, traps: Iterable[Trap], uid: int) -> None:
+    def __init__(
+        self, place: Path, template: Path, traps: Iterable[Trap], uid: int, layout: str = PLAIN
+    ) -> None:
         self.uid = uid
         self.is_spoilt = False  # something outside has changed
         self.root, self.logs, self._kept = place / "world", place / "logs", place / "kept"
@@ -121,8 +144,11 @@ class Stage:
         shutil.copytree(template, self.root, symlinks=True)
         for directory in (self.root / "tmp", self.logs):
             directory.mkdir()
-        config = self.ws / ".git/config"
-        config.write_text(config.read_text().replace(PLACE, str(self.root)))
+        for config in (self.ws / ".git/config", self.ws / ".git/modules/ready/config"):
+            config.write_text(config.read_text().replace(PLACE, str(self.root)))
+        repository, arrange = _LAYOUTS[layout]
+        subprocess.run(["/bin/sh", "-ec", arrange], cwd=self.ws, env=self.environment, check=True)
+        self.repository = Path(os.path.normpath(self.ws / repository))  # that of all its worktrees
         for trap in traps:
             self._aim(self.out / trap.name, trap)
         if uid != os.geteuid():
@@ -166,7 +192,11 @@ class Stage:
 
     def go_back(self) -> None:
         """Make everything as it was kept, under the same names: links lead to where they led."""
-        changed = [self.ws, self.root / "remote.git", *([self.out, self.home] if self.is_spoilt else [])]
+        changed = [self.ws, self.root / "remote.git"]
+        if not self.repository.is_relative_to(self.ws):
+            changed.append(self.repository.parent)
+        if self.is_spoilt:
+            changed += [self.out, self.home]
         subprocess.run(["rm", "-rf", *map(str, changed)], check=True)
         subprocess.run(
             ["cp", "-a", *(str(self._kept / path.name) for path in changed), str(self.root)], check=True

@@ -50,7 +50,14 @@ def git(*words, cwd=None, data=None, check=True):
         raise RuntimeError(f"git {words}: {done.stderr.decode()}")
     return done.stdout.decode().strip()
 
+def place(path):
+    """Where git itself looks for a file of its own: not always below `.git`."""
+    if path.startswith(".git/") and os.path.isfile(".git"):
+        return git("rev-parse", "--git-path", path[5:])
+    return path
+
 def clear(path):
+    path = place(path)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     if os.path.islink(path) or os.path.lexists(path) and not os.path.isdir(path):
         os.unlink(path)
@@ -58,11 +65,13 @@ def clear(path):
         shutil.rmtree(path)
 
 def write(path, text, mode=0o644):
+    path = place(path)
     clear(path)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(text if isinstance(text, bytes) else text.encode())
 
 def link(path, target):
+    path = place(path)
     clear(path)
     os.symlink(target, path)
 
@@ -79,7 +88,7 @@ def nested(path, config="", hooks=()):
         write(f"{path}/.git/hooks/{hook}", HOOK, 0o755)
 
 def index_entries():
-    with open(".git/index", "rb") as file:
+    with open(place(".git/index"), "rb") as file:
         data = file.read()
     found, at = [], 12
     for _ in range(struct.unpack(">I", data[8:12])[0]):

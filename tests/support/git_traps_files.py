@@ -102,13 +102,21 @@ _SYMBOLIC = f"""
 refs/heads/feature       | branch feature | {FILES}
 refs/remotes/origin/main | pull; push | {FILES}
 refs/stash               | stash | {FILES}
-refs/tags/v2             | tag v2 | {FILES}
 refs/notes/commits       | notes add -m note | {FILES}
 ORIG_HEAD                | reset --soft HEAD | {FILES}
 refs/heads/main          | commit --allow-empty -m empty | {UNBORN}
 HEAD                     | commit --allow-empty -m empty | {UNBORN}
 """
+#: As long as the id of a commit, which is what a ref of that size is taken for.
+_SIZED = "text = f'ref: refs/../../../out/{{NAME}}/'; write({path!r}, text.ljust({size} - 1, 'n') + '\\n')"
 _REFS = (
+    sprung("upwards-sized", _SIZED.format(path=".git/refs/tags/v2", size=65), "tag v2"),
+    sprung(
+        "upwards-tab",
+        "write('.git/refs/heads/feature', f'ref:\\t\\t refs/../../../out/{NAME}/new')",
+        "branch feature",
+        group=DIRECTORIES,
+    ),
     harmless(
         "git gives names of branches to no shell",
         "ref-names",
@@ -153,6 +161,11 @@ def worktree(place):
 """
 _WORKTREES = (
     sprung("worktree-outside", _WORKTREE + "worktree(DIR)", "worktree repair"),
+    sprung(
+        "worktree-through-link",
+        _WORKTREE + "link('w-way', DIR); worktree('/..' + f'{WS}/w-way/../empty')",
+        "worktree repair",
+    ),
     sprung(
         "worktree-link",
         "os.makedirs('.git/worktrees', exist_ok=True); link(f'.git/worktrees/{NAME}', DIR)",

@@ -38,7 +38,6 @@ objects/pack/multi-pack-index | new | repack -ad; multi-pack-index write |
 rr-cache                  | dir  | merge other |
 rebase-apply              | dir  | am --abort |
 worktrees                 | dir  | worktree prune |
-modules                   | dir  | submodule update --init |
 """
 _DIRECTORIES = """
 COMMIT_EDITMSG            | new  | commit --allow-empty -m empty |
@@ -137,12 +136,20 @@ def _traps(table: str, group: str) -> list[Trap]:
 
 _REFS = Trap("link-empty-refs", _LINK["empty"].format(path=".git/refs"), ("branch feature",), group=STATES)
 _OBJECTS = Trap("link-dir-objects", "link('.git/objects', DIR)", ("add .",), group=GONE)
-#: A sandbox has a mount in this one.
+#: A sandbox has mounts in these.
+_MODULES = Trap(
+    "link-dir-modules",
+    "clear('.git/modules'); link('.git/modules', DIR)",
+    ("submodule update --init",),
+    group=FILES,
+    held=True,
+)
 _INFO = Trap("link-dir-info", "link('.git/info', DIR)", ("update-server-info",), group=DIRECTORIES, held=True)
 TRAPS = (
     _REFS,
     _OBJECTS,
     _INFO,
+    _MODULES,
     *_traps(_WRITTEN, FILES),
     *_traps(_DIRECTORIES, DIRECTORIES),
     *_traps(_SELDOM, MORE),

@@ -48,6 +48,21 @@ _CONFIGURATION = (
         "status",
         group=DIRECTORIES,
     ),
+    sprung(
+        "config-remote",
+        "git('init', '-q', '--template=', '--bare', 'n-remote')\n"
+        "write('n-remote/hooks/pre-receive', HOOK, 0o755)\n"
+        "git('remote', 'add', 'upstream', WS + '/n-remote')",
+        "push upstream main",
+        group=MORE,
+    ),
+    sprung(
+        "config-output",
+        "git('config', 'format.outputDirectory', DIR)",
+        "commit --allow-empty -m empty",
+        "format-patch -1",
+        group=MORE,
+    ),
     sprung("hook", "write('.git/hooks/post-checkout', HOOK, 0o755)", "checkout topic", held=True),
     sprung(
         "hooks-link",
@@ -99,11 +114,10 @@ _OBJECTS = (
         "notes add -m note",
     ),
     sprung("many-objects", _MANY, "commit --allow-empty -m empty", group=DIRECTORIES),
-    harmless(
-        "git only reads objects there",
+    sprung(
         "alternates",
-        "write('.git/objects/info/alternates', f'{AIM}/repository/.git/objects\\n')",
-        "gc",
+        "write('.git/objects/info/alternates', f'{AIM}/repository/.git/objects\\n'); write('same', '2\\n')",
+        "add .",
         group=STATES,
         has_repository=True,
     ),
@@ -129,6 +143,18 @@ _WORKTREE = (
         "link('0001-work.patch', VICTIM); link('0001-empty.patch', VICTIM)",
         "commit --allow-empty -m empty",
         "format-patch -1",
+    ),
+    sprung(
+        "patch-link-of-version",
+        "link('v2-0001-work.patch', VICTIM); link('v2-0001-empty.patch', VICTIM)",
+        "commit --allow-empty -m empty",
+        "format-patch -v2 -1",
+    ),
+    sprung(
+        "patch-link-below",
+        "link('src/0001-work.patch', VICTIM); link('src/0001-empty.patch', VICTIM)",
+        "commit --allow-empty -m empty",
+        "-C src format-patch -1",
     ),
     sprung(
         "pipe", "clear('.git/TAG_EDITMSG'); os.mkfifo('.git/TAG_EDITMSG')", "tag -a v3", group=DIRECTORIES

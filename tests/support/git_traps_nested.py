@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.git_trap import DIRECTORIES, MORE, STATES, Trap, harmless, sprung
+from support.git_trap import ALONE, DIRECTORIES, MORE, STATES, Trap, harmless, sprung
 
 #: Where the submodules belong, which are in the index and not initialised.
 _LIB = "if os.path.islink('vendor'): clear('vendor')\nclear('vendor/lib')\n"
@@ -10,10 +10,12 @@ _OTHER = _LIB.replace("lib", "more")
 _ORIGIN = "origin = f'[remote \"origin\"]\\n\\turl = {OUT}/../lib.git\\n'\n"
 #: A commit on the branch `other` has the repository; on this branch it is nothing that git knows.
 _IN_BRANCH = """
-nested('n-branch', MONITOR)
-commit, at = git('rev-parse', 'HEAD', cwd='n-branch'), git('rev-parse', 'other')
-tree = git('ls-tree', at) + f'\\n160000 commit {commit}\\tn-branch\\n'
-changed = git('commit-tree', git('mktree', '--missing', data=tree.encode()), '-p', at, '-m', 'sub')
+nested('{path}', MONITOR)
+git('read-tree', '--index-output=.git/other-index', 'other')
+os.environ['GIT_INDEX_FILE'] = '.git/other-index'
+git('update-index', '--add', '--cacheinfo', '160000,' + git('rev-parse', 'HEAD', cwd='{path}') + ',{path}')
+changed = git('commit-tree', git('write-tree'), '-p', 'other', '-m', 'sub')
+del os.environ['GIT_INDEX_FILE']
 git('update-ref', 'refs/heads/other', changed)
 """
 #: A git directory where git keeps those of submodules.
@@ -24,10 +26,78 @@ subprocess.run(['cp', '-r', 'n-module/.git', '.git/modules/more'], check=True, c
 clear('n-module')
 """
 
+#: Git leaves blanks in the name of a directory as they are; without them it is another one, and harmless.
+_BLANK = """
+nested('n-blank', MONITOR)
+for name in ('.store-blank', '.store-blank '): shutil.copytree('n-blank/.git', name)
+write('.store-blank/config', '[core]\\n\\trepositoryformatversion = 0\\n')
+clear('n-blank/.git'); write('n-blank/.git', 'gitdir: ../.store-blank \\n'); git('add', 'n-blank')
+"""
+#: By its words the path is the harmless one; by the link it is another.
+_THROUGH_LINK = """
+nested('n-through', MONITOR); os.makedirs('elsewhere/place'); link('n-way', 'elsewhere/place')
+for name in ('.store-through', 'elsewhere/.store-through'): shutil.copytree('n-through/.git', name)
+write('.store-through/config', '[core]\\n\\trepositoryformatversion = 0\\n')
+clear('n-through/.git'); write('n-through/.git', 'gitdir: ../n-way/../.store-through\\n')
+git('add', 'n-through')
+"""
+_IN_POINTER = """
+nested('n-leads'); nested('n-leads/node_modules/inner', MONITOR); git('add', '.', cwd='n-leads')
+git('commit', '-qm', 'x', cwd='n-leads'); os.rename('n-leads/.git', '.store-leads')
+write('n-leads/.git', 'gitdir: ../.store-leads\\n'); git('add', 'n-leads')
+"""
+#: More directories than anybody looks into.
+_MANY = """
+nested('n-many', MONITOR)
+for n in range(3000): os.makedirs(f'many/{n}')
+for n in range(8): shutil.copytree('n-many', f'many/{n * 300}/deeper')
+clear('n-many')
+"""
+#: A directory that looks like a git directory is one for a git that is started in it.
+_BARE = """
+nested('n-bare', MONITOR + '\\tworktree = .\\n')
+for name in ('HEAD', 'objects', 'refs', 'index', 'config'):
+    shutil.move('n-bare/.git/' + name, '{path}/' + name)
+clear('n-bare')
+"""
+_DEEP = "/".join("bcdefghijk")
+
 _PLACES = (
     sprung("nested-added", "nested('n-added', MONITOR); git('add', 'n-added')", "status"),
     sprung("nested-untracked", "nested('n-untracked', MONITOR)", "add .", "commit -a -m work"),
-    sprung("nested-in-branch", _IN_BRANCH, "switch other", "status"),
+    sprung("nested-in-branch", _IN_BRANCH.format(path="n-branch"), "switch other", "status"),
+    sprung(
+        "nested-deep-in-branch",
+        _IN_BRANCH.format(path=f"deep/{_DEEP}"),
+        "switch other",
+        "status",
+        group=DIRECTORIES,
+    ),
+    sprung(
+        "nested-among-packages-in-branch",
+        _IN_BRANCH.format(path="node_modules/branch"),
+        "switch other",
+        "status",
+        group=STATES,
+    ),
+    sprung("nested-deep-untracked", f"nested('deep/{_DEEP}', MONITOR)", "add .", "commit -a -m work"),
+    sprung(
+        "nested-among-packages-untracked",
+        "nested('node_modules/untracked', MONITOR)",
+        "add .",
+        "commit -a -m work",
+    ),
+    sprung("nested-among-many", _MANY, "add .", "commit -a -m work", group=ALONE),
+    sprung("nested-pointer-with-blank", _BLANK, "status"),
+    sprung("nested-pointer-through-link", _THROUGH_LINK, "status"),
+    sprung("nested-in-pointer", _IN_POINTER, "status"),
+    sprung(
+        "nested-pointer-into-worktrees",
+        "nested('n-worktree', MONITOR); shutil.copytree('n-worktree/.git', '.git/worktrees/own')\n"
+        "clear('n-worktree/.git'); write('n-worktree/.git', 'gitdir: ../.git/worktrees/own\\n')\n"
+        "git('add', 'n-worktree')",
+        "status",
+    ),
     sprung("nested-deep", "nested('a/b/c/d/e', MONITOR); git('add', 'a/b/c/d/e')", "status"),
     sprung(
         "nested-among-packages",
@@ -65,15 +135,9 @@ _PLACES = (
         "status",
         has_repository=True,
     ),
-    harmless(
-        "git does not look for a repository among its own files",
-        "nested-in-tracked",
-        "nested('src', MONITOR)",
-        "status",
-        "add .",
-        "commit -a -m work",
-        "status",
-    ),
+    sprung("nested-in-tracked", "nested('src', MONITOR)", "-C src status", group=STATES),
+    sprung("bare-in-tracked", _BARE.format(path="src"), "-C src status"),
+    sprung("bare-in-submodule", _BARE.format(path="vendor/lib"), "-C vendor/lib status", group=MORE),
 )
 
 _WAYS = (
@@ -173,6 +237,34 @@ _SUBMODULE = (
 )
 
 
+#: The submodule that is initialised: git visits it, and what is in its own index from there.
+_READY = (
+    sprung(
+        "ready-gitlink",
+        "nested('vendor/ready/node_modules/inner', MONITOR)\n"
+        "git('add', '-f', 'node_modules/inner', cwd='vendor/ready')",
+        "status",
+        group=DIRECTORIES,
+    ),
+    sprung("ready-index", "link('.git/modules/ready/index', AIM + '/new')", "status", group=STATES),
+    sprung(
+        "ready-configuration",
+        "with open('.git/modules/ready/config', 'a') as file: file.write(MONITOR)",
+        "status",
+        group=MORE,
+        held=True,
+    ),
+    sprung(
+        "ready-pointer",
+        "nested('n-ready', MONITOR); os.rename('n-ready/.git', '.store-ready'); clear('n-ready')\n"
+        "write('vendor/ready/.git', 'gitdir: ../../.store-ready\\n')",
+        "status",
+        group=MORE,
+        held=True,
+    ),
+)
+
+
 def _described(why: str, name: str, text: str) -> Trap:
     code = f"write('.gitmodules', f'{text}')"
     return harmless(why, name, code, "submodule update --init", group=MORE, held=True)
@@ -214,6 +306,7 @@ _DESCRIBED = (
         "link('vendor', EMPTY)",
         "submodule update --init",
         group=MORE,
+        held=True,
     ),
 )
-TRAPS = (*_DESCRIBED, *_SUBMODULE, *_PLACES, *_WAYS)
+TRAPS = (*_DESCRIBED, *_SUBMODULE, *_READY, *_PLACES, *_WAYS)

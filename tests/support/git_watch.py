@@ -72,12 +72,13 @@ def watch(stage: Stage, command: str) -> Watched:
     """Run `git COMMAND` at the top of the workspace."""
     for log in stage.logs.iterdir():
         log.unlink()
-    links = links_below(str(stage.ws))
+    tops = (str(stage.ws), str(stage.repository))
+    links = {**links_below(tops[0]), **links_below(tops[1])}
     status, output = _run(stage, ["git", *words_of(command)])
     if not any(stage.logs.iterdir()):
         raise RuntimeError(f"nothing was watched: {output}")
     found = [] if status is not None else [Finding(command, WAITS, "in vain", "")]
-    for call in read_calls(stage.logs, str(stage.ws), links):
+    for call in read_calls(stage.logs, tops, links):
         found += [Finding(command, *judged) for judged in _judge(stage, call)]
     return Watched(status, output, tuple(dict.fromkeys(found)))
 
@@ -95,6 +96,13 @@ def sit(stage: Stage, commands: Iterable[str]) -> list[Finding]:
         for name in changed
         if name not in seen
     ]
+
+
+def sit_anew(stage: Stage, commands: Iterable[str]) -> list[Finding]:
+    """The same from the state that was kept, after the user has changed a file."""
+    stage.go_back()
+    stage.edit()
+    return sit(stage, commands)
 
 
 def _run(stage: Stage, argv: list[str]) -> tuple[int | None, str]:
@@ -130,7 +138,7 @@ def _judge(stage: Stage, call: Run | Write) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_fine_to_run(stage: Stage, call: Run) -> bool:
-    if call.program == f"{stage.ws}/.git/hooks/pre-commit":  # the user's own, and nobody may write it
+    if call.program == f"{stage.repository}/hooks/pre-commit":  # the user's own, and nobody may write it
         return True
     if EVIL in call.program or not call.program.startswith(SYSTEM):
         return not call.was_done and EVIL not in call.program
@@ -139,12 +147,12 @@ def _is_fine_to_run(stage: Stage, call: Run) -> bool:
 
 
 def _is_fine_to_write(stage: Stage, call: Write) -> bool:
-    path, repository = call.path, f"{stage.ws}/.git"
+    path, repository = call.path, str(stage.repository)
     if path.startswith(f"{repository}/hooks/") or path == f"{repository}/hooks":
         return False
     if path in {f"{repository}/config", f"{repository}/config.worktree"}:
         return call.is_rename
-    own = (stage.ws, stage.root / "remote.git", stage.root / "tmp")  # files for programs are made in TMPDIR
+    own = (stage.ws, stage.repository, stage.root / "remote.git", stage.root / "tmp")  # that is TMPDIR
     return path == str(stage.ws) or path.startswith((*(f"{place}/" for place in own), *DEVICES))
 
 
@@ -160,7 +168,7 @@ def _trap_of(stage: Stage, text: str) -> str:
 def _outside(stage: Stage) -> dict[str, tuple[int, bytes]]:
     """Every file outside: its kind and mode, and what is in it."""
     found: dict[str, tuple[int, bytes]] = {}
-    for top in (stage.out, stage.home, stage.ws / ".git/hooks"):
+    for top in (stage.out, stage.home, stage.repository / "hooks"):
         for directory, folders, files in os.walk(top):
             for name in (*folders, *files):
                 path = os.path.join(directory, name)

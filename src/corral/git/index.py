@@ -64,6 +64,7 @@ class IndexContent(Record):
     gitlinks: tuple[str, ...]  # directories in which git would run, as submodules
     unsafe: tuple[str, ...]  # paths that lead into a git directory, or out of the worktree
     shared: str = ""  # of a split index: the file `sharedindex.` and this has the other part
+    sparse: tuple[str, ...] = ()  # directories that stand for all that a tree has in them, gitlinks too
 
 
 def read_index(data: bytes, hash_length: int = 20, shared: bytes | None = None) -> IndexContent:
@@ -83,7 +84,9 @@ def read_index(data: bytes, hash_length: int = 20, shared: bytes | None = None) 
     except (IndexError, struct.error):
         raise MalformedIndex("it ends too early") from None
     gitlinks = _texts(path for file in files for path in file.gitlinks)
-    return IndexContent(gitlinks, _texts(path for file in files for path in file.unsafe), own.shared)
+    unsafe = _texts(path for file in files for path in file.unsafe)
+    sparse = _texts(path for file in files for path in file.sparse)
+    return IndexContent(gitlinks, unsafe, own.shared, sparse)
 
 
 class _IndexFile:
@@ -97,6 +100,7 @@ class _IndexFile:
         if signature != b"DIRC" or not 2 <= self._version <= 4 or hash_length not in {20, 32}:
             raise MalformedIndex("it is of an unknown kind")
         self.gitlinks: list[bytes] = []
+        self.sparse: list[bytes] = []
         self.unsafe: list[bytes] = []
         self._replaced: list[int] = []  # gitlinks without a name, by their numbers
         self._has_nameless = False
@@ -257,6 +261,8 @@ class _IndexFile:
         """An entry that is not a plain file, or has a name that is not."""
         kind = mode & _KIND
         is_gitlink = kind == _GITLINK
+        if mode == _SPARSE_DIRECTORY:
+            self.sparse.append(path)
         if kind not in {_FILE, _LINK, _GITLINK} and not (mode == _SPARSE_DIRECTORY and path.endswith(b"/")):
             raise MalformedIndex("an entry is of an unknown kind")
         if not path:

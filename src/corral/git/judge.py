@@ -34,6 +34,7 @@ EXISTING_ADDRESS = "it would lead the next fetch or push elsewhere"
 ODD_NAME = "a new remote must not stand for an address, or for the others"
 WHERE_TO_PUSH = "it would lead the next push to another remote"
 OF_A_REMOTE = "its remote stays as it is"
+OF_THE_FORMAT = "it says how git reads this repository"
 
 
 class Unproved(ValueError):
@@ -119,10 +120,16 @@ def _objection(
         return NOT_THE_COMMANDS
     if any(map(protects, old)) and not new:
         return PROTECTS
+    if first.section == "extensions" or first.name == "core.repositoryformatversion":
+        return OF_THE_FORMAT
     if first.section == "remote" and f"remote.{first.subsection}.url" in refused:
         return OF_A_REMOTE
+    if first.section == "submodule" and first.key == "url":
+        return EXISTING_ADDRESS  # the name may be one of .gitmodules
     if is_address(first):
         return _address_objection(first, old, before)
+    if first.section == "remote" and first.subsection in before.names:
+        return OF_A_REMOTE
     if chooses_where_to_push(first):
         return WHERE_TO_PUSH if before.names else ""
     if first.section == "branch" and first.key == "remote":

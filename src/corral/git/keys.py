@@ -86,8 +86,8 @@ core.protecthfs core.protectntfs fetch.fsckobjects http.sslverify transfer.fscko
 
 _NUMBERS = """
 checkout.thresholdforparallelism checkout.workers commitgraph.generationversion commitgraph.maxnewfilters
-core.bigfilethreshold core.compression core.configlocktimeout core.deltabasecachelimit
-core.filesreflocktimeout core.loosecompression core.maxtreedepth core.packedgitlimit
+core.bigfilethreshold core.configlocktimeout core.deltabasecachelimit
+core.filesreflocktimeout core.maxtreedepth core.packedgitlimit
 core.packedgitwindowsize core.packedrefstimeout
 diff.context diff.interhunkcontext diff.renamelimit diff.statgraphwidth diff.statnamewidth
 fetch.parallel fetch.unpacklimit
@@ -114,6 +114,9 @@ _WORDS = {
     "branch.autosetuprebase": "never local remote always",
     "commit.cleanup": "strip whitespace verbatim scissors default",
     "commitgraph.changedpathsversion": "-1 0 1 2",
+    "core.abbrev": "auto no 7 8 9 10 11 12 16 20 40",  # too short a one, and git stops
+    "core.compression": "-1 0 1 2 3 4 5 6 7 8 9",
+    "core.loosecompression": "-1 0 1 2 3 4 5 6 7 8 9",
     "core.checkstat": "default minimal",
     # No letter: a comment in a list of things to do must never be a command of it.
     "core.commentchar": "auto # ; @ ! $ % ^ & | :",
@@ -159,7 +162,6 @@ _WORDS = {
 _SWITCHES_OR_WORDS = {
     "branch.*.rebase": "merges m interactive i preserve p",
     "branch.autosetupmerge": "always inherit simple",
-    "core.abbrev": "auto",
     "core.autocrlf": "input",
     "core.logallrefupdates": "always",
     "core.safecrlf": "warn",
@@ -193,7 +195,7 @@ log.excludedecoration log.graphcolors splitindex.sharedindexexpire
 
 #: Names of branches, patterns of refs.
 _REFS = """
-branch.*.merge init.defaultbranch remote.*.fetch submodule.*.branch
+branch.*.merge init.defaultbranch submodule.*.branch
 """
 
 _URLS = """
@@ -221,8 +223,17 @@ def is_harmless(entry: Entry, remotes: Collection[str] = ()) -> bool:
     pattern = _pattern(entry)
     if pattern in _REMOTES:
         return entry.value == "." or entry.value in remotes
+    if pattern == "remote.*.fetch":
+        return _is_fetched_apart(entry.value or "", f"refs/remotes/{subsection}/")
     check = _CHECKS.get(pattern) or _SECTIONS.get(entry.section)
     return check is not None and check(entry.value)
+
+
+def _is_fetched_apart(refspec: str, own: str) -> bool:
+    """Whether a fetch changes only what is known of this remote: elsewhere it could delete branches."""
+    source, _, target = refspec.removeprefix("+").partition(":")
+    is_own = target.startswith(own) or (target == source and source.startswith("refs/tags/"))
+    return _is_ref(refspec) and source.startswith("refs/") and is_own and ".." not in target
 
 
 def harmless_remotes(entries: Iterable[Entry]) -> frozenset[str]:

@@ -47,6 +47,8 @@ _CHUNK = Struct(">4sQ4sQ")  # a part of the file and where it begins; the next o
 
 def is_state(name: str) -> bool:
     """Whether a file of a git directory, by its name in there, has content that `unsafe_state` judges."""
+    if _is_patch(name):
+        return False  # only ever applied, and there may be thousands
     return name in _CHECKS or _directory(name) in {"refs/", *_DIRECTORIES} or _is_pack_index(name)
 
 
@@ -60,14 +62,18 @@ def unsafe_state(name: str, data: bytes) -> str:
     if check is not None:
         return check(data)
     directory = _directory(name)
-    number = name.removeprefix("rebase-apply/")
-    if number != name and number.isascii() and number.isdecimal():
-        return ""  # one of the patches
+    if _is_patch(name):
+        return ""
     if _is_pack_index(name):
         return _pack_index(data)
     if directory == "refs/":
         return _reference(data)
     return _DIRECTORIES.get(directory, "")
+
+
+def _is_patch(name: str) -> bool:
+    number = name.removeprefix("rebase-apply/")
+    return number != name and number.isascii() and number.isdecimal()
 
 
 def _directory(name: str) -> str:
@@ -258,9 +264,11 @@ def _pack_index(data: bytes) -> str:
         for at in range(12, 12 + 12 * data[6], 12):
             kind, start, _, end = _CHUNK.unpack_from(data, at)
             names += [data[start:end]] if kind == b"PNAM" else []
+        packs = int.from_bytes(data[8:12])
     except (IndexError, malformed):
         return "it is no index of packs"
-    if data[:4] != b"MIDX" or len(names) != 1:
+    # Git reads as many names as it says there are, past the end of this part if need be.
+    if data[:4] != b"MIDX" or len(names) != 1 or len(data) < 12 or names[0].count(b"\0") < packs:
         return "it is no index of packs"
     return "git would remove files elsewhere" if b"/" in names[0] else ""
 

@@ -151,6 +151,7 @@ class Plan(Record):
     container: Container = Container()
     proxy: ProxyPlace = NO_PROXY  # of this run, where a backend asks for one
     worktrees: tuple[str, ...] = ()  # git directories in there are looked at when the command has ended
+    hook_directories: tuple[str, ...] = ()  # in every worktree, as the caller's own git configuration says
     copies: tuple[ConfigCopy, ...] = ()  # of shields; a backend without copies holds the shields alone
     copies_directory: str = ""  # where the runner may keep them
 

@@ -11,6 +11,7 @@ from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.model.record import Record
 from corral.planning.copies import find_copies
+from corral.planning.git import relative_hook_paths
 from corral.planning.protect import (
     GIT,
     check_narrowed,
@@ -66,6 +67,7 @@ def build(
         policy,
         container,
         worktrees=held.worktrees,
+        hook_directories=held.hook_directories,
         copies=held.copies,
         copies_directory=held.copies_directory,
     )
@@ -78,6 +80,7 @@ class Held(Record):
     pins: tuple[ResolvedPath, ...]
     watches: tuple[Watch, ...]
     worktrees: tuple[str, ...] = ()
+    hook_directories: tuple[str, ...] = ()
     copies: tuple[ConfigCopy, ...] = ()
     copies_directory: str = ""
 
@@ -115,6 +118,7 @@ def find_held(
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
         worktrees=_worktrees(policy, roots, nested) if guarded else (),
+        hook_directories=relative_hook_paths(host) if guarded else (),
         copies=copies,
         copies_directory=copies_directory,
     )

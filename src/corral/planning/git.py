@@ -121,6 +121,13 @@ def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
     )
 
 
+def relative_hook_paths(host: Host) -> tuple[str, ...]:
+    """Those that are in every worktree, also in one that a command makes."""
+    marked = "/any worktree"
+    inside = (path for path in hook_paths(host, marked) if path.startswith(f"{marked}/"))
+    return tuple(dict.fromkeys(path[len(marked) + 1 :] for path in inside))
+
+
 def _caller_config(host: Host) -> Iterator[tuple[str, Entry]]:
     env = host.environment()
     xdg = env.get("XDG_CONFIG_HOME", "")

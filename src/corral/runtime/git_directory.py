@@ -21,8 +21,8 @@ from corral.runtime.git_files import (
     has_entry,
     inside,
     link_text,
+    names_of,
     read_file,
-    size_of,
     subdirectories_of,
 )
 
@@ -33,17 +33,16 @@ if TYPE_CHECKING:
     from corral.git.config import Entry as Setting
     from corral.git.index import IndexContent
 
-    IndexCache = dict[str, tuple[tuple[int, ...], IndexContent | str]]
 
 _MOST_INDEX_BYTES = 1 << 30
 _EXCERPT = 60
 
 #: What mounts and the guard keep as it was in a repository that is planned with.
-_HELD = frozenset({"config", "config.worktree", "commondir", "hooks", "modules"})
+_HELD = frozenset({"config", "config.worktree", "commondir", "hooks"})
 _CONFIGS = frozenset({"config", "config.worktree"})
 _UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
-#: Sizes of a ref that is the name of an object and nothing else: most are.
-_PLAIN_REFS = frozenset({41, 65})
+_SECOND_NAME = "it has a second name, by which git would write it as another file"
+_MOST_DEPTH = 64
 
 
 class Hazard(Record):
@@ -59,26 +58,29 @@ class Hazard(Record):
 class GitDirectory:
     """Looked at by descriptor. `is_held`: its hooks and settings cannot have changed.
 
-    `may_lead_to` says whether a path that is named in here may be followed, `since_ns` when commands began.
+    `worktree` is where its index belongs. `may_lead_to` says whether a path that is named in here may be
+    followed, `since_ns` when commands began. `is_module`: of a submodule, which names its worktree.
     """
 
     def __init__(
         self,
         path: str,
         handle: int,
+        worktree: str,
         may_lead_to: Callable[[str], bool],
-        indexes: IndexCache,
         since_ns: int,
         *,
         is_held: bool,
+        is_module: bool = False,
     ) -> None:
         self._path = path
         self._handle = handle
+        self._worktree = worktree
         self._follow = may_lead_to
-        self._indexes = indexes
         self._since_ns = since_ns
         self._is_held = is_held
-        self.gitlinks: tuple[str, ...] = ()  # directories of the worktree in which git would run
+        self._is_module = is_module
+        self.gitlinks: tuple[str, ...] = ()  # directories in which git would run
         self.seen: list[str] = []  # what the last look depended on, as paths in here
         self.depends_on_others = False  # on what is not in here
 
@@ -89,43 +91,47 @@ class GitDirectory:
     def hazards(self) -> list[Hazard]:
         """Everything that git would run, follow or be led by."""
         self.gitlinks, self.seen, self.depends_on_others = (), [], False
-        return list(self._repository(self._handle, "", is_held=self._is_held))
+        return list(self._repository(self._handle, "", self._worktree, is_held=self._is_held))
 
-    def _repository(self, handle: int, prefix: str, *, is_held: bool) -> Iterator[Hazard]:
+    def _repository(self, handle: int, prefix: str, worktree: str, *, is_held: bool) -> Iterator[Hazard]:
         """A git directory: the one itself, that of a linked worktree, that of a submodule."""
         self.seen.append(prefix)
         for name, is_directory, is_file in entries_of(handle):
             if is_held and name in _HELD:
                 continue
+            place = prefix + name
             if is_directory:
                 for inner in inside(handle, name):
-                    yield from self._directory(inner, prefix, name)
+                    yield from self._directory(inner, prefix, name, is_held=is_held)
             elif is_file and name in _CONFIGS:
-                self.seen.append(prefix + name)
-                yield from self._settings(prefix + name, read_file(handle, name))
-            elif is_file and (name == "index" or name.startswith("sharedindex.")):
-                yield from self._index(handle, prefix + name, name)
+                self.seen.append(place)
+                yield from self._settings(place, read_file(handle, name), names_of(handle, name))
+            elif is_file and name == "index":
+                self.seen.append(place)
+                yield from self._index(handle, place, worktree)
             elif is_file and name in {"commondir", "gitdir"}:
-                self.seen.append(prefix + name)
-                yield from self._pointer(prefix + name, name, read_file(handle, name))
-            elif is_file and name == "MERGE_RR" and self._leads_out(read_file(handle, name) or b""):
-                yield Hazard(prefix + name, "git would copy files from elsewhere")
+                self.seen.append(place)
+                yield from self._pointer(place, name, read_file(handle, name))
+            elif is_file and name == "MERGE_RR" and self._leads_out(worktree, read_file(handle, name) or b""):
+                yield Hazard(place, "git would copy files from elsewhere")
             else:
                 yield from self._file(handle, prefix, name, is_file=is_file)
 
-    def _directory(self, handle: int, prefix: str, name: str) -> Iterator[Hazard]:
+    def _directory(self, handle: int, prefix: str, name: str, *, is_held: bool) -> Iterator[Hazard]:
         place = prefix + name
         if name == "hooks":
             yield from self._hooks(handle, place)
         elif name == "objects":
             yield from self._files(handle, prefix, name, only=("info", "pack"))
             yield from self._objects(handle, place)
+            for inner, _ in subdirectories_of(handle, ("info",)):
+                yield from self._alternates(place, read_file(inner, "alternates") or b"")
         elif name == "worktrees":
             yield from self._files(handle, prefix, name, only=())
             for inner, entry in subdirectories_of(handle):
-                yield from self._repository(inner, f"{place}/{entry}/", is_held=False)
+                yield from self._repository(inner, f"{place}/{entry}/", _worktree_of(inner), is_held=False)
         elif name == "modules":
-            yield from self._modules(handle, place)
+            yield from self._modules(handle, place, is_held=is_held)
         else:
             yield from self._files(handle, prefix, name)
 
@@ -140,11 +146,27 @@ class GitDirectory:
                         if not is_directory and not is_file and changed_ns(inner, entry) >= self._since_ns:
                             yield _not_a_file(inner, f"{place}/{name}/{entry}", entry)
 
+    def _alternates(self, place: str, data: bytes) -> Iterator[Hazard]:
+        """Other places for objects: git sets times there, as if it had written what it found."""
+        for line in os.fsdecode(data).splitlines():
+            if (
+                line
+                and not line.startswith("#")
+                and not self._may_lead_to(self._absolute(f"{place}/x", line))
+            ):
+                yield Hazard(
+                    f"{place}/info/alternates", f"git would touch objects in {line[:_EXCERPT]!r}", data
+                )
+                return
+
     def _files(
         self, handle: int, prefix: str, name: str, only: tuple[str, ...] | None = None
     ) -> Iterator[Hazard]:
         """Everything in a directory and below; of its subdirectories perhaps only some are entered."""
         self.seen.append(prefix + name)
+        if name.count("/") > _MOST_DEPTH:
+            yield Hazard(prefix + name, "git has no directory as deep as that")
+            return
         for entry, is_directory, is_file in entries_of(handle):
             if not is_directory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
@@ -155,13 +177,14 @@ class GitDirectory:
     def _file(self, handle: int, prefix: str, path: str, *, is_file: bool) -> Iterator[Hazard]:
         """What is no directory, by its path in its git directory: no link, nothing that git would act on."""
         name = posixpath.basename(path)
-        if is_state(path):
-            self.seen.append(prefix + path)
         if not is_file:
             yield _not_a_file(handle, prefix + path, name)
-        elif is_state(path) and not (path.startswith("refs/") and size_of(handle, name) in _PLAIN_REFS):
+        elif is_state(path):
+            self.seen.append(prefix + path)
             data = read_file(handle, name)
             why = "it is too large" if data is None else unsafe_state(path, data)
+            if not why and names_of(handle, name) > 1 and not path.startswith("refs/"):
+                why = _SECOND_NAME
             if why:
                 steps = [line for line in (data or b"").split(b"\n") if unsafe_state(path, line)]
                 is_list = path.endswith("todo") and bool(steps)
@@ -177,14 +200,26 @@ class GitDirectory:
                 content = (read_file(handle, name) or b"") if is_file else link_text(handle, name)
                 yield Hazard(f"{place}/{name}", "git would run it", content)
 
-    def _modules(self, handle: int, place: str) -> Iterator[Hazard]:
+    def _modules(self, handle: int, place: str, *, is_held: bool) -> Iterator[Hazard]:
         """Git directories of submodules, at the depth that their names have."""
         yield from self._files(handle, "", place, only=())
         for inner, name in subdirectories_of(handle):
+            here = f"{place}/{name}"
             if has_entry(inner, "HEAD"):
-                yield from self._repository(inner, f"{place}/{name}/", is_held=False)
+                worktree = self._worktree_of_module(inner, here)
+                yield from self._repository(inner, f"{here}/", worktree, is_held=is_held)
+            elif here.count("/") > _MOST_DEPTH:
+                yield Hazard(here, "git has no directory as deep as that")
             else:
-                yield from self._modules(inner, f"{place}/{name}")
+                yield from self._modules(inner, here, is_held=is_held)
+
+    def _worktree_of_module(self, handle: int, place: str) -> str:
+        try:
+            entries = read_config(read_file(handle, "config") or b"")
+        except MalformedConfig:
+            return ""
+        named = [entry.value for entry in entries if entry.name == "core.worktree" and entry.value]
+        return os.path.normpath(os.path.join(self._path, place, named[-1] or "")) if named else ""
 
     def _pointer(self, place: str, name: str, data: bytes | None) -> Iterator[Hazard]:
         """Where a linked worktree has its repository, and where the repository has the worktree."""
@@ -196,18 +231,20 @@ class GitDirectory:
                 return
         yield Hazard(place, f"it would lead git to {text[:_EXCERPT]!r}", data or b"")
 
-    def _leads_out(self, records: bytes) -> bool:
+    def _leads_out(self, worktree: str, records: bytes) -> bool:
         """Whether a conflict that git remembers is, by a link, in a file outside of the worktree."""
-        worktree = os.path.dirname(self._path)
         paths = (os.fsdecode(record.partition(b"\t")[2]) for record in records.split(b"\0") if record)
-        return not all(self._may_lead_to(os.path.normpath(os.path.join(worktree, path))) for path in paths)
+        return not all(worktree and self._may_lead_to(os.path.join(worktree, path)) for path in paths)
 
     def _absolute(self, place: str, text: str) -> str:
-        """Where a path leads that a file in here names."""
-        return os.path.normpath(os.path.join(self._path, os.path.dirname(place), text))
+        """Where a path leads that a file in here names; as it is written, since a link may be on the way."""
+        return os.path.join(self._path, os.path.dirname(place), text)
 
-    def _settings(self, place: str, data: bytes | None) -> Iterator[Hazard]:
-        """A configuration that a command has made: what cannot run anything, or lead anywhere, may stay."""
+    def _settings(self, place: str, data: bytes | None, names: int) -> Iterator[Hazard]:
+        """A configuration that a command has made: what cannot run anything, or lead anywhere, may stay.
+
+        By another of its names it could be written as something else is.
+        """
         if data is None:
             yield Hazard(place, "it is too large to be looked at")
             return
@@ -222,61 +259,58 @@ class GitDirectory:
             for entry in entries
             if not is_harmless(entry, remotes) and not self._is_place_of_submodule(place, entry)
         }
-        if refused:
-            why = f"git would run, or follow, what it says: {', '.join(dict.fromkeys(refused.values()))}"
+        if refused or names > 1:
+            what = ", ".join(dict.fromkeys(refused.values()))
+            why = f"git would run, or follow, what it says: {what}" if refused else _SECOND_NAME
             yield Hazard(place, why, data, without(data, lambda entry: entry.start in refused))
 
     def _is_place_of_submodule(self, place: str, entry: Setting) -> bool:
         """By this setting git finds the worktree of a submodule whose git directory is in here."""
-        if entry.name != "core.worktree" or not place.startswith("modules/"):
+        is_module = "modules/" in f"/{place}" or self._is_module
+        if entry.name != "core.worktree" or not is_module:
             return False
         return self._may_lead_to(self._absolute(place, entry.value or "/"))
 
-    def _index(self, handle: int, place: str, name: str) -> Iterator[Hazard]:
-        content = self._read_index(handle, place, name)
-        if isinstance(content, str):
-            yield Hazard(place, content)
-            return
-        if content.unsafe:
-            why = f"git would write {content.unsafe[0]!r} when it restores files"
-            yield Hazard(place, why, "\0".join(content.unsafe).encode("utf-8", "surrogateescape"))
-        if "/" not in place:
-            self.gitlinks += content.gitlinks
-
-    def _read_index(self, handle: int, place: str, name: str) -> IndexContent | str:
-        """What an index says, or why it cannot be left; remembered while the file is the same."""
-        self.seen.append(place)
-        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
-        identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        known = self._indexes.get(place)
-        if known is not None and known[0] == identity:
-            return known[1]
-        content: IndexContent | str
+    def _index(self, handle: int, place: str, worktree: str) -> Iterator[Hazard]:
         try:
-            content = self._parse_index(handle, read_file(handle, name, _MOST_INDEX_BYTES))
+            content = self._read_index(handle)
         except MalformedIndex as problem:
-            content = f"it is not an index that corral understands: {problem}"
-        self._indexes[place] = (identity, content)
-        return content
+            yield Hazard(place, f"it is not an index that corral understands: {problem}")
+            return
+        sparse = [path for path in content.sparse if worktree and os.path.lexists(f"{worktree}/{path}")]
+        unsafe = (*content.unsafe, *sparse)
+        if unsafe:
+            why = f"git would write, or enter, {unsafe[0]!r}"
+            yield Hazard(place, why, "\0".join(unsafe).encode("utf-8", "surrogateescape"))
+        if worktree:
+            self.gitlinks += tuple(os.path.join(worktree, path) for path in content.gitlinks)
 
-    def _parse_index(self, handle: int, data: bytes | None) -> IndexContent:
+    def _read_index(self, handle: int) -> IndexContent:
+        data, length = read_file(handle, "index", _MOST_INDEX_BYTES), self._hash_length(handle)
         if data is None:
             raise MalformedIndex("it is too large")
-        length = self._hash_length()
         content = read_index(data, length)
         if content.shared:
+            self.depends_on_others = True
             other = read_file(handle, f"sharedindex.{content.shared}", _MOST_INDEX_BYTES)
             content = read_index(data, length, other)
         return content
 
-    def _hash_length(self) -> int:
+    def _hash_length(self, handle: int) -> int:
         """How many bytes the names of objects have: the configuration says so."""
+        config = read_file(handle, "config")
         try:
-            entries = read_config(read_file(self._handle, "config") or b"")
+            entries = read_config(read_file(self._handle, "config") or b"" if config is None else config)
         except MalformedConfig:
             return 20
         formats = [entry.value for entry in entries if entry.name == "extensions.objectformat"]
         return 32 if formats and (formats[-1] or "").lower() == "sha256" else 20
+
+
+def _worktree_of(handle: int) -> str:
+    """Where the worktree of a linked one is, as its git directory says; empty if it does not."""
+    text = os.fsdecode(read_file(handle, "gitdir") or b"").rstrip("\n")
+    return text.removesuffix("/.git") if text.startswith("/") and text.endswith("/.git") else ""
 
 
 def _not_a_file(handle: int, place: str, name: str) -> Hazard:

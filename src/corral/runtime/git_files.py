@@ -129,12 +129,12 @@ def changed_ns(handle: int, name: str) -> int:
         return 0
 
 
-def size_of(handle: int, name: str) -> int:
-    """How many bytes something has; -1 if it is gone."""
+def names_of(handle: int, name: str) -> int:
+    """How many names a file has; 0 if it is gone."""
     try:
-        return os.stat(name, dir_fd=handle, follow_symlinks=False).st_size
+        return os.stat(name, dir_fd=handle, follow_symlinks=False).st_nlink
     except FileNotFoundError:
-        return -1
+        return 0
 
 
 def has_entry(handle: int, name: str) -> bool:

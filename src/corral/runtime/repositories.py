@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.plan import Plan
-    from corral.runtime.git_directory import IndexCache
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Looks after the end, each but the last followed by removals: another command may work in the same place.
 _ROUNDS = 4
-_POINTER = "gitdir:"
+_POINTER = "gitdir: "
 _BETWEEN_GLANCES_SECONDS = 0.01
 _NEVER_NS = 1 << 63
+_FAILURES = (OSError, ValueError, RecursionError)
 #: Besides what is looked at, what a git directory is told by.
 _WHOLE = ("HEAD", "objects", "refs")
 #: Of one command: more would tell nothing new.
@@ -63,7 +63,7 @@ class _Looked:
         hazards: list[Hazard],
         gitlinks: tuple[str, ...] = (),
         *,
-        is_whole: bool = False,
+        is_whole: bool | None = None,  # of a git directory
     ) -> None:
         self.path = path
         self.handle = handle
@@ -85,12 +85,13 @@ class RepositoryCheck:
         self._tops = {
             f"{watch.directory}": f"{watch.directory}/.git" for watch in plan.watches if watch.is_repository
         }
-        self._planned = frozenset(plan.worktrees) - self._tops.keys()
+        self._planned = frozenset(plan.worktrees)
+        self._hooks = plan.hook_directories
+        self._has_failed = False
         self._looks_at = 0.0
         self.found_at_the_top = 0
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
-        self._indexes: dict[str, IndexCache] = {}
         self._folders = Folders()
         self._memories: dict[str, tuple[Memory, list[Hazard], tuple[str, ...], bool]] = {}
         self._began_ns = _NEVER_NS
@@ -100,17 +101,20 @@ class RepositoryCheck:
     def begin(self) -> None:
         """Nothing runs: what is here now is the host's own. Raises SetupError if it cannot be looked at."""
         own: dict[str, bytes] = {}
-        self._heads, self._began_ns = {}, _NEVER_NS
+        heads: dict[str, bytes] = {}
+        self._began_ns = _NEVER_NS
         try:
             for looked in self._look():
                 own.update(
                     (os.path.join(looked.path, hazard.place), hazard.content) for hazard in looked.hazards
                 )
                 if looked.is_whole:
-                    self._heads[looked.path] = read_file(looked.handle, "HEAD") or b""
-        except OSError as problem:
+                    heads[looked.path] = read_file(looked.handle, "HEAD") or b""
+        except _FAILURES as problem:
             raise _unreadable(problem, ran=False) from problem
-        self._own, self._began_ns = own, time.time_ns() - TICK_NS
+        self._began_ns = time.time_ns() - TICK_NS
+        if not self._has_failed:  # else some of it may be what a command has left
+            self._own, self._heads = own, heads
 
     def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
         """Take away what is dangerous and new; returns the paths of what could not be taken away.
@@ -123,8 +127,10 @@ class RepositoryCheck:
                 found = tuple(self._remove_new(is_at_work=is_at_work))
                 if not found:
                     break
-        except OSError as problem:
+        except _FAILURES as problem:
+            self._has_failed = True
             raise _unreadable(problem, ran=True) from problem
+        self._has_failed = bool(found)
         return found
 
     def is_made_at_the_top(self) -> bool:
@@ -150,7 +156,7 @@ class RepositoryCheck:
     def _remove_new(self, *, is_at_work: bool) -> Iterator[str]:
         for looked in self._look():
             yield from self._remove_from(looked, is_at_work=is_at_work)
-            if looked.path in self._heads and not looked.is_whole:
+            if looked.is_whole is False and looked.path in self._heads:
                 make_whole(looked.handle, self._heads[looked.path])
                 self._tell(looked.path, "git would have worked in a repository further up; it was made whole")
                 yield looked.path
@@ -202,64 +208,77 @@ class RepositoryCheck:
             seen.add(worktree)
             for looked in self._look_at(worktree):
                 yield looked
-                queue += [os.path.join(worktree, gitlink) for gitlink in looked.gitlinks]
+                # A link on the way to a submodule: some commands follow it.
+                queue += [path for link in looked.gitlinks for path in (link, os.path.realpath(link))]
 
     def _look_at(self, worktree: str) -> Iterator[_Looked]:
         handle = self._open_worktree(worktree)
         if handle < 0:
             return
+        is_planned = worktree in self._planned and worktree not in self._tops
         try:
-            if worktree in self._planned:
-                yield from self._look_at_planned(worktree, handle)
-            else:
-                yield from self._look_at_made(worktree, handle)
+            yield _Looked(worktree, handle, list(_patches(handle)))
+            yield from self._look_at_git(worktree, handle, is_planned=is_planned)
+            if all(has_entry(handle, name) for name in _WHOLE):  # bare, or of a linked worktree
+                yield self._inspect(worktree, handle, "", is_held=worktree in self._planned)
+            if not is_planned:
+                yield _Looked(worktree, handle, list(self._own_hooks(handle)))
         finally:
             os.close(handle)
 
-    def _look_at_planned(self, worktree: str, handle: int) -> Iterator[_Looked]:
-        """Its hooks and settings are held. Where `.git` is a file, that is held, and so is what it names."""
-        yield _Looked(worktree, handle, list(_patches(handle)))
-        git = open_directory(handle, ".git")
-        if git >= 0:
-            try:
-                yield self._inspect(os.path.join(worktree, ".git"), git, is_held=True)
-            finally:
-                os.close(git)
-        elif has_entry(handle, "HEAD") and has_entry(handle, "objects"):
-            yield self._inspect(worktree, handle, is_held=True)
-
-    def _look_at_made(self, worktree: str, handle: int) -> Iterator[_Looked]:
-        """One that a command has made, or that lies where the planner does not look."""
-        git = open_directory(handle, ".git")
+    def _look_at_git(self, worktree: str, handle: int, *, is_planned: bool) -> Iterator[_Looked]:
+        """What `.git` is in a worktree. Of one that is planned it is held, with its hooks and settings."""
+        git, path, is_module = open_directory(handle, ".git"), f"{worktree}/.git", False
         if git < 0:
-            hazard, target = self._pointer(worktree, handle)
-            yield _Looked(worktree, handle, [hazard] if hazard is not None else [])
-            git, path = self._open_worktree(target) if target else -1, target
-        else:
-            path = os.path.join(worktree, ".git")
+            hazard, path = self._pointer(worktree, handle)
+            if hazard is not None and not is_planned:
+                yield _Looked(worktree, handle, [hazard])
+            git = self._open_worktree(path) if path and hazard is None else -1
+            is_module = "/modules/" in path
         if git >= 0:
             try:
-                yield self._inspect(path, git, is_held=False)
+                yield self._inspect(path, git, worktree, is_held=is_planned, is_module=is_module)
             finally:
                 os.close(git)
 
-    def _inspect(self, path: str, handle: int, *, is_held: bool) -> _Looked:
+    def _own_hooks(self, handle: int) -> Iterator[Hazard]:
+        """Hooks where the user's own configuration says that every worktree has them."""
+        for place in self._hooks:
+            directory = descend(handle, place)
+            if directory >= 0:
+                try:
+                    for name in os.listdir(directory):
+                        content = read_file(directory, name) or link_text(directory, name)
+                        yield Hazard(
+                            f"{place}/{name}", "git would run it, because of core.hooksPath", content
+                        )
+                finally:
+                    os.close(directory)
+
+    def _inspect(
+        self, path: str, handle: int, worktree: str, *, is_held: bool, is_module: bool = False
+    ) -> _Looked:
+        """INVARIANT: what commands may have written is never judged by the time of its last change.
+
+        A page that is mapped can be changed without one. Before commands run, that would only make less of
+        it the host's own.
+        """
         known = self._memories.get(path)
-        if known is None or not known[0].holds():
-            known = self._inspect_anew(path, handle, is_held=is_held)
+        if known is None or self._began_ns != _NEVER_NS or not known[0].holds():
+            known = self._inspect_anew(path, handle, worktree, is_held=is_held, is_module=is_module)
         _, hazards, gitlinks, whole = known
         return _Looked(path, handle, hazards, gitlinks, is_whole=whole)
 
     def _inspect_anew(
-        self, path: str, handle: int, *, is_held: bool
+        self, path: str, handle: int, worktree: str, *, is_held: bool, is_module: bool
     ) -> tuple[Memory, list[Hazard], tuple[str, ...], bool]:
-        looked_ns, indexes = time.time_ns(), self._indexes.setdefault(path, {})
-        directory = GitDirectory(path, handle, self._is_inside, indexes, self._began_ns, is_held=is_held)
+        looked_ns = time.time_ns()
+        directory = GitDirectory(
+            *(path, handle, worktree, self._is_inside, self._began_ns), is_held=is_held, is_module=is_module
+        )
         hazards, whole = directory.hazards(), is_whole(handle)
-        # Git looks for submodules in its worktree, which is not where a git directory lies that a file names.
-        gitlinks = directory.gitlinks if path.endswith("/.git") else ()
         memory = Memory([f"{path}/{place}".rstrip("/") for place in (*directory.seen, *_WHOLE)], looked_ns)
-        found = (memory, hazards, gitlinks, whole)
+        found = (memory, hazards, directory.gitlinks, whole)
         if directory.depends_on_others:
             self._memories.pop(path, None)
         else:
@@ -267,9 +286,9 @@ class RepositoryCheck:
         return found
 
     def _pointer(self, worktree: str, handle: int) -> tuple[Hazard | None, str]:
-        """A `.git` that is no directory: what is wrong with it, or the git directory that it names.
+        """A `.git` that is no directory: what is wrong with it, or the git directory to look at instead.
 
-        A repository that the plan knows holds those of its own submodules and worktrees.
+        That of a linked worktree is a part of its repository, and looked at with it.
         """
         text = link_text(handle, ".git")
         if text:
@@ -277,16 +296,25 @@ class RepositoryCheck:
         data = read_file(handle, ".git")
         if data is None:
             return (Hazard(".git", "it is not a file"), "") if has_entry(handle, ".git") else (None, "")
-        word, _, named = os.fsdecode(data).strip().partition(":")
-        target = os.path.normpath(os.path.join(worktree, named.strip()))
-        if f"{word}:" == _POINTER and named and self._is_inside(target):
-            held = (f"{known}/.git/{name}" for known in self._planned for name in ("modules", "worktrees"))
-            return None, "" if any(_is_beneath(target, place) for place in held) else target
-        return Hazard(".git", f"it would lead git to {named.strip()!r}", data), ""
+        named = os.fsdecode(data).rstrip("\r\n")
+        target = os.path.join(worktree, named.removeprefix(_POINTER))
+        if not named.startswith(_POINTER) or not self._is_inside(target):
+            return Hazard(".git", f"it would lead git to {named!r}", data), ""
+        target = os.path.normpath(target)
+        above, name = os.path.split(os.path.dirname(target))
+        if name == "worktrees" and above.endswith("/.git"):
+            return None, "" if os.path.dirname(above) in self._planned else above
+        held = (f"{known}/.git/modules" for known in self._planned)
+        return None, "" if any(_is_beneath(target, place) for place in held) else target
 
     def _is_inside(self, path: str) -> bool:
-        """Whether a path leads, without a link, to where commands write; it is looked at there."""
-        return any(_is_beneath(path, root) for root in self._roots) and os.path.realpath(path) == path
+        """Whether a path leads, without a link, to where commands write; it is looked at there.
+
+        `..` behind a link leads elsewhere than it seems: so the path is resolved as it is written.
+        """
+        plain = os.path.normpath(path)
+        is_beneath = any(_is_beneath(plain, root) for root in self._roots)
+        return "\0" not in path and is_beneath and os.path.realpath(path) == plain
 
     def _open_worktree(self, path: str) -> int:
         """A descriptor, reached without following a link; -1 if there is no such directory."""
@@ -305,19 +333,21 @@ def _patches(handle: int) -> Iterator[Hazard]:
     with os.scandir(handle) as entries:
         names = [entry.name for entry in entries if entry.is_symlink()]
     for name in names:
-        if name[:4].isdecimal() and name[4:5] == "-":
+        number = name.partition("-")[2] if name[:1] == "v" else name
+        if number[:4].isdecimal() and number[4:5] == "-":
             text = link_text(handle, name)
             yield Hazard(
                 name, f"git format-patch would write through this link, to {os.fsdecode(text)!r}", text
             )
 
 
-def _unreadable(problem: OSError, *, ran: bool) -> SetupError:
+def _unreadable(problem: Exception, *, ran: bool) -> SetupError:
     return SetupError(
         "guard",
-        "a git directory could not be checked" + (" after the command" if ran else ""),
+        "a git directory could not be checked"
+        + (", and what the command left there is there" if ran else ""),
         why=str(problem),
-        fix="look at it before you use git there" if ran else "make it readable for its owner",
+        fix="do not use git there before you have looked at it" if ran else "make it readable for its owner",
         ran=ran,
     )
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int, int]  # device, inode, time of the last change
 
 TICK_NS = 20_000_000
+#: What makes a git directory of any directory.
+_BARE = frozenset({"HEAD", "objects", "refs"})
+_MARKS = _BARE | {".git"}
 #: File systems that keep these times by themselves, whatever other machines do.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 
@@ -48,7 +51,7 @@ class Memory:
 
 
 class Folders:
-    """Names of subdirectories, and whether there is a `.git` among the names, listed anew after a change."""
+    """Names of subdirectories, and whether git finds a repository there, listed anew after a change."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp | None, tuple[str, ...], bool]] = {}
@@ -78,16 +81,17 @@ class Folders:
 
 def _list(path: str) -> tuple[tuple[str, ...], bool]:
     """Names only: what is found by them is opened without following a link."""
-    names, has_git = [], False
+    names, marks = [], set()
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                has_git |= entry.name == ".git"
+                if entry.name in _MARKS:
+                    marks.add(entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     names.append(entry.name)
     except OSError:  # closed: the next plan is refused
         return (), os.path.lexists(f"{path}/.git")
-    return tuple(sorted(names)), has_git
+    return tuple(sorted(names)), ".git" in marks or marks >= _BARE
 
 
 def is_local(device: int) -> bool:

@@ -132,7 +132,7 @@ def test_a_sparse_index_is_read(repository: Repository) -> None:
     data = repository.file.read_bytes()
 
     assert (SPARSE, b"out/") in all_entries(data)
-    assert read_index(data) == IndexContent((), ())
+    assert read_index(data) == IndexContent((), (), sparse=("out/",))
 
 
 class TestSplit:

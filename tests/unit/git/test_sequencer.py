@@ -169,9 +169,15 @@ class TestRealStates:
 TODO = "rebase-merge/git-rebase-todo"
 
 
-def packs(names: bytes) -> bytes:
+def packs(names: bytes, count: int = 1) -> bytes:
     end = 12 + 24 + len(names)
-    return b"MIDX\1\1\1\0\0\0\0\1" + struct.pack(">4sQ4sQ", b"PNAM", 36, bytes(4), end) + names + bytes(20)
+    return (
+        b"MIDX\1\1\1\0\0\0\0"
+        + bytes([count])
+        + struct.pack(">4sQ4sQ", b"PNAM", 36, bytes(4), end)
+        + names
+        + bytes(20)
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,6 +249,7 @@ def packs(names: bytes) -> bytes:
         ("pid", b"1\n"),
         ("objects/pack/multi-pack-index", packs(b"../../../x/pack-1.idx\0")),
         ("objects/pack/multi-pack-index", b"MIDX"),
+        ("objects/pack/multi-pack-index", packs(b"pack-1.idx\0", count=2)),
         ("objects/pack/multi-pack-index.d/multi-pack-index-1.midx", packs(b"a/b.idx\0")),
         ("reftable/tables.list", b"../../x.ref\n"),
     ],
@@ -265,7 +272,6 @@ def test_what_would_run_or_write_more_is_not_left(name: str, data: bytes) -> Non
         ("rebase-merge/strategy_opts", b" --ours --subtree=a/b\n"),
         ("rebase-merge/strategy_opts", b"ours 'find-renames=50%'\n"),
         ("rebase-merge/trailer", b"Reviewed-by: Ann <ann@example.org>\n"),
-        ("rebase-apply/0042", b"From: x\n\nexec x"),
         ("MERGE_RR", b""),
         ("objects/pack/multi-pack-index", packs(b"pack-1.idx\0")),
         ("reftable/tables.list", b"0x000000000001-0x000000000002-1a2b3c4d.ref\n"),

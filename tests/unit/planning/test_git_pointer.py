@@ -6,7 +6,7 @@ import pytest
 
 from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess
-from corral.planning.git import hook_paths, identity, linked_repository, named_paths
+from corral.planning.git import hook_paths, identity, linked_repository, named_paths, relative_hook_paths
 from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver
 from corral.policy.compose import build_policy
@@ -143,6 +143,7 @@ def test_what_the_callers_configuration_includes_counts_too() -> None:
     )
 
     assert hook_paths(host, WORK) == (f"{WORK}/.team",)
+    assert relative_hook_paths(host) == (".team",)
 
 
 def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:

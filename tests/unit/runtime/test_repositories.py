@@ -51,6 +51,8 @@ STATES = [
     ("branches/origin", "./evil\n"),
     ("gitweb/lighttpd", "#!/bin/sh\n"),
     ("refs/heads/x", "ref: hooks/post-commit\n"),
+    ("refs/heads/x", "ref: refs/../../../out/new".ljust(40) + "\n"),  # as long as the name of an object
+    ("worktrees/x/gitdir", "/out\0/.git\n"),
     ("MERGE_RR", "1234\t../out/key\0"),
     ("MERGE_RR", "1234\taway/key\0"),
     ("index", "not an index"),
@@ -123,10 +125,11 @@ def test_no_object_is_a_link(check: RepositoryCheck, git: Path) -> None:
 
 def test_no_link_waits_for_a_patch(check: RepositoryCheck, place: Path) -> None:
     (place / "0001-fix.patch").symlink_to("/x")
+    (place / "v2-0001-fix.patch").symlink_to("/x")
     (place / "1-fix").symlink_to("/x")
 
     assert check.sweep() == ()
-    assert not (place / "0001-fix.patch").is_symlink()
+    assert not (place / "0001-fix.patch").is_symlink() and not (place / "v2-0001-fix.patch").is_symlink()
     assert (place / "1-fix").is_symlink()
 
 
@@ -192,9 +195,39 @@ def test_hooks_and_settings_that_are_held_are_the_hosts(check: RepositoryCheck, 
     put(git / "hooks/pre-commit", "#!/bin/sh\n")
     put(git / "config", CONFIG + EVIL)
     put(git / "modules/x/config", CONFIG + EVIL)
+    put(git / "modules/x/HEAD", "ref: refs/heads/main\n")
 
     assert check.sweep() == ()
     assert check.take_violations() == ()
+
+
+def test_the_rest_of_a_submodules_git_directory_is_looked_at(check: RepositoryCheck, git: Path) -> None:
+    make_repository(git / "modules/a/b")
+    (git / "modules/a/b/index").symlink_to("/x")
+
+    assert check.sweep() == ()
+    assert not (git / "modules/a/b/index").is_symlink()
+
+
+def test_a_directory_that_is_made_a_repository_keeps_nothing_that_git_would_run(
+    check: RepositoryCheck, place: Path
+) -> None:
+    made = make_repository(place / "src", CONFIG + EVIL)
+    put(made / "hooks/pre-commit", "#!/bin/sh\n")
+
+    assert check.sweep() == ()
+    assert (made / "config").read_text() == CONFIG
+    assert not (made / "hooks/pre-commit").exists()
+
+
+@pytest.mark.parametrize(("text", "stays"), [("/out\n", False), ("../../away\n", False), ("../../x\n", True)])
+def test_objects_are_looked_for_nowhere_else(
+    check: RepositoryCheck, git: Path, text: str, stays: bool
+) -> None:
+    put(git / "objects/info/alternates", text)
+
+    assert check.sweep() == ()
+    assert (git / "objects/info/alternates").exists() == stays
 
 
 @pytest.mark.parametrize("name", ["sub", "a/b/c", "vendor/lib/.hidden"])
@@ -224,7 +257,19 @@ def test_a_submodule_of_one_that_was_made_keeps_its_place(check: RepositoryCheck
     assert (made / "modules/y/config").read_text() == CONFIG
 
 
-@pytest.mark.parametrize("text", ["gitdir: /out\n", "gitdir: ../away/out\n", "gitdir:\n", "x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "gitdir: /out\n",
+            "gitdir: ../away/out\n",
+            "gitdir:\n",
+            "x",
+            "gitdir: a\0b\n",
+        ),
+        "gitdir: ../away/../work/.git\n",  # behind a link, `..` leads elsewhere than it seems
+    ],
+)
 def test_a_pointer_leads_nowhere_else(check: RepositoryCheck, place: Path, text: str) -> None:
     put(place / "sub/.git", text)
 
@@ -249,6 +294,117 @@ def test_what_a_pointer_into_the_repository_leads_to_is_looked_at(
 
     assert check.sweep() == ()
     assert (hidden / "config").read_text() == CONFIG
+
+
+def test_what_a_pointer_into_a_worktrees_directory_leads_to_is_looked_at(
+    check: RepositoryCheck, git: Path, place: Path
+) -> None:
+    put(place / "sub/.git", "gitdir: ../.git/worktrees/x/evil\n")
+    hidden = make_repository(git / "worktrees/x/evil", CONFIG + EVIL)
+
+    assert check.sweep() == ()
+    assert (hidden / "config").read_text() == CONFIG
+
+
+def test_a_worktree_of_a_repository_that_was_made_is_left(check: RepositoryCheck, place: Path) -> None:
+    made = make_repository(place / "clone/.git", CONFIG + EVIL)
+    put(place / "wt/.git", f"gitdir: {made}/worktrees/wt\n")
+    for name, text in (("gitdir", f"{place}/wt/.git\n"), ("commondir", "../..\n"), ("HEAD", "0" * 40)):
+        put(made / "worktrees/wt" / name, text)
+
+    assert check.sweep() == ()
+    assert [found.subject for found in check.take_violations()] == [str(made / "config")]
+    assert sorted(os.listdir(made / "worktrees/wt")) == ["HEAD", "commondir", "gitdir"]
+
+
+@pytest.mark.parametrize("name", [".git", "repository.git"])
+def test_a_root_that_is_a_git_directory_is_looked_at(
+    checking: Callable[..., RepositoryCheck], place: Path, name: str
+) -> None:
+    """Bare, or the repository of the linked worktree that is the workspace."""
+    shutil.rmtree(place)
+    make_repository(place)
+    status = place.stat()
+    identity = (status.st_dev, status.st_ino)
+    watch = Watch(str(place), str(place), *identity, ".git", ".git/hooks", is_repository=True)
+    check = checking(str(place), watches=(watch,))
+    check.begin()
+    (place / "FETCH_HEAD").symlink_to("/x")
+    put(place / "worktrees/x/rebase-merge/git-rebase-todo", "exec ./evil\n")
+
+    assert check.sweep() == ()
+    assert not (place / "FETCH_HEAD").is_symlink()
+    assert not (place / "worktrees/x/rebase-merge/git-rebase-todo").exists()
+    assert len(check.take_violations()) == 2
+
+
+def test_a_store_that_lies_apart_is_looked_at(checking: Callable[..., RepositoryCheck], place: Path) -> None:
+    store = make_repository(place / "store", CONFIG + EVIL)
+    put(place / ".git", "gitdir: store\n")
+    check = checking(str(place))
+    check.begin()
+    (store / "COMMIT_EDITMSG").symlink_to("/x")
+
+    assert check.sweep() == ()
+    assert not (store / "COMMIT_EDITMSG").is_symlink()
+    assert (store / "config").read_text() == CONFIG + EVIL  # held by mounts: the host's own
+
+
+def test_no_name_of_a_configuration_is_another_files(check: RepositoryCheck, place: Path) -> None:
+    made = make_repository(place / "sub/.git")
+    os.link(made / "config", made / "COMMIT_EDITMSG")
+    put(made / "rebase-merge/git-rebase-todo", "pick 1\n")
+    os.link(made / "rebase-merge/git-rebase-todo", made / "SQUASH_MSG")
+
+    assert check.sweep() == ()
+    assert (made / "config").stat().st_nlink == 1
+    assert not (made / "rebase-merge/git-rebase-todo").exists()
+
+
+def test_what_is_changed_without_a_new_time_is_seen(check: RepositoryCheck, git: Path, monkeypatch) -> None:
+    """As by a page that is mapped. Only what was there before is known by its time."""
+    put(git / "rebase-merge/strategy", "ort\n")
+    monkeypatch.setattr("corral.runtime.unchanged.Memory.holds", lambda _: True)
+    assert check.sweep() == ()
+    put(git / "rebase-merge/strategy", "evil\n")
+
+    assert check.sweep() == ()
+    assert not (git / "rebase-merge/strategy").exists()
+
+
+def test_a_directory_without_an_end_is_not_left(check: RepositoryCheck, git: Path) -> None:
+    deep = git / "refs" / "/".join("x" * 200)
+    deep.mkdir(parents=True)
+
+    assert check.sweep() == ()
+    assert not deep.exists()
+
+
+def test_what_a_failed_look_has_missed_is_not_the_hosts_own(
+    check: RepositoryCheck, git: Path, monkeypatch
+) -> None:
+    (git / "COMMIT_EDITMSG").symlink_to("/x")
+    with monkeypatch.context() as broken:
+        broken.setattr(RepositoryCheck, "_remove", lambda *_: int(""))
+        with pytest.raises(SetupError):
+            check.sweep()
+    check.begin()
+
+    assert check.sweep() == ()
+    assert not (git / "COMMIT_EDITMSG").is_symlink()
+
+
+def test_hooks_that_every_worktree_has_by_the_users_configuration_are_not_left(
+    place: Path, tmp_path: Path, make_plan
+) -> None:
+    plan = make_plan(writable=(str(place),), worktrees=(str(place),)).replace(hook_directories=(".githooks",))
+    check = RepositoryCheck(plan, str(tmp_path / "quarantine"))
+    check.begin()
+    make_repository(place / "sub/.git")
+    put(place / "sub/.githooks/post-checkout", "#!/bin/sh\n")
+
+    assert check.sweep() == ()
+    assert os.listdir(place / "sub/.githooks") == []
 
 
 def test_a_worktree_that_was_added_is_left(check: RepositoryCheck, git: Path, place: Path) -> None:

@@ -1,0 +1,78 @@
+"""The same for a repository that is not simply `.git` in the workspace, and for one that a command makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.git_confined import not_documented, plant_confined, require_native, table
+from support.git_stage import LINK, LINKED, MADE, SEPARATE
+from support.git_trap import FILES, STATES, sprung
+from support.git_traps import in_group, springing
+from support.git_watch import sit_anew, watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.git_stage import Stage
+    from support.git_trap import Trap
+
+    MakeStage = Callable[..., Stage]
+
+#: These must be there for a test to say anything; not every trap can be planted in every repository.
+NEEDED = {
+    FILES: {"link-file-COMMIT_EDITMSG", "link-file-logs-HEAD", "upwards-ORIG_HEAD", "nested-added"},
+    STATES: {"rebase-exec", "sequencer-strategy", "object-directories"},
+}
+#: Of those, what a control springs where all traps of the group lie beside.
+SEEN = {FILES: {"link-file-COMMIT_EDITMSG", "nested-added"}, STATES: {"object-directories"}}
+CASES = [
+    pytest.param(layout, group, marks=[] if (layout, group) == (LINKED, FILES) else pytest.mark.thorough)
+    for layout in (LINKED, SEPARATE, LINK, MADE)
+    for group in (FILES, STATES)
+]
+_MAKE = sprung("made", "os.rename('.made', '.git')")
+
+
+def _traps(layout: str, group: str) -> tuple[Trap, ...]:
+    """Without the one that would take the git directory of a linked worktree away."""
+    traps = tuple(trap for trap in in_group(group) if layout != LINKED or trap.name != "link-dir-worktrees")
+    return (_MAKE, *traps) if layout == MADE else traps
+
+
+@pytest.mark.parametrize(("layout", "group"), CASES)
+def test_no_git_command_springs_a_trap_wherever_the_repository_is(
+    stage: MakeStage, packages: Path, request: pytest.FixtureRequest, layout: str, group: str
+) -> None:
+    require_native(request)
+    traps = _traps(layout, group)
+    made = stage(traps, layout=layout)
+
+    # In a repository that was not there before, traps are taken away at once, and too many end the command.
+    plant_confined(made, packages, traps, NEEDED[group] if layout != MADE else {_MAKE.name})
+
+    made.keep()
+    is_alive = watch(made, "log -1 v1").status == 0
+    found = [finding for sitting in springing(traps) for finding in sit_anew(made, sitting)]
+    found = not_documented(found)
+    assert not found, table(found)
+    if not is_alive:
+        raise RuntimeError("there is no repository left: nothing could be sprung")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("layout", "group"), [case.values for case in CASES])
+def test_the_control_springs_traps_wherever_the_repository_is(
+    stage: MakeStage, layout: str, group: str
+) -> None:
+    traps = _traps(layout, group)
+    made = stage(traps, layout=layout)
+    said = made.plant(traps).splitlines()
+
+    made.keep()
+    found = [finding for sitting in springing(traps) for finding in sit_anew(made, sitting)]
+
+    assert {f"planted {name}" for name in NEEDED[group]} <= {*said}
+    assert {finding.trap for finding in found} >= SEEN[group], table(found)
