@@ -45,6 +45,7 @@ _POINTER = "gitdir: "
 _BETWEEN_GLANCES_SECONDS = 0.01
 _NEVER_NS = 1 << 63
 _FAILURES = (OSError, ValueError, RecursionError)
+_NO_MEMORY = Memory([], 0)
 #: Besides what is looked at, what a git directory is told by.
 _WHOLE = ("HEAD", "objects", "refs")
 #: Of one command: more would tell nothing new.
@@ -258,13 +259,13 @@ class RepositoryCheck:
     def _inspect(
         self, path: str, handle: int, worktree: str, *, is_held: bool, is_module: bool = False
     ) -> _Looked:
-        """INVARIANT: what commands may have written is never judged by the time of its last change.
+        """INVARIANT: only a look before commands is remembered.
 
-        A page that is mapped can be changed without one. Before commands run, that would only make less of
-        it the host's own.
+        A file that a process has mapped can be changed without a new time; but the first change by a process
+        that began after the look has one.
         """
         known = self._memories.get(path)
-        if known is None or self._began_ns != _NEVER_NS or not known[0].holds():
+        if known is None or not known[0].holds():
             known = self._inspect_anew(path, handle, worktree, is_held=is_held, is_module=is_module)
         _, hazards, gitlinks, whole = known
         return _Looked(path, handle, hazards, gitlinks, is_whole=whole)
@@ -277,13 +278,13 @@ class RepositoryCheck:
             *(path, handle, worktree, self._is_inside, self._began_ns), is_held=is_held, is_module=is_module
         )
         hazards, whole = directory.hazards(), is_whole(handle)
-        memory = Memory([f"{path}/{place}".rstrip("/") for place in (*directory.seen, *_WHOLE)], looked_ns)
-        found = (memory, hazards, directory.gitlinks, whole)
-        if directory.depends_on_others:
-            self._memories.pop(path, None)
-        else:
-            self._memories[path] = found
-        return found
+        self._memories.pop(path, None)
+        memory = _NO_MEMORY
+        if self._began_ns == _NEVER_NS and not directory.depends_on_others:
+            places = (*directory.seen, *_WHOLE)
+            memory = Memory([f"{path}/{place}".rstrip("/") for place in places], looked_ns)
+            self._memories[path] = (memory, hazards, directory.gitlinks, whole)
+        return memory, hazards, directory.gitlinks, whole
 
     def _pointer(self, worktree: str, handle: int) -> tuple[Hazard | None, str]:
         """A `.git` that is no directory: what is wrong with it, or the git directory to look at instead.

@@ -43,7 +43,10 @@ class Memory:
 
     def __init__(self, paths: Iterable[str], looked_ns: int) -> None:
         self._stamps = {path: stamp_of(path) for path in paths}
-        self._is_reliable = all(is_settled(stamp, looked_ns) for stamp in self._stamps.values())
+        self._is_reliable = all(
+            is_settled(stamp, looked_ns) and stamp is not None and tells_of_mappings(stamp[0])
+            for stamp in self._stamps.values()
+        )
 
     def holds(self) -> bool:
         """Whether a new look would find the same."""
@@ -96,15 +99,21 @@ def _list(path: str) -> tuple[tuple[str, ...], bool]:
 
 def is_local(device: int) -> bool:
     """Whether a file system is one whose times of change nobody but this kernel sets."""
-    return _local_devices().get(device, False)
+    return _types().get(device, "") in _LOCAL
+
+
+def tells_of_mappings(device: int) -> bool:
+    """Whether a file has a new time when a process changes it that has mapped it. In memory it has not."""
+    return _types().get(device, "") not in {"", "tmpfs"}
 
 
 @lru_cache(maxsize=1)
-def _local_devices() -> dict[int, bool]:
+def _types() -> dict[int, str]:
+    """The kinds of file systems, by device."""
     found = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
         for line in file:
             fields, _, rest = line.partition(" - ")
             major, _, minor = fields.split(" ")[2].partition(":")
-            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0] in _LOCAL
+            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0]
     return found

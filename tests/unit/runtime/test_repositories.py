@@ -361,12 +361,14 @@ def test_no_name_of_a_configuration_is_another_files(check: RepositoryCheck, pla
     assert not (made / "rebase-merge/git-rebase-todo").exists()
 
 
-def test_what_is_changed_without_a_new_time_is_seen(check: RepositoryCheck, git: Path, monkeypatch) -> None:
-    """As by a page that is mapped. Only what was there before is known by its time."""
+def test_what_was_looked_at_while_commands_ran_is_looked_at_again(
+    check: RepositoryCheck, git: Path, monkeypatch
+) -> None:
+    """A page that is mapped changes without a new time: only what was there before is known by its time."""
     put(git / "rebase-merge/strategy", "ort\n")
-    monkeypatch.setattr("corral.runtime.unchanged.Memory.holds", lambda _: True)
     assert check.sweep() == ()
     put(git / "rebase-merge/strategy", "evil\n")
+    monkeypatch.setattr("corral.runtime.unchanged.stamp_of", lambda _: (1, 1, 1))  # nothing has a new time
 
     assert check.sweep() == ()
     assert not (git / "rebase-merge/strategy").exists()
