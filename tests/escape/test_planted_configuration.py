@@ -128,7 +128,7 @@ def test_a_version_that_was_trusted_once_is_not_trusted_again(corral: Run, home:
     file = home / "ws" / "pyproject.toml"
     trusted = f'[tool.corral.sandbox]\nreadonly_paths = ["{home}/.ssh"]\n'
     file.write_text(trusted)
-    assert corral("policy", "trust").returncode == 0
+    assert corral("policy", "trust", "--yes").returncode == 0
     assert b"SECRET KEY" in corral("run", "--", "cat", f"{home}/.ssh/key").stdout
     file.write_text('[tool.corral.sandbox]\nnetwork = "none"\n')
     assert b"SECRET KEY" not in corral("run", "--", "cat", f"{home}/.ssh/key").stdout
@@ -149,7 +149,7 @@ def test_a_line_feed_in_a_name_trusts_nothing_else(corral: Run, home: Path) -> N
         forged = home / "ws" / f"x{separator}{digest} {str(victim)[1:]}"
         forged.mkdir(parents=True)
         (forged / "corral.toml").write_text("[sandbox]\nenabled = true\n")
-        corral("policy", "trust", cwd=str(forged.relative_to(home)))
+        corral("policy", "trust", "--yes", cwd=str(forged.relative_to(home)))
 
     assert b"SECRET KEY" not in corral("run", "--", "cat", f"{home}/.ssh/key", cwd="ws/victim").stdout
 

@@ -63,7 +63,7 @@ def test_trust_does_not_come_back_with_what_was_taken_out(corral: Run, home: Pat
     file = home / "ws" / "pyproject.toml"
     trusted = f'[tool.corral.sandbox]\nreadonly_paths = ["{home}/.ssh"]\n'
     file.write_text(trusted)
-    assert corral("policy", "trust").returncode == 0
+    assert corral("policy", "trust", "--yes").returncode == 0
     assert b"SECRET KEY" in corral("run", "--", "cat", f"{home}/.ssh/key").stdout
     file.write_text('[project]\nname = "x"\n') if gone == "the table" else file.unlink()
     assert b"SECRET KEY" not in corral("run", "--", "cat", f"{home}/.ssh/key").stdout

@@ -10,7 +10,8 @@ from support.git_confined import not_documented, plant_confined, require_native,
 from support.git_stage import LINK, LINKED, MADE, SEPARATE
 from support.git_trap import FILES, STATES, sprung
 from support.git_traps import in_group, springing
-from support.git_watch import sit_anew, watch
+from support.git_traps_detours import IN_MADE_REPOSITORY
+from support.git_watch import sit, sit_anew, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,3 +77,31 @@ def test_the_control_springs_traps_wherever_the_repository_is(
 
     assert {f"planted {name}" for name in NEEDED[group]} <= {*said}
     assert {finding.trap for finding in found} >= SEEN[group], table(found)
+
+
+@pytest.mark.parametrize("trap", IN_MADE_REPOSITORY, ids=lambda trap: trap.name)
+def test_no_git_command_springs_a_trap_in_a_repository_that_the_command_made(
+    stage: MakeStage, packages: Path, request: pytest.FixtureRequest, trap: Trap
+) -> None:
+    require_native(request)
+    made = stage((trap,), layout=MADE)
+
+    plant_confined(made, packages, (trap,))
+
+    made.edit()
+    found = sit(made, trap.commands)
+    assert not found, table(found)
+
+
+@pytest.mark.parametrize("trap", IN_MADE_REPOSITORY, ids=lambda trap: trap.name)
+def test_the_control_springs_a_trap_in_a_repository_that_the_command_made(
+    stage: MakeStage, trap: Trap
+) -> None:
+    made = stage((trap,), layout=MADE)
+    said = made.plant((trap,))
+
+    made.edit()
+    found = sit(made, trap.commands)
+
+    assert said == f"planted {trap.name}\n"
+    assert trap.name in {finding.trap for finding in found}, table(found)

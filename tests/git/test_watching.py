@@ -122,7 +122,7 @@ def test_a_command_that_waits_in_vain_is_ended_with_all_that_it_started(
 ) -> None:
     made = stage((TRAP,))
     os.mkfifo(made.ws / "pipe")
-    monkeypatch.setattr("support.git_watch.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("support.git_watch.LOOKS_ASLEEP", 5)
 
     watched = watch(made, _shell(made, "cat pipe & cat pipe"))
 

@@ -156,6 +156,8 @@ _SITTINGS = (
     """,
     """
     -C src status
+    -C src fetch
+    -C wt status
     -C vendor/lib status
     -C vendor/lib log -1
     -C vendor/lib checkout -- .

@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from support.git_watch import Finding
 
 
+def confined(stage: Stage, traps: Iterable[Trap]) -> list[str]:
+    """The command that plants traps in `corral run` with its defaults, as the user of the stage."""
+    return [
+        *(*stage.become(), _own_interpreter(), "-P", "-m", "corral", "run", "--"),
+        *(interpreter(), "-I", "-S", "-c", script(traps), str(stage.out)),
+    ]
+
+
+def environment_of_corral(stage: Stage, packages: Path) -> dict[str, str]:
+    launcher = {name: value for name, value in os.environ.items() if name == "CORRAL_LAUNCHER"}
+    own = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**stage.environment, **launcher, **own}
+
+
 def plant_confined(
     stage: Stage, packages: Path, traps: tuple[Trap, ...], needed: Collection[str] | None = None
 ) -> None:
@@ -32,14 +46,10 @@ def plant_confined(
 
     Raises RuntimeError if one is not there that is `needed`: all but those that a sandbox holds.
     """
-    launcher = {name: value for name, value in os.environ.items() if name == "CORRAL_LAUNCHER"}
     done = subprocess.run(
-        [
-            *(*stage.become(), _own_interpreter(), "-P", "-m", "corral", "run", "--"),
-            *(interpreter(), "-I", "-S", "-c", script(traps), str(stage.out)),
-        ],
+        confined(stage, traps),
         cwd=stage.ws,
-        env={**stage.environment, **launcher, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=environment_of_corral(stage, packages),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -163,6 +163,10 @@ class Stage:
         program = place / f"{EVIL}{trap.name}"
         program.write_text(f'#!/bin/sh\necho "$@" >> "{place}/ran"\n')
         program.chmod(0o755)
+        if trap.is_surrounded:
+            subprocess.run(
+                ["git", "init", "-q", "--template=", str(self.root)], env=self.environment, check=True
+            )
         if trap.has_repository:
             shutil.copytree(self.root / "victim", place / "repository", symlinks=True)
 

@@ -28,6 +28,7 @@ class Trap:
     group: str = FILES
     held: bool = False  # a sandbox does not even let it be planted: what it would write is read-only there
     has_repository: bool = False  # it aims at a repository outside
+    is_surrounded: bool = False  # it aims at a repository around the workspace
 
 
 def sprung(name: str, code: str, *commands: str, **options: object) -> Trap:

@@ -5,7 +5,14 @@ To add a trap, write it into one of the lists; `python -m support.git_table NAME
 
 from __future__ import annotations
 
-from support import git_traps_files, git_traps_links, git_traps_more, git_traps_nested, git_traps_states
+from support import (
+    git_traps_detours,
+    git_traps_files,
+    git_traps_links,
+    git_traps_more,
+    git_traps_nested,
+    git_traps_states,
+)
 from support.git_commands import SITTINGS
 from support.git_trap import GROUPS, Trap
 
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
 #: In the order in which they are planted: what needs git to be planted, before what would be in its way.
 TRAPS: tuple[Trap, ...] = (
     *git_traps_states.TRAPS,
+    *git_traps_detours.TRAPS,
     *git_traps_files.TRAPS,
     *git_traps_nested.TRAPS,
     *git_traps_more.TRAPS,

@@ -36,8 +36,10 @@ RUNS, WRITES, CHANGED, WAITS = "runs", "writes", "changed", "waits"
 SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 #: What git and the tools that it uses write besides: not files of anybody.
 DEVICES = ("/dev/null", "/dev/tty", "/dev/pts/", "/proc/self/", "pipe:", "socket:")
-#: A command that waits for longer than this waits for a trap (a pipe with no one at the other end).
-PATIENCE_SECONDS = 5.0
+#: As many looks in a row at which nothing of a command can run: it waits for a trap (a pipe with no one at
+#: the other end). However busy the machine is, what only has to wait for a processor is not asleep.
+LOOKS_ASLEEP = 20
+LOOK_SECONDS = 0.1
 
 _CALLS = (
     "execve,execveat,chdir,fchdir,fork,vfork,clone,clone3,open,openat,openat2,creat,rename,renameat,renameat2,"
@@ -118,14 +120,38 @@ def _run(stage: Stage, argv: list[str]) -> tuple[int | None, str]:
         text=True,
         errors="replace",
     )
-    try:
-        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
-        return process.returncode, output
-    except subprocess.TimeoutExpired:
-        for log in stage.logs.iterdir():  # one for each process; with the last of them strace ends
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(log.suffix[1:]), signal.SIGKILL)
-        return None, process.communicate()[0]
+    seen, asleep = "", 0
+    while asleep < LOOKS_ASLEEP:
+        try:
+            output, _ = process.communicate(timeout=LOOK_SECONDS)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            before, seen = seen, _sleepers(stage)
+            asleep = asleep + 1 if seen and seen == before else 0
+    for pid in _traced(stage):  # with the last of them strace ends
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return None, process.communicate()[0]
+
+
+def _traced(stage: Stage) -> list[int]:
+    """strace writes one log for each process."""
+    return [int(log.suffix[1:]) for log in stage.logs.iterdir()]
+
+
+def _sleepers(stage: Stage) -> str:
+    """How often each process has gone to sleep, if all that are left sleep now; otherwise nothing."""
+    told = []
+    for pid in _traced(stage):
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        if fields["State"][0] not in "SZ":
+            return ""
+        told.append(f"{pid} {fields.get('voluntary_ctxt_switches')}")
+    return ", ".join(told)
 
 
 def _judge(stage: Stage, call: Run | Write) -> Iterator[tuple[str, str, str]]:

@@ -22,11 +22,13 @@ _SPACE = frozenset(b" \t\r\n")
 _LETTER = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _KEY = _LETTER | frozenset(b"0123456789-")
 _MEANINGFUL = b'"\\#;\t\r'
+#: Every setting has the name of its section: those of a long one could grow out of proportion.
+_MOST_NAMES_PER_BYTE, _ALWAYS = 8, 65_536
 _ESCAPED = dict(zip(b'tbn\\"', b'\t\b\n\\"', strict=True))
 
 
 class MalformedConfig(ValueError):
-    """Git says "bad config line" and gives up, whatever it was asked for."""
+    """Git says "bad config line" and gives up, whatever it was asked for; or names are too long for us."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"bad config line {line}")
@@ -149,6 +151,7 @@ class _Parser:
         self._characters = _Characters(data)
         self._next = self._characters.next
         self._stem = b""  # the section with its dot
+        self._names_left = len(data) * _MOST_NAMES_PER_BYTE + _ALWAYS
 
     def entries(self) -> list[Entry]:
         """The states of git's own loop: between settings, in a comment, in a header, in a setting."""
@@ -227,6 +230,9 @@ class _Parser:
         if character == _EQUALS:
             value, older = map(_text, self._value())
         elif character != _LINE_FEED:
+            raise self._malformed()
+        self._names_left -= len(self._stem) + len(key)
+        if self._names_left < 0:
             raise self._malformed()
         name = _text(self._stem + bytes(key).lower())
         return Entry(name, value, older, line, start, self._characters.at)

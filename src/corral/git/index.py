@@ -38,6 +38,9 @@ _PLAIN_FROM, _PLAIN_BELOW = ord("0"), 0xE2
 _MOST_PATH = 4096  # Linux opens no longer one; names of version 4 could otherwise grow out of proportion
 _MOST_NAME = 1024  # what of a name can matter: file systems have at most 255 characters
 _BATCH = 4096
+#: What a byte may cost: others in names of version 4, a part of a name that is looked at by itself.
+_MOST_NAMES_PER_BYTE, _BYTES_PER_ODD_NAME, _ALWAYS = 4, 24, 1 << 20
+_MOST_BLOCKS = 4096  # git makes one of at least 10,000 entries for each of its threads
 
 _PART, _END, _OFFSETS, _MONITOR = b"link", b"EOIE", b"IEOT", b"FSMN"
 _EXTENSIONS = frozenset({b"TREE", b"REUC", b"UNTR", b"sdir", _PART, _END, _OFFSETS, _MONITOR})
@@ -104,6 +107,8 @@ class _IndexFile:
         self.unsafe: list[bytes] = []
         self._replaced: list[int] = []  # gitlinks without a name, by their numbers
         self._has_nameless = False
+        self._odd_names_left = len(data) // _BYTES_PER_ODD_NAME + _BATCH
+        self._names_left = len(data) * _MOST_NAMES_PER_BYTE + _ALWAYS
         self._last = b""
         self._extensions: dict[bytes, tuple[int, int]] = {}
         self._read()
@@ -123,7 +128,7 @@ class _IndexFile:
                 raise MalformedIndex("its entries end elsewhere than it says")
         if self._extensions.get(_END, (-1, 0))[0] != (end_at + 8 if end_at >= 0 else -1):
             raise MalformedIndex("it says at two places where its entries end")
-        if self._version < 4 and _may_be_unsafe(self._data, _HEADER_LENGTH, entries_end):
+        if self._version < 4 and self._may_be_unsafe(self._data, _HEADER_LENGTH, entries_end):
             self.unsafe += [path for path, _, _ in self._entries() if is_unsafe(path)]
 
     def _find_end(self) -> int:
@@ -155,6 +160,8 @@ class _IndexFile:
             return [(_HEADER_LENGTH, self._count)]
         if (end - start) % 8 != 4 or end - start < 12 or _NUMBER.unpack_from(self._data, start)[0] != 1:
             raise MalformedIndex("its offsets are of an unknown kind")
+        if end - start > 8 * _MOST_BLOCKS:
+            raise MalformedIndex("it has more offsets than git has threads")
         blocks = [_PAIR.unpack_from(self._data, at) for at in range(start + 4, end, 8)]
         if sum(number for _, number in blocks) != self._count:
             raise MalformedIndex("its offsets are those of more or fewer entries")
@@ -215,8 +222,21 @@ class _IndexFile:
 
     def _judge(self, paths: list[bytes]) -> None:
         joined = b"".join([b"/%b\0" % path for path in paths])
-        if _may_be_unsafe(joined, 0, len(joined)):
+        if self._may_be_unsafe(joined, 0, len(joined)):
             self.unsafe += filter(is_unsafe, paths)
+
+    def _may_be_unsafe(self, data: bytes, start: int, end: int) -> bool:
+        """Whether an unsafe path may be in there, apart from one that begins with a dot or a slash.
+
+        It finds every one, wherever entries begin, and now and then something else.
+        """
+        for name in _odd_names(data, start, end):
+            self._odd_names_left -= 1
+            if self._odd_names_left < 0:
+                raise MalformedIndex("it has more odd names than any other")
+            if _is_unsafe_name(name):
+                return True
+        return False
 
     def _entries(self) -> Iterator[Entry]:
         """All entries, one by one."""
@@ -230,7 +250,7 @@ class _IndexFile:
         mode, length, name = self._fields(at)
         end = self._data.find(0, name) if length == _LONG_NAME else name + length
         path = self._data[name:end]
-        if end < 0 or self._data[end] or 0 in path:
+        if end < 0 or self._data[end] or 0 in path or len(path) > _MOST_PATH:
             raise MalformedIndex("a name ends elsewhere than it says")
         return path, mode, at + ((end - at + 8) & -8)
 
@@ -242,8 +262,9 @@ class _IndexFile:
         if end < 0 or kept < 0 or (is_first and kept):  # a thread that begins here knows no name before it
             raise MalformedIndex("a name does not fit to the one before it")
         path = before[:kept] + self._data[name:end]
-        if len(path) > _MOST_PATH or length not in {len(path), _LONG_NAME}:
-            raise MalformedIndex("a name has another length than it says")
+        self._names_left -= len(path)
+        if len(path) > _MOST_PATH or length not in {len(path), _LONG_NAME} or self._names_left < 0:
+            raise MalformedIndex("a name has another length than it says, or all of them are too long")
         return path, mode, end + 1
 
     def _fields(self, at: int) -> tuple[int, int, int]:
@@ -353,7 +374,10 @@ def _texts(paths: Iterable[bytes]) -> tuple[str, ...]:
 
 def is_unsafe(path: bytes) -> bool:
     """Whether a path leads into a git directory or out of the worktree, on whatever file system it is."""
-    return path.startswith(b"/") or any(map(_is_unsafe_name, path.split(b"/")))
+    if path.startswith(b"/"):
+        return True
+    whole = b"/" + path  # most names need not be looked at by themselves
+    return any(_odd_names(whole, 0, len(whole))) and any(map(_is_unsafe_name, path.split(b"/")))
 
 
 def _is_unsafe_name(name: bytes) -> bool:
@@ -371,21 +395,12 @@ def _ends_there(rest: bytes) -> bool:
     return rest.lstrip(b" .")[:1] in {b"", b":", b"\\"}
 
 
-def _may_be_unsafe(data: bytes, start: int, end: int) -> bool:
-    """Whether an unsafe path may be in there, apart from one that begins with a dot or a slash.
-
-    It finds every one, wherever entries begin, and now and then something else.
-    """
+def _odd_names(data: bytes, start: int, end: int) -> Iterator[bytes]:
+    """What may be an unsafe name, by its first bytes; one of Windows also where it is the end of another."""
     alike = data.translate(_ALIKE)
-    at = alike.find(_SHORT_NAME, start, end)
-    while at >= 0:
-        if data[at : at + 5].lower() == b"git~1":
-            return True
-        at = alike.find(_SHORT_NAME, at + 1, end)
-    at = alike.find(_AFTER_SLASH, start, end)
-    while at >= 0:
-        name = data[at + 1 : at + 1 + _MOST_NAME].partition(b"/")[0].partition(b"\0")[0]
-        if _is_unsafe_name(name):
-            return True
-        at = alike.find(_AFTER_SLASH, at + 1, end)
-    return False
+    for needle, skipped in ((_SHORT_NAME, 0), (_AFTER_SLASH, 1)):
+        at = alike.find(needle, start, end)
+        while at >= 0:
+            first = at + skipped
+            yield data[first : first + _MOST_NAME].partition(b"/")[0].partition(b"\0")[0]
+            at = alike.find(needle, at + 1, end)

@@ -65,10 +65,10 @@ def judge(before: bytes, after: bytes) -> Judgement:
 
 
 def _by_name(entries: Iterable[Entry]) -> dict[str, Entries]:
-    found: dict[str, Entries] = {}
+    found: dict[str, list[Entry]] = {}
     for entry in entries:
-        found[entry.name] = (*found.get(entry.name, ()), entry)
-    return found
+        found.setdefault(entry.name, []).append(entry)
+    return {name: tuple(group) for name, group in found.items()}
 
 
 def _values(entries: Entries | None) -> tuple[tuple[str | None, str | None], ...]:

@@ -24,23 +24,27 @@ def rewrite(data: bytes, changes: Mapping[str, tuple[Setting, ...]]) -> bytes:
     """
     if data and not data.endswith(b"\n"):
         data += b"\n"
-    entries = read_config(data)
+    by_name: dict[str, list[Entry]] = {}
+    ends = _bare_headers(data)  # of sections: where the next line begins
+    for entry in read_config(data):
+        by_name.setdefault(entry.name, []).append(entry)
+        ends[_header(_stem(entry.name))] = data.index(b"\n", entry.end) + 1
     edits: list[Edit] = []
-    new_sections: dict[str, list[bytes]] = {}
+    new_sections: dict[bytes, list[bytes]] = {}
     for name, settings in changes.items():
-        own = [entry for entry in entries if entry.name == name]
+        own = by_name.get(name, [])
         if len(own) == len(settings):
             edits += _replaced(own, settings)
             continue
         edits += ((*span_of(data, entry), b"") for entry in own)
         lines = [b"\t" + _line(setting) + b"\n" for setting in settings]
-        stem = name.rpartition(".")[0]
-        at = _end_of_section(data, entries, stem)
+        header = _header(_stem(name))
+        at = ends.get(header, -1)
         if at < 0:
-            new_sections.setdefault(stem, []).extend(lines)
+            new_sections.setdefault(header, []).extend(lines)
         elif lines:
             edits.append((at, at, b"".join(lines)))
-    tail = b"".join(_header(stem) + b"".join(lines) for stem, lines in new_sections.items() if lines)
+    tail = b"".join(header + b"".join(lines) for header, lines in new_sections.items() if lines)
     return _edited(data, edits) + tail
 
 
@@ -56,14 +60,19 @@ def _replaced(own: list[Entry], settings: tuple[Setting, ...]) -> Iterable[Edit]
             yield entry.start, entry.end, _line(setting)
 
 
-def _end_of_section(data: bytes, entries: Iterable[Entry], stem: str) -> int:
-    """Where the line behind the last setting of a section begins, or behind its bare header; -1 if none."""
-    last = max((entry.end for entry in entries if entry.name.rpartition(".")[0] == stem), default=-1)
-    if last >= 0:
-        return data.index(b"\n", last) + 1
-    header = _header(stem)
-    at = 0 if data.startswith(header) else data.find(b"\n" + header) + 1
-    return at + len(header) if at or data.startswith(header) else -1
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _bare_headers(data: bytes) -> dict[bytes, int]:
+    """Where the line behind each header begins that has a line of its own, the first of each."""
+    found: dict[bytes, int] = {}
+    at = 0
+    for line in data.split(b"\n"):
+        at += len(line) + 1
+        if line.startswith(b"["):
+            found.setdefault(line + b"\n", at)
+    return found
 
 
 def _edited(data: bytes, edits: list[Edit]) -> bytes:

@@ -12,6 +12,7 @@ from struct import error as malformed
 
 from corral.git.config import MalformedConfig, read_config
 from corral.git.index import is_unsafe
+from corral.git.pointer import is_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ def unsafe_state(name: str, data: bytes) -> str:
     if directory == "refs/":
         return _reference(data)
     return _DIRECTORIES.get(directory, "")
+
+
+def is_judged_by_its_head(name: str) -> bool:
+    """Whether the first MiB of such a file is enough; the whole of it may be hundreds of them."""
+    return name == "objects/pack/multi-pack-index" or _is_pack_index(name)
 
 
 def _is_patch(name: str) -> bool:
@@ -190,10 +196,7 @@ def _reference(data: bytes) -> str:
 
 def _head(data: bytes) -> str:
     """Without a valid one git takes its directory for none, and works in the repository further up."""
-    target = data.strip()
-    if target.startswith(b"ref:") or len(target) in {40, 64}:
-        return _reference(data)
-    return "git would look for a repository further up"
+    return _reference(data) if is_head(data) else "git would look for a repository further up"
 
 
 def _branch(data: bytes) -> str:

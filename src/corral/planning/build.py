@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.git.search import MOST_DIRECTORIES
 from corral.model.container import Container
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
@@ -35,6 +36,16 @@ _NO_CONTAINER = Container()
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+class Nested(Record):
+    """Repositories inside the writable paths."""
+
+    repositories: tuple[str, ...] = ()
+    unsearched: tuple[str, ...] = ()  # for each path that has too many directories: one of those left out
+
+
+_NONE_NESTED = Nested()
+
+
 def build(
     policy: Policy,
     command: Command,
@@ -42,7 +53,7 @@ def build(
     host: Host,
     *,
     run_id: str,
-    nested: tuple[str, ...] = (),
+    nested: Nested = _NONE_NESTED,
     waived: frozenset[Feature] = frozenset(),
     container: Container = _NO_CONTAINER,
     held: Held | None = None,
@@ -54,7 +65,7 @@ def build(
     if not command.keeps:
         check_command(command)
     if held is None:
-        held = find_held(policy, ground, host, nested=nested, waived=waived)
+        held = find_held(policy, ground, host, nested=nested.repositories, waived=waived)
     return Plan(
         run_id,
         command,
@@ -70,6 +81,14 @@ def build(
         hook_directories=held.hook_directories,
         copies=held.copies,
         copies_directory=held.copies_directory,
+        notes=tuple(map(_given_up, nested.unsearched)),
+    )
+
+
+def _given_up(directory: str) -> str:
+    return (
+        f"there are more than {MOST_DIRECTORIES} directories: in {directory} and further on repositories "
+        "were not looked for, and what git runs there is not protected"
     )
 
 
@@ -118,7 +137,7 @@ def find_held(
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
         worktrees=_worktrees(policy, roots, nested) if guarded else (),
-        hook_directories=relative_hook_paths(host) if guarded else (),
+        hook_directories=relative_hook_paths(host, (*roots, *nested)) if guarded else (),
         copies=copies,
         copies_directory=copies_directory,
     )
@@ -156,14 +175,16 @@ def _pins(ground: Ground, resolver: Resolver, roots: list[str]) -> dict[str, Res
     return found
 
 
-def nested_repositories(ground: Ground, host: Host) -> tuple[str, ...]:
-    """Repositories inside the writable paths; found once for a ground, because the search takes time."""
+def nested_repositories(ground: Ground, host: Host) -> Nested:
+    """Look for them; once for a ground, because the search takes time."""
     resolver = Resolver(host)
-    return tuple(
+    unsearched: list[str] = []
+    found = tuple(
         repository
         for root in dict.fromkeys((*writable_roots(ground), *sum(narrowed_roots(ground).values(), ())))
-        for repository in find_repositories(host, resolver, root)
+        for repository in find_repositories(host, resolver, root, unsearched.append)
     )
+    return Nested(found, tuple(unsearched))
 
 
 def check_command(command: Command) -> None:

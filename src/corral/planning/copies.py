@@ -10,13 +10,15 @@ from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
     from corral.model.plan import Ground, Shield
     from corral.planning.resolve import Resolver
 
 _CONFIG = "/.git/config"
+#: Each costs a directory, a file and a mount; the configurations of further repositories are read-only.
+MOST_COPIES = 256
 
 
 def find_copies(
@@ -32,17 +34,25 @@ def find_copies(
     if not place or _would_be_planted(resolver, place, writable):
         return (), ""
     found: list[ConfigCopy] = []
+    shielded = {shield.target.path for shield in shields}
     for shield in shields:
         target = shield.target
+        if len(found) == MOST_COPIES:
+            break
         if not target.path.endswith(_CONFIG) or target.kind is not PathKind.FILE:
             continue
-        is_alone = not any(
-            is_beneath(target.path, other.target.path) for other in shields if other is not shield
-        )
+        is_alone = shielded.isdisjoint(_above(target.path))
         if is_alone and _is_writable(ground, target.path) and _is_readable(host, target.path):
             root = max((root for root in writable if is_beneath(target.path, root)), key=len)
             found.append(ConfigCopy(len(found), target, root))
     return tuple(found), place if found else ""
+
+
+def _above(path: str) -> Iterator[str]:
+    """The directories that a path lies in."""
+    while path != "/":
+        path = posixpath.dirname(path)
+        yield path
 
 
 def _would_be_planted(resolver: Resolver, place: str, roots: Iterable[str]) -> bool:

@@ -6,19 +6,21 @@ import posixpath
 
 from corral.git.config import MalformedConfig, read_config
 from corral.git.keys import harmless_remotes, names_program_or_path
+from corral.git.pointer import read_path, read_pointer
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from corral.git.config import Entry
     from corral.model.backend import Host
     from corral.planning.resolve import Resolver
 
 _MOST_BYTES = 1 << 20
+_MOST_PATH_BYTES = 8192  # of a file that names one
 _MOST_INCLUDES = 64
 #: What ends a word of a shell line.
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("\n\t;&|()<>{}$`'\"=,", " "))
@@ -94,12 +96,16 @@ def git_directories(host: Host, worktree: str) -> tuple[str, ...]:
     Nothing is granted by this, so a pointer need not be believed: what it names is protected, no more.
     """
     own = posixpath.join(worktree, ".git")
-    first, _, named = host.read_text(own, 4096).strip().partition(":")
-    if first != "gitdir" or not named.strip():
+    named = read_pointer(_read(host, own))
+    if not named:
         return (own,)
-    private = posixpath.normpath(posixpath.join(worktree, named.strip()))
-    common = host.read_text(posixpath.join(private, "commondir"), 4096).strip()
+    private = posixpath.normpath(posixpath.join(worktree, named))
+    common = read_path(_read(host, posixpath.join(private, "commondir")))
     return (own, private, *([posixpath.normpath(posixpath.join(private, common))] if common else []))
+
+
+def _read(host: Host, path: str) -> bytes:
+    return host.read_text(path, _MOST_PATH_BYTES).encode("utf-8", "surrogateescape")
 
 
 def enclosing_worktree(resolver: Resolver, directory: str) -> str:
@@ -121,10 +127,17 @@ def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
     )
 
 
-def relative_hook_paths(host: Host) -> tuple[str, ...]:
-    """Those that are in every worktree, also in one that a command makes."""
+def relative_hook_paths(host: Host, worktrees: Iterable[str]) -> tuple[str, ...]:
+    """Hook directories that are in every worktree, also in one that a command makes.
+
+    The caller's configuration names them, or that of a repository, whose worktrees have it in common.
+    """
     marked = "/any worktree"
-    inside = (path for path in hook_paths(host, marked) if path.startswith(f"{marked}/"))
+    named = [*hook_paths(host, marked)]
+    for worktree in worktrees:
+        for directory in git_directories(host, worktree):
+            named += named_paths(host, marked, directory).trees
+    inside = (path for path in named if path.startswith(f"{marked}/"))
     return tuple(dict.fromkeys(path[len(marked) + 1 :] for path in inside))
 
 
@@ -150,14 +163,14 @@ def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
     a forger inside cannot write that pointer.
     """
     pointer = posixpath.join(worktree, ".git")
-    first, _, named = host.read_text(pointer, 4096).strip().partition(":")
-    if first != "gitdir" or not named.strip():
+    named = read_pointer(_read(host, pointer))
+    if not named:
         return ""
-    private = posixpath.normpath(posixpath.join(worktree, named.strip()))
+    private = posixpath.normpath(posixpath.join(worktree, named))
     if is_beneath(private, worktree) or resolver.resolve(private).path != private:
         return ""
-    back = host.read_text(posixpath.join(private, "gitdir"), 4096).strip()
-    common = host.read_text(posixpath.join(private, "commondir"), 4096).strip()
+    back = read_path(_read(host, posixpath.join(private, "gitdir")))
+    common = read_path(_read(host, posixpath.join(private, "commondir")))
     if not common or posixpath.normpath(posixpath.join(private, back)) != pointer:
         return ""
     shared = posixpath.normpath(posixpath.join(private, common))

@@ -13,7 +13,7 @@ from corral.planning.resolve import is_beneath, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from corral.model.backend import Host
     from corral.model.plan import Ground, ResolvedPath
@@ -257,8 +257,10 @@ def _protect_worktrees(
             _protect_named(host, protection, around, directory)
 
 
-def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, ...]:
-    """Directories below a root that hold a git repository of their own; the search is bounded."""
+def find_repositories(
+    host: Host, resolver: Resolver, root: str, give_up: Callable[[str], None]
+) -> tuple[str, ...]:
+    """Directories below a root that hold a git repository of their own; see `find_worktrees`."""
 
     def has_git(path: str) -> bool:
         stat = resolver.look(path)
@@ -269,4 +271,4 @@ def find_repositories(host: Host, resolver: Resolver, root: str) -> tuple[str, .
     top = resolver.look(root)
     if top is not None and top.is_closed:
         raise _closed(root)
-    return tuple(find_worktrees(root, host.subdirectories, has_git))
+    return tuple(find_worktrees(root, host.subdirectories, has_git, give_up))

@@ -7,34 +7,36 @@ name), unfinished work (`exec` lines), the index (paths that lead into a git dir
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 
 from corral.git.config import MalformedConfig, read_config, without
 from corral.git.index import MalformedIndex, read_index
 from corral.git.keys import harmless_remotes, is_harmless
-from corral.git.sequencer import is_state, unsafe_state
+from corral.git.pointer import read_path
+from corral.git.sequencer import is_judged_by_its_head, is_state, unsafe_state
 from corral.model.record import Record
 from corral.runtime.git_files import (
     changed_ns,
-    entries_of,
     has_entry,
+    identity_of,
     inside,
     link_text,
     names_of,
-    read_file,
-    subdirectories_of,
 )
+from corral.runtime.git_work import MOST_INDEX_BYTES, TooMuch, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from corral.git.config import Entry as Setting
     from corral.git.index import IndexContent
+    from corral.runtime.git_files import Entry
+    from corral.runtime.git_pointers import Pointers
 
 
-_MOST_INDEX_BYTES = 1 << 30
 _EXCERPT = 60
 
 #: What mounts and the guard keep as it was in a repository that is planned with.
@@ -42,6 +44,9 @@ _HELD = frozenset({"config", "config.worktree", "commondir", "hooks"})
 _CONFIGS = frozenset({"config", "config.worktree"})
 _UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 _SECOND_NAME = "it has a second name, by which git would write it as another file"
+_TOO_LARGE = "it is too large to be looked at"
+_OBJECT_FORMAT = "extensions.objectformat"
+_ALTERNATES = frozenset({"objects/info/alternates", "objects/info/http-alternates"})
 _MOST_DEPTH = 64
 
 
@@ -58,8 +63,9 @@ class Hazard(Record):
 class GitDirectory:
     """Looked at by descriptor. `is_held`: its hooks and settings cannot have changed.
 
-    `worktree` is where its index belongs. `may_lead_to` says whether a path that is named in here may be
-    followed, `since_ns` when commands began. `is_module`: of a submodule, which names its worktree.
+    `worktree` is where its index belongs. `pointers` says where paths may lead that are named in here, and is
+    told which worktrees the git directories in here have. `since_ns` is when commands began. `work` counts;
+    what is `left_out`, as paths of the host, is not looked at.
     """
 
     def __init__(
@@ -67,97 +73,130 @@ class GitDirectory:
         path: str,
         handle: int,
         worktree: str,
-        may_lead_to: Callable[[str], bool],
+        pointers: Pointers,
         since_ns: int,
         *,
+        work: Work,
         is_held: bool,
-        is_module: bool = False,
+        left_out: Collection[str] = (),
     ) -> None:
         self._path = path
         self._handle = handle
         self._worktree = worktree
-        self._follow = may_lead_to
+        self._pointers = pointers
         self._since_ns = since_ns
         self._is_held = is_held
-        self._is_module = is_module
+        self._work = work
+        self._left_out = left_out
         self.gitlinks: tuple[str, ...] = ()  # directories in which git would run
         self.seen: list[str] = []  # what the last look depended on, as paths in here
         self.depends_on_others = False  # on what is not in here
 
-    def _may_lead_to(self, path: str) -> bool:
+    def _may_lead_to(self, place: str, text: str) -> bool:
+        """Whether git may follow a path that the file at this place names.
+
+        As it is written, since a link may be on the way.
+        """
         self.depends_on_others = True
-        return self._follow(path)
+        path = os.path.join(self._path, os.path.dirname(place), text)
+        self._work.look_up(self._on_host(place), path)
+        return self._pointers.lead_inside(path)
+
+    def _on_host(self, place: str) -> str:
+        return f"{self._path}/{place}".rstrip("/")
 
     def hazards(self) -> list[Hazard]:
-        """Everything that git would run, follow or be led by."""
+        """Everything that git would run, follow or be led by; less of it if that is too much work."""
         self.gitlinks, self.seen, self.depends_on_others = (), [], False
-        return list(self._repository(self._handle, "", self._worktree, is_held=self._is_held))
+        found = []
+        with contextlib.suppress(TooMuch):
+            length = self._hash_length(self._handle, "")
+            whole = self._repository(self._handle, "", self._worktree, length, is_held=self._is_held)
+            for hazard in whole:
+                found.append(hazard)
+                self._work.take_away(self._on_host(posixpath.dirname(hazard.place)))
+        return found
 
-    def _repository(self, handle: int, prefix: str, worktree: str, *, is_held: bool) -> Iterator[Hazard]:
-        """A git directory: the one itself, that of a linked worktree, that of a submodule."""
+    def _list(self, handle: int, place: str) -> list[Entry]:
+        path = self._on_host(place)
+        return [] if path in self._left_out else self._work.list(handle, path)
+
+    def _read(self, handle: int, place: str, *, only_head: bool = False) -> bytes | None:
+        """A file, by its directory and its place in here."""
+        directory, name = posixpath.split(place)
+        read = self._work.read_head if only_head else self._work.read
+        return read(handle, self._on_host(directory), name)
+
+    def _subdirectories(self, handle: int, place: str) -> Iterator[tuple[int, str]]:
+        for name, is_directory, _ in self._list(handle, place):
+            if is_directory:
+                for inner in inside(handle, name):
+                    yield inner, name
+
+    def _repository(
+        self, handle: int, prefix: str, worktree: str, length: int, *, is_held: bool
+    ) -> Iterator[Hazard]:
+        """A git directory: the one itself, that of a linked worktree, that of a submodule.
+
+        The names of its objects have so many bytes.
+        """
         self.seen.append(prefix)
-        for name, is_directory, is_file in entries_of(handle):
+        for name, is_directory, is_file in self._list(handle, prefix):
             if is_held and name in _HELD:
                 continue
             place = prefix + name
             if is_directory:
                 for inner in inside(handle, name):
-                    yield from self._directory(inner, prefix, name, is_held=is_held)
+                    yield from self._directory(inner, prefix, name, length, is_held=is_held)
             elif is_file and name in _CONFIGS:
                 self.seen.append(place)
-                yield from self._settings(place, read_file(handle, name), names_of(handle, name))
+                yield from self._settings(handle, place)
             elif is_file and name == "index":
                 self.seen.append(place)
-                yield from self._index(handle, place, worktree)
+                yield from self._index(handle, place, worktree, length)
             elif is_file and name in {"commondir", "gitdir"}:
                 self.seen.append(place)
-                yield from self._pointer(place, name, read_file(handle, name))
-            elif is_file and name == "MERGE_RR" and self._leads_out(worktree, read_file(handle, name) or b""):
-                yield Hazard(place, "git would copy files from elsewhere")
+                yield from self._pointer(handle, place, worktree)
+            elif is_file and name == "MERGE_RR" and self._leads_out(worktree, handle, place):
+                yield Hazard(place, "git would copy files from elsewhere", identity_of(handle, name))
             else:
                 yield from self._file(handle, prefix, name, is_file=is_file)
 
-    def _directory(self, handle: int, prefix: str, name: str, *, is_held: bool) -> Iterator[Hazard]:
+    def _directory(
+        self, handle: int, prefix: str, name: str, length: int, *, is_held: bool
+    ) -> Iterator[Hazard]:
         place = prefix + name
         if name == "hooks":
             yield from self._hooks(handle, place)
         elif name == "objects":
             yield from self._files(handle, prefix, name, only=("info", "pack"))
             yield from self._objects(handle, place)
-            for inner, _ in subdirectories_of(handle, ("info",)):
-                yield from self._alternates(place, read_file(inner, "alternates") or b"")
         elif name == "worktrees":
             yield from self._files(handle, prefix, name, only=())
-            for inner, entry in subdirectories_of(handle):
-                yield from self._repository(inner, f"{place}/{entry}/", _worktree_of(inner), is_held=False)
+            for inner, entry in self._subdirectories(handle, place):
+                worktree = self._worktree_of(inner, f"{place}/{entry}")
+                yield from self._repository(inner, f"{place}/{entry}/", worktree, length, is_held=False)
         elif name == "modules":
             yield from self._modules(handle, place, is_held=is_held)
         else:
             yield from self._files(handle, prefix, name)
 
     def _objects(self, handle: int, place: str) -> Iterator[Hazard]:
-        """Only those directories of objects in which something is new: git touches what it finds there."""
-        for name, is_directory, _ in entries_of(handle):
-            if is_directory and len(name) == 2:
-                self.seen.append(f"{place}/{name}")
-            if is_directory and len(name) == 2 and changed_ns(handle, name) >= self._since_ns:
-                for inner in inside(handle, name):
-                    for entry, is_directory, is_file in entries_of(inner):  # noqa: PLW2901
-                        if not is_directory and not is_file and changed_ns(inner, entry) >= self._since_ns:
-                            yield _not_a_file(inner, f"{place}/{name}/{entry}", entry)
+        """Only those directories of objects in which something is new: git touches what it finds there.
 
-    def _alternates(self, place: str, data: bytes) -> Iterator[Hazard]:
-        """Other places for objects: git sets times there, as if it had written what it found."""
-        for line in os.fsdecode(data).splitlines():
-            if (
-                line
-                and not line.startswith("#")
-                and not self._may_lead_to(self._absolute(f"{place}/x", line))
-            ):
-                yield Hazard(
-                    f"{place}/info/alternates", f"git would touch objects in {line[:_EXCERPT]!r}", data
-                )
-                return
+        In these no entry is believed by its own time, which is as old as it was in another directory.
+        """
+        for name, is_directory, _ in self._list(handle, place):
+            if not is_directory or name in {"info", "pack"}:
+                continue
+            self.seen.append(f"{place}/{name}")
+            if len(name) != 2:
+                yield Hazard(f"{place}/{name}", "git has no such directory of objects")
+            elif changed_ns(handle, name) >= self._since_ns:
+                for inner in inside(handle, name):
+                    for entry, is_inner_directory, is_file in self._list(inner, f"{place}/{name}"):
+                        if not is_inner_directory and not is_file:
+                            yield _not_a_file(inner, f"{place}/{name}/{entry}", entry)
 
     def _files(
         self, handle: int, prefix: str, name: str, only: tuple[str, ...] | None = None
@@ -167,7 +206,7 @@ class GitDirectory:
         if name.count("/") > _MOST_DEPTH:
             yield Hazard(prefix + name, "git has no directory as deep as that")
             return
-        for entry, is_directory, is_file in entries_of(handle):
+        for entry, is_directory, is_file in self._list(handle, prefix + name):
             if not is_directory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
             elif only is None or entry in only:
@@ -179,74 +218,106 @@ class GitDirectory:
         name = posixpath.basename(path)
         if not is_file:
             yield _not_a_file(handle, prefix + path, name)
+        elif path in _ALTERNATES:
+            self.seen.append(prefix + path)
+            content = self._read(handle, prefix + path) or identity_of(handle, name)
+            yield Hazard(prefix + path, "git would look for objects elsewhere, and touch them", content)
         elif is_state(path):
             self.seen.append(prefix + path)
-            data = read_file(handle, name)
-            why = "it is too large" if data is None else unsafe_state(path, data)
-            if not why and names_of(handle, name) > 1 and not path.startswith("refs/"):
-                why = _SECOND_NAME
-            if why:
-                steps = [line for line in (data or b"").split(b"\n") if unsafe_state(path, line)]
-                is_list = path.endswith("todo") and bool(steps)
-                content = b"\n".join(steps) if is_list else data or b""
-                yield Hazard(prefix + path, why, content, is_unfinished=path.partition("/")[0] in _UNFINISHED)
+            yield from self._state(handle, prefix, path)
+
+    def _state(self, handle: int, prefix: str, path: str) -> Iterator[Hazard]:
+        name = posixpath.basename(path)
+        data = self._read(handle, prefix + path, only_head=is_judged_by_its_head(path))
+        if data is None:
+            yield Hazard(prefix + path, _TOO_LARGE, identity_of(handle, name))
+            return
+        why = unsafe_state(path, data)
+        if not why and names_of(handle, name) > 1:
+            why = _SECOND_NAME
+        if why:
+            is_list = path.endswith("todo")
+            steps = [line for line in data.split(b"\n") if unsafe_state(path, line)] if is_list else []
+            content = b"\n".join(steps) or data
+            yield Hazard(prefix + path, why, content, is_unfinished=path.partition("/")[0] in _UNFINISHED)
 
     def _hooks(self, handle: int, place: str) -> Iterator[Hazard]:
         self.seen.append(place)
-        for name, _, is_file in entries_of(handle):
+        for name, _, is_file in self._list(handle, place):
             if is_file:
                 self.seen.append(f"{place}/{name}")
             if not name.endswith(".sample") or not is_file:
-                content = (read_file(handle, name) or b"") if is_file else link_text(handle, name)
-                yield Hazard(f"{place}/{name}", "git would run it", content)
+                content = self._read(handle, f"{place}/{name}") if is_file else link_text(handle, name)
+                yield Hazard(f"{place}/{name}", "git would run it", content or identity_of(handle, name))
 
     def _modules(self, handle: int, place: str, *, is_held: bool) -> Iterator[Hazard]:
         """Git directories of submodules, at the depth that their names have."""
         yield from self._files(handle, "", place, only=())
-        for inner, name in subdirectories_of(handle):
+        for inner, name in self._subdirectories(handle, place):
             here = f"{place}/{name}"
             if has_entry(inner, "HEAD"):
                 worktree = self._worktree_of_module(inner, here)
-                yield from self._repository(inner, f"{here}/", worktree, is_held=is_held)
+                length = self._hash_length(inner, f"{here}/")
+                yield from self._repository(inner, f"{here}/", worktree, length, is_held=is_held)
             elif here.count("/") > _MOST_DEPTH:
                 yield Hazard(here, "git has no directory as deep as that")
             else:
                 yield from self._modules(inner, here, is_held=is_held)
 
     def _worktree_of_module(self, handle: int, place: str) -> str:
-        try:
-            entries = read_config(read_file(handle, "config") or b"")
-        except MalformedConfig:
-            return ""
-        named = [entry.value for entry in entries if entry.name == "core.worktree" and entry.value]
+        """Where a submodule has its files, by its own configuration, if these say the same."""
+        named = [entry.value for entry in self._config(handle, place) if entry.name == "core.worktree"]
+        return self._agreed(place, named[-1] or "") if named else ""
+
+    def _worktree_of(self, handle: int, place: str) -> str:
+        """Where a linked worktree is, as its git directory says, if the worktree says the same."""
+        path = read_path(self._read(handle, f"{place}/gitdir") or b"")
+        is_plain = path.startswith("/") and path.endswith("/.git")
+        return self._agreed(place, path.removesuffix("/.git")) if is_plain else ""
+
+    def _claimed(self, handle: int, place: str) -> str:
+        """Where git would have the files by `core.worktree`, whether or not these say the same."""
+        named = [entry.value for entry in self._config(handle, place) if entry.name == "core.worktree"]
         return os.path.normpath(os.path.join(self._path, place, named[-1] or "")) if named else ""
 
-    def _pointer(self, place: str, name: str, data: bytes | None) -> Iterator[Hazard]:
+    def _agreed(self, place: str, worktree: str) -> str:
+        """INVARIANT: each leads to the other. Then git takes paths of the index for the same as we do."""
+        if not worktree or not self._may_lead_to(f"{place}/x", worktree):
+            return ""
+        path = os.path.normpath(os.path.join(self._path, place, worktree))
+        return path if self._pointers.agree(path, self._on_host(place)) else ""
+
+    def _pointer(self, handle: int, place: str, worktree: str) -> Iterator[Hazard]:
         """Where a linked worktree has its repository, and where the repository has the worktree."""
-        text = os.fsdecode(data or b"").rstrip("\n")
-        if place.split("/")[-3:-2] == ["worktrees"]:
-            if name == "commondir" and text == "../..":
-                return
-            if name == "gitdir" and text.endswith("/.git") and self._may_lead_to(self._absolute(place, text)):
-                return
-        yield Hazard(place, f"it would lead git to {text[:_EXCERPT]!r}", data or b"")
+        name = posixpath.basename(place)
+        data = self._read(handle, place)
+        path = read_path(data or b"")
+        is_linked = place.split("/")[-3:-2] == ["worktrees"] and names_of(handle, name) == 1
+        if name == "commondir":
+            is_fine = path == "../.."
+        else:  # a worktree that was removed may be named
+            is_fine = bool(worktree) or (
+                path.startswith("/") and self._may_lead_to(place, path) and not os.path.lexists(path)
+            )
+        if not is_linked or not is_fine:
+            content = identity_of(handle, name) if data is None else data
+            yield Hazard(place, f"it would lead git to {path[:_EXCERPT]!r}", content)
 
-    def _leads_out(self, worktree: str, records: bytes) -> bool:
+    def _leads_out(self, worktree: str, handle: int, place: str) -> bool:
         """Whether a conflict that git remembers is, by a link, in a file outside of the worktree."""
+        records = self._read(handle, place) or b""
         paths = (os.fsdecode(record.partition(b"\t")[2]) for record in records.split(b"\0") if record)
-        return not all(worktree and self._may_lead_to(os.path.join(worktree, path)) for path in paths)
+        return not all(worktree and self._may_lead_to(place, os.path.join(worktree, path)) for path in paths)
 
-    def _absolute(self, place: str, text: str) -> str:
-        """Where a path leads that a file in here names; as it is written, since a link may be on the way."""
-        return os.path.join(self._path, os.path.dirname(place), text)
-
-    def _settings(self, place: str, data: bytes | None, names: int) -> Iterator[Hazard]:
+    def _settings(self, handle: int, place: str) -> Iterator[Hazard]:
         """A configuration that a command has made: what cannot run anything, or lead anywhere, may stay.
 
         By another of its names it could be written as something else is.
         """
+        name = posixpath.basename(place)
+        data, names = self._read(handle, place), names_of(handle, name)
         if data is None:
-            yield Hazard(place, "it is too large to be looked at")
+            yield Hazard(place, _TOO_LARGE, identity_of(handle, name))
             return
         try:
             entries = read_config(data)
@@ -257,60 +328,74 @@ class GitDirectory:
         refused = {
             entry.start: entry.name
             for entry in entries
-            if not is_harmless(entry, remotes) and not self._is_place_of_submodule(place, entry)
+            if (not is_harmless(entry, remotes) and not self._is_place_of_submodule(handle, place, entry))
+            or (entry.name == _OBJECT_FORMAT and not _has_extensions(entries))
         }
         if refused or names > 1:
             what = ", ".join(dict.fromkeys(refused.values()))
             why = f"git would run, or follow, what it says: {what}" if refused else _SECOND_NAME
             yield Hazard(place, why, data, without(data, lambda entry: entry.start in refused))
 
-    def _is_place_of_submodule(self, place: str, entry: Setting) -> bool:
+    def _is_place_of_submodule(self, handle: int, place: str, entry: Setting) -> bool:
         """By this setting git finds the worktree of a submodule whose git directory is in here."""
-        is_module = "modules/" in f"/{place}" or self._is_module
+        is_module = f"/{place}".rpartition("/")[0].find("/modules/") >= 0
         if entry.name != "core.worktree" or not is_module:
             return False
-        return self._may_lead_to(self._absolute(place, entry.value or "/"))
+        return bool(self._worktree_of_module(handle, posixpath.dirname(place)))
 
-    def _index(self, handle: int, place: str, worktree: str) -> Iterator[Hazard]:
+    def _index(self, handle: int, place: str, worktree: str, length: int) -> Iterator[Hazard]:
         try:
-            content = self._read_index(handle)
+            content = self._read_index(handle, posixpath.dirname(place), length)
         except MalformedIndex as problem:
-            yield Hazard(place, f"it is not an index that corral understands: {problem}")
+            why = f"it is not an index that corral understands: {problem}"
+            yield Hazard(place, why, identity_of(handle, "index"))
             return
+        for path in (*content.gitlinks, *content.sparse):
+            self._work.look_up(self._on_host(place), f"{worktree}/{path}")
+        self.depends_on_others |= bool(content.sparse)
         sparse = [path for path in content.sparse if worktree and os.path.lexists(f"{worktree}/{path}")]
         unsafe = (*content.unsafe, *sparse)
         if unsafe:
             why = f"git would write, or enter, {unsafe[0]!r}"
             yield Hazard(place, why, "\0".join(unsafe).encode("utf-8", "surrogateescape"))
-        if worktree:
-            self.gitlinks += tuple(os.path.join(worktree, path) for path in content.gitlinks)
+        places = filter(None, dict.fromkeys((worktree, self._claimed(handle, posixpath.dirname(place)))))
+        self.gitlinks += tuple(os.path.join(top, path) for top in places for path in content.gitlinks)
 
-    def _read_index(self, handle: int) -> IndexContent:
-        data, length = read_file(handle, "index", _MOST_INDEX_BYTES), self._hash_length(handle)
+    def _read_index(self, handle: int, place: str, length: int) -> IndexContent:
+        content = read_index(self._whole_index(handle, place, "index"), length)
+        if not content.shared:
+            return content
+        self.depends_on_others = True
+        name = f"sharedindex.{content.shared}"
+        other = self._whole_index(handle, place, name) if has_entry(handle, name) else None
+        return read_index(self._whole_index(handle, place, "index"), length, other)
+
+    def _whole_index(self, handle: int, place: str, name: str) -> bytes:
+        data = self._work.read(handle, self._on_host(place), name, MOST_INDEX_BYTES)
         if data is None:
-            raise MalformedIndex("it is too large")
-        content = read_index(data, length)
-        if content.shared:
-            self.depends_on_others = True
-            other = read_file(handle, f"sharedindex.{content.shared}", _MOST_INDEX_BYTES)
-            content = read_index(data, length, other)
-        return content
+            raise MalformedIndex(_TOO_LARGE)
+        if names_of(handle, name) != 1:
+            raise MalformedIndex(_SECOND_NAME)
+        return data
 
-    def _hash_length(self, handle: int) -> int:
-        """How many bytes the names of objects have: the configuration says so."""
-        config = read_file(handle, "config")
+    def _hash_length(self, handle: int, prefix: str) -> int:
+        """How many bytes the names of objects have, as the configuration of a repository says."""
+        entries = self._config(handle, prefix.rstrip("/"))
+        formats = [entry.value for entry in entries if entry.name == _OBJECT_FORMAT]
+        is_long = _has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
+        return 32 if is_long else 20
+
+    def _config(self, handle: int, place: str) -> tuple[Setting, ...]:
         try:
-            entries = read_config(read_file(self._handle, "config") or b"" if config is None else config)
+            return read_config(self._read(handle, f"{place}/config".lstrip("/")) or b"")
         except MalformedConfig:
-            return 20
-        formats = [entry.value for entry in entries if entry.name == "extensions.objectformat"]
-        return 32 if formats and (formats[-1] or "").lower() == "sha256" else 20
+            return ()
 
 
-def _worktree_of(handle: int) -> str:
-    """Where the worktree of a linked one is, as its git directory says; empty if it does not."""
-    text = os.fsdecode(read_file(handle, "gitdir") or b"").rstrip("\n")
-    return text.removesuffix("/.git") if text.startswith("/") and text.endswith("/.git") else ""
+def _has_extensions(entries: Iterable[Setting]) -> bool:
+    """Whether git heeds `extensions`: a repository of the first version has none."""
+    versions = [entry.value for entry in entries if entry.name == "core.repositoryformatversion"]
+    return bool(versions) and versions[-1] == "1"
 
 
 def _not_a_file(handle: int, place: str, name: str) -> Hazard:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
 
+from corral.git.pointer import is_head
 from corral.runtime.removal import open_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Entry = tuple[str, bool, bool]  # a name, and whether it is a directory, a regular file
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_BYTES = 4 << 20
-_NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+MOST_TEXT_BYTES = 4 << 20
+_TRIES = 3
+_NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _NO_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EISDIR})
 
 
@@ -30,19 +31,10 @@ def link_text(handle: int, name: str) -> bytes:
         return b""
 
 
-def entries_of(handle: int) -> list[Entry]:
+def entries_of(handle: int) -> Iterator[Entry]:
     with os.scandir(handle) as entries:
-        return [
-            (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
-            for entry in entries
-        ]
-
-
-def subdirectories_of(handle: int, only: tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
-    for name, is_directory, _ in entries_of(handle):
-        if is_directory and (not only or name in only):
-            for inner in inside(handle, name):
-                yield inner, name
+        for entry in entries:
+            yield entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
 
 
 def inside(handle: int, name: str) -> Iterator[int]:
@@ -84,14 +76,14 @@ def descend(handle: int, path: str) -> int:
 def is_whole(handle: int) -> bool:
     """Whether git takes it for a git directory. Where it does not, it goes up and works in another one."""
     head = read_file(handle, "HEAD") or b""
-    return _is_head(head) and all(_is_open(handle, name) for name in ("objects", "refs"))
+    return is_head(head) and all(_is_open(handle, name) for name in ("objects", "refs"))
 
 
-def _is_head(data: bytes) -> bool:
-    text = data.strip()
-    if text.startswith(b"ref:"):
-        return text[4:].lstrip().startswith(b"refs/")
-    return len(text) in {40, 64} and not text.translate(None, b"0123456789abcdef")
+def is_git_directory(handle: int) -> bool:
+    """Whether git might take it for one: with all that it needs, or with a word on where that is."""
+    others = ("objects", "refs")
+    has_others = has_entry(handle, "commondir") or all(has_entry(handle, name) for name in others)
+    return has_others and has_entry(handle, "HEAD")
 
 
 def _is_open(handle: int, name: str) -> bool:
@@ -104,9 +96,7 @@ def _is_open(handle: int, name: str) -> bool:
 
 def make_whole(handle: int, head: bytes) -> None:
     """Put back what makes it a git directory. Links and the like have been taken away."""
-    if not _is_head(read_file(handle, "HEAD") or b""):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("HEAD", dir_fd=handle)
+    if not has_entry(handle, "HEAD"):
         write_new(handle, "HEAD", head)
     for name in ("objects", "refs"):
         if not has_entry(handle, name):
@@ -146,19 +136,56 @@ def has_entry(handle: int, name: str) -> bool:
     return True
 
 
-def read_file(handle: int, name: str, limit: int = _MOST_BYTES) -> bytes | None:
-    """The content of a file; None if it is no file, or larger than the limit, or gone."""
+def identity_of(handle: int, name: str) -> bytes:
+    """What tells a file that is not read from others, and from itself after a change; empty if it is gone."""
+    try:
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return b""
+    return repr((status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)).encode()
+
+
+def read_file(
+    handle: int, name: str, limit: int = MOST_TEXT_BYTES, count: Callable[[int], None] = lambda _: None
+) -> bytes | None:
+    """The content of a file; None if it is no file, or larger than the limit, or gone, or never the same.
+
+    `count` is told how many bytes are about to be read.
+    """
+    for descriptor, _ in _opened(handle, name):
+        for _ in range(_TRIES):
+            size = os.fstat(descriptor).st_size
+            if size > limit:
+                break
+            count(size)
+            data = os.pread(descriptor, size + 1, 0)
+            if len(data) == size:
+                return data
+    return None
+
+
+def read_head(handle: int, name: str, most: int, count: Callable[[int], None]) -> bytes | None:
+    """The first bytes of a file; None if it is no file, or gone."""
+    for descriptor, size in _opened(handle, name):
+        count(min(size, most))
+        return os.pread(descriptor, most, 0)
+    return None
+
+
+def _opened(handle: int, name: str) -> Iterator[tuple[int, int]]:
+    """A regular file and its size, once, for as long as it is needed; not at all if there is none."""
     try:
         descriptor = _open_file(handle, name)
     except OSError as problem:
         if problem.errno in _NO_FILE:
-            return None
+            return
         raise
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        data = file.read(limit + 1)
-    return data if len(data) <= limit else None
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            yield descriptor, status.st_size
+    finally:
+        os.close(descriptor)
 
 
 def _open_file(handle: int, name: str) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 
 from corral.runtime.removal import open_up, remove_tree
+
+_MOST_COPIED_BYTES = 1 << 20
 
 
 class Quarantine:
@@ -37,13 +40,30 @@ class Quarantine:
         except OSError:  # another file system, as a rule: removed when nothing runs any more
             self._aside.append((handle, aside))
             return "it was removed"
-        return f"it was moved to {kept}"
+        return f"it was moved to {kept}" if _make_own(kept) else "it was removed"
 
     def clear(self) -> None:
         """Remove what could not be kept. Nothing runs any more."""
         while self._aside:
             with contextlib.suppress(OSError):  # it has lost its name already
                 remove_tree(*self._aside.pop())
+
+
+def _make_own(path: str) -> bool:
+    """Let nobody write there by another name that the file may have; False if it had to be removed."""
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink == 1:
+        return True
+    content = b""
+    if status.st_size <= _MOST_COPIED_BYTES:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_COPIED_BYTES)
+    os.unlink(path)
+    if status.st_size > _MOST_COPIED_BYTES:
+        return False
+    with open(path, "xb") as file:
+        file.write(content)
+    return True
 
 
 def make_private(directory: str) -> None:

@@ -12,7 +12,8 @@ import contextlib
 import os
 import time
 
-from corral.git.search import find_worktrees
+from corral.git.pointer import is_head
+from corral.git.search import MOST_DIRECTORIES, find_worktrees
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.plan import PathKind
@@ -22,6 +23,7 @@ from corral.runtime.git_directory import GitDirectory, Hazard
 from corral.runtime.git_files import (
     descend,
     has_entry,
+    is_git_directory,
     is_whole,
     link_text,
     make_whole,
@@ -29,23 +31,28 @@ from corral.runtime.git_files import (
     read_file,
     write_new,
 )
+from corral.runtime.git_hooks import WorktreeHooks
+from corral.runtime.git_pointers import Pointers
+from corral.runtime.git_work import MOST_MORE_STEPS, TooMuch, Work
 from corral.runtime.quarantine import Quarantine
-from corral.runtime.unchanged import TICK_NS, Folders, Memory
+from corral.runtime.unchanged import TICK_NS, Folders, Memory, list_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from corral.model.plan import Plan
+
+    # What was found in a git directory: hazards, gitlinks, whether it is whole, the steps it took.
+    Found = tuple[list[Hazard], tuple[str, ...], bool, dict[str, int]]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Looks after the end, each but the last followed by removals: another command may work in the same place.
 _ROUNDS = 4
-_POINTER = "gitdir: "
+_EXCERPT = 80
 _BETWEEN_GLANCES_SECONDS = 0.01
 _NEVER_NS = 1 << 63
 _FAILURES = (OSError, ValueError, RecursionError)
-_NO_MEMORY = Memory([], 0)
 #: Besides what is looked at, what a git directory is told by.
 _WHOLE = ("HEAD", "objects", "refs")
 #: Of one command: more would tell nothing new.
@@ -86,15 +93,24 @@ class RepositoryCheck:
         self._tops = {
             f"{watch.directory}": f"{watch.directory}/.git" for watch in plan.watches if watch.is_repository
         }
-        self._planned = frozenset(plan.worktrees)
-        self._hooks = plan.hook_directories
+        self._planned = dict.fromkeys(sorted(plan.worktrees, key=lambda path: path.count("/")))
+        self._pointers = Pointers(self._roots)
+        self._held = _find_held(plan)
+        self._shielded = frozenset(shield.target.path for shield in plan.shields)
+        self._above = _ancestors((*self._shielded, *(pin.path for pin in plan.pins)))
+        self._hooks = WorktreeHooks(plan.hook_directories, self._planned, self._pointers)
         self._has_failed = False
+        self._is_too_much = False  # for the search, which was told
         self._looks_at = 0.0
+        self._failure: Exception | None = None  # of the look that is going on
         self.found_at_the_top = 0
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
         self._folders = Folders()
-        self._memories: dict[str, tuple[Memory, list[Hazard], tuple[str, ...], bool]] = {}
+        self._memories: dict[tuple[str, str], tuple[Memory, Found]] = {}
+        self._usual: dict[str, int] = {}  # the steps that what is the host's own takes
+        self._left_out: set[str] = set()
+        self._work = Work()  # of the look that is going on
         self._began_ns = _NEVER_NS
         self._quarantine = Quarantine(os.path.join(quarantine, "git") if quarantine else "")
         self._violations: list[Violation] = []
@@ -103,7 +119,8 @@ class RepositoryCheck:
         """Nothing runs: what is here now is the host's own. Raises SetupError if it cannot be looked at."""
         own: dict[str, bytes] = {}
         heads: dict[str, bytes] = {}
-        self._began_ns = _NEVER_NS
+        self._began_ns, self._is_too_much = _NEVER_NS, False
+        self._work = Work()
         try:
             for looked in self._look():
                 own.update(
@@ -115,7 +132,7 @@ class RepositoryCheck:
             raise _unreadable(problem, ran=False) from problem
         self._began_ns = time.time_ns() - TICK_NS
         if not self._has_failed:  # else some of it may be what a command has left
-            self._own, self._heads = own, heads
+            self._own, self._heads, self._usual = own, heads, self._work.spent
 
     def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
         """Take away what is dangerous and new; returns the paths of what could not be taken away.
@@ -123,6 +140,7 @@ class RepositoryCheck:
         While another command is at work, a rebase that it has begun, with steps to run, is left to it.
         """
         found: tuple[str, ...] = ()
+        self._left_out.clear()
         try:
             for _ in range(_ROUNDS):
                 found = tuple(self._remove_new(is_at_work=is_at_work))
@@ -131,6 +149,7 @@ class RepositoryCheck:
         except _FAILURES as problem:
             self._has_failed = True
             raise _unreadable(problem, ran=True) from problem
+        found = tuple(dict.fromkeys((*found, *self._left_out)))
         self._has_failed = bool(found)
         return found
 
@@ -145,29 +164,82 @@ class RepositoryCheck:
             return
         self._looks_at = now + _BETWEEN_GLANCES_SECONDS
         with contextlib.suppress(OSError):  # it changes meanwhile; the sweep looks again
+            self.found_at_the_top += len(list(self._remove_at_the_top()))
+
+    def _remove_at_the_top(self) -> Iterator[str]:
+        self._work = self._bounded_work()
+        try:
             for top in self._tops:
                 for looked in self._look_at(top):
-                    self.found_at_the_top += len(list(self._remove_from(looked, is_at_work=True)))
+                    yield from self._remove_from(looked, is_at_work=True)
+                    self._work.check()
+        except TooMuch:
+            yield self._remove_largest()
 
     def take_violations(self) -> tuple[Violation, ...]:
         """What was found since the last time."""
         taken, self._violations = self._violations, []
         return tuple(taken)
 
+    def _bounded_work(self) -> Work:
+        return Work(sum(self._usual.values()) + MOST_MORE_STEPS)
+
     def _remove_new(self, *, is_at_work: bool) -> Iterator[str]:
-        for looked in self._look():
-            yield from self._remove_from(looked, is_at_work=is_at_work)
-            if looked.is_whole is False and looked.path in self._heads:
-                make_whole(looked.handle, self._heads[looked.path])
-                self._tell(looked.path, "git would have worked in a repository further up; it was made whole")
-                yield looked.path
+        self._work = self._bounded_work()
+        try:
+            for looked in self._look():
+                yield from self._remove_from(looked, is_at_work=is_at_work)
+                if looked.is_whole is False and looked.path in self._heads:
+                    self._make_whole(looked)
+                    why = "git would have worked in a repository further up; it was made whole"
+                    self._tell(looked.path, why)
+                    yield looked.path
+                self._work.check()
+        except TooMuch:
+            yield self._remove_largest()
+
+    def _make_whole(self, looked: _Looked) -> None:
+        head = self._heads[looked.path]
+        if has_entry(looked.handle, "HEAD") and not is_head(read_file(looked.handle, "HEAD") or b""):
+            self._remove(looked.handle, f"{looked.path}/HEAD", Hazard("HEAD", "it is no HEAD"))
+        make_whole(looked.handle, head)
+
+    def _remove_largest(self) -> str:
+        """A look has taken more steps than it may: what took most of them is too large to be looked at.
+
+        A directory that was there before has the host's own in it as well. It stays, and is left out of the
+        next look, which sees the rest; the sweep returns it.
+        """
+        path = self._work.largest(self._usual)
+        above, name = os.path.split(path)
+        if path in self._above or (path in self._usual and os.path.isdir(path)):
+            self._left_out.add(path)
+            return path
+        handle = self._pointers.open(above)
+        if handle >= 0:
+            try:
+                self._remove(handle, path, Hazard(name, "it is too large to be looked at"))
+            finally:
+                os.close(handle)
+        return path
 
     def _remove_from(self, looked: _Looked, *, is_at_work: bool) -> Iterator[str]:
         for hazard in looked.hazards:
             path = f"{looked.path}/{hazard.place}"
+            if self._is_shielded(path):
+                continue
             if not self._is_own(path, hazard) and not (is_at_work and hazard.is_unfinished):
                 self._remove(looked.handle, path, hazard)
                 yield path
+
+    def _is_shielded(self, path: str) -> bool:
+        """Whether no command can have changed it, whatever it looks like from here.
+
+        INVARIANT: nothing that the plan holds in its place is moved: the mount on it would go as well.
+        """
+        while path and path not in self._shielded and path not in self._held:
+            path = path.rpartition("/")[0]
+        return path in self._shielded
 
     def _is_own(self, path: str, hazard: Hazard) -> bool:
         """Whether it was there before; or fewer steps of a rebase, with which a command has gone on."""
@@ -178,11 +250,11 @@ class RepositoryCheck:
 
     def _remove(self, handle: int, path: str, hazard: Hazard) -> None:
         above, name = os.path.split(hazard.place)
-        parent = descend(handle, above)
+        parent = descend(handle, above) if path not in self._above else -1
         if parent < 0:
-            return  # gone by itself
+            return  # gone by itself; or it holds what the plan protects, and is told of as left
         try:
-            fate = self._quarantine.take(parent, name)
+            fate = self._take(parent, name)
             if hazard.instead is not None:
                 write_new(parent, name, hazard.instead)
                 fate = f"its other settings were kept; {fate}"
@@ -193,6 +265,13 @@ class RepositoryCheck:
             os.close(parent)
         self._tell(path, f"{hazard.why}; {fate}")
 
+    def _take(self, parent: int, name: str) -> str:
+        try:
+            return self._quarantine.take(parent, name)
+        except PermissionError:  # a command may have taken its owner's rights away
+            os.fchmod(parent, 0o700)
+            return self._quarantine.take(parent, name)
+
     def _tell(self, path: str, why: str) -> None:
         if len(self._violations) < _MOST_TOLD:
             self._violations.append(Violation(Feature.FS_PROTECT, path, Evidence.OBSERVED, why))
@@ -201,145 +280,138 @@ class RepositoryCheck:
         """Every git directory of the plan, of what was made since, and of what git would visit from there."""
         queue, seen = [*self._planned, *self._tops], set()
         self._folders.begin()
+        self._pointers.begin()
+        self._failure = None
         for root in self._roots:
-            queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git)
+            queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git, self._give_up)
+        yield from self._look_for_patches()
         for worktree in queue:  # grows while it is gone through
             if worktree in seen:
                 continue
             seen.add(worktree)
-            for looked in self._look_at(worktree):
-                yield looked
-                # A link on the way to a submodule: some commands follow it.
-                queue += [path for link in looked.gitlinks for path in (link, os.path.realpath(link))]
+            try:
+                for looked in self._look_at(worktree):
+                    yield looked
+                    # A link on the way to a submodule: some commands follow it.
+                    queue += [path for link in looked.gitlinks for path in (link, os.path.realpath(link))]
+            except _FAILURES as problem:  # the others are looked at all the same
+                self._failure = self._failure or problem
+        if self._failure is not None:
+            raise self._failure
+
+    def _give_up(self, directory: str) -> None:
+        """The plan says so of what was there before; a command that makes as many is told of."""
+        if self._began_ns == _NEVER_NS:
+            self._is_too_much = True
+        elif not self._is_too_much:
+            self._is_too_much = True
+            why = f"there are more than {MOST_DIRECTORIES} directories now"
+            self._tell(directory, f"{why}: what was left for git in here, and further on, was not looked for")
+
+    def _look_for_patches(self) -> Iterator[_Looked]:
+        """Beside worktrees: wherever `git format-patch` is typed, it writes there."""
+        for path in self._folders.with_patches():
+            handle = self._pointers.open(path)
+            if handle >= 0:
+                try:
+                    yield _Looked(path, handle, _patches(handle))
+                finally:
+                    os.close(handle)
 
     def _look_at(self, worktree: str) -> Iterator[_Looked]:
-        handle = self._open_worktree(worktree)
+        handle = self._pointers.open(worktree)
         if handle < 0:
             return
         is_planned = worktree in self._planned and worktree not in self._tops
         try:
-            yield _Looked(worktree, handle, list(_patches(handle)))
+            yield _Looked(worktree, handle, _patches(handle))
             yield from self._look_at_git(worktree, handle, is_planned=is_planned)
-            if all(has_entry(handle, name) for name in _WHOLE):  # bare, or of a linked worktree
-                yield self._inspect(worktree, handle, "", is_held=worktree in self._planned)
+            if is_git_directory(handle) and not self._pointers.is_part(worktree):  # bare
+                yield self._inspect(worktree, handle, "")
             if not is_planned:
-                yield _Looked(worktree, handle, list(self._own_hooks(handle)))
+                yield _Looked(worktree, handle, list(self._hooks.hazards(worktree, handle, self._work)))
         finally:
             os.close(handle)
 
     def _look_at_git(self, worktree: str, handle: int, *, is_planned: bool) -> Iterator[_Looked]:
-        """What `.git` is in a worktree. Of one that is planned it is held, with its hooks and settings."""
-        git, path, is_module = open_directory(handle, ".git"), f"{worktree}/.git", False
+        """What `.git` is in a worktree; where the plan knows one it is held, whatever it is."""
+        git, path = open_directory(handle, ".git"), f"{worktree}/.git"
         if git < 0:
-            hazard, path = self._pointer(worktree, handle)
-            if hazard is not None and not is_planned:
-                yield _Looked(worktree, handle, [hazard])
-            git = self._open_worktree(path) if path and hazard is None else -1
-            is_module = "/modules/" in path
+            data, path = self._pointers.read(worktree, handle)
+            if data and not is_planned and not self._pointers.is_agreed(worktree, path):
+                shown = repr(data[:_EXCERPT].decode("utf-8", "replace"))
+                yield _Looked(
+                    worktree, handle, [Hazard(".git", f"it would lead git elsewhere: {shown}", data)]
+                )
+            # What has been found to agree was looked at as a part of its repository. Elsewhere, what lies in
+            # the worktree is found by the index, also when `.git` is gone: the user may add it to another.
+            if path and not self._pointers.is_part(path):
+                git = self._pointers.open(path)
         if git >= 0:
             try:
-                yield self._inspect(path, git, worktree, is_held=is_planned, is_module=is_module)
+                yield self._inspect(path, git, worktree)
             finally:
                 os.close(git)
 
-    def _own_hooks(self, handle: int) -> Iterator[Hazard]:
-        """Hooks where the user's own configuration says that every worktree has them."""
-        for place in self._hooks:
-            directory = descend(handle, place)
-            if directory >= 0:
-                try:
-                    for name in os.listdir(directory):
-                        content = read_file(directory, name) or link_text(directory, name)
-                        yield Hazard(
-                            f"{place}/{name}", "git would run it, because of core.hooksPath", content
-                        )
-                finally:
-                    os.close(directory)
-
-    def _inspect(
-        self, path: str, handle: int, worktree: str, *, is_held: bool, is_module: bool = False
-    ) -> _Looked:
+    def _inspect(self, path: str, handle: int, worktree: str) -> _Looked:
         """INVARIANT: only a look before commands is remembered.
 
         A file that a process has mapped can be changed without a new time; but the first change by a process
         that began after the look has one.
         """
-        known = self._memories.get(path)
-        if known is None or not known[0].holds():
-            known = self._inspect_anew(path, handle, worktree, is_held=is_held, is_module=is_module)
-        _, hazards, gitlinks, whole = known
+        memory, found = self._memories.get((path, worktree), (None, None))
+        if memory is None or found is None or not memory.holds():
+            found = self._inspect_anew(path, handle, worktree)
+        elif self._began_ns == _NEVER_NS:
+            self._work.add(found[3])
+        hazards, gitlinks, whole, _ = found
         return _Looked(path, handle, hazards, gitlinks, is_whole=whole)
 
-    def _inspect_anew(
-        self, path: str, handle: int, worktree: str, *, is_held: bool, is_module: bool
-    ) -> tuple[Memory, list[Hazard], tuple[str, ...], bool]:
-        looked_ns = time.time_ns()
+    def _inspect_anew(self, path: str, handle: int, worktree: str) -> Found:
+        looked_ns, work = time.time_ns(), self._work.part()
         directory = GitDirectory(
-            *(path, handle, worktree, self._is_inside, self._began_ns), is_held=is_held, is_module=is_module
+            *(path, handle, worktree, self._pointers, self._began_ns),
+            work=work,
+            left_out=self._left_out,
+            is_held=path in self._held,
         )
-        hazards, whole = directory.hazards(), is_whole(handle)
-        self._memories.pop(path, None)
-        memory = _NO_MEMORY
+        self._memories.pop((path, worktree), None)
+        hazards = directory.hazards()
+        self._work.add(work.spent)
+        found = (hazards, directory.gitlinks, is_whole(handle), work.spent)
         if self._began_ns == _NEVER_NS and not directory.depends_on_others:
             places = (*directory.seen, *_WHOLE)
             memory = Memory([f"{path}/{place}".rstrip("/") for place in places], looked_ns)
-            self._memories[path] = (memory, hazards, directory.gitlinks, whole)
-        return memory, hazards, directory.gitlinks, whole
-
-    def _pointer(self, worktree: str, handle: int) -> tuple[Hazard | None, str]:
-        """A `.git` that is no directory: what is wrong with it, or the git directory to look at instead.
-
-        That of a linked worktree is a part of its repository, and looked at with it.
-        """
-        text = link_text(handle, ".git")
-        if text:
-            return Hazard(".git", f"git would follow this link, to {os.fsdecode(text)!r}", text), ""
-        data = read_file(handle, ".git")
-        if data is None:
-            return (Hazard(".git", "it is not a file"), "") if has_entry(handle, ".git") else (None, "")
-        named = os.fsdecode(data).rstrip("\r\n")
-        target = os.path.join(worktree, named.removeprefix(_POINTER))
-        if not named.startswith(_POINTER) or not self._is_inside(target):
-            return Hazard(".git", f"it would lead git to {named!r}", data), ""
-        target = os.path.normpath(target)
-        above, name = os.path.split(os.path.dirname(target))
-        if name == "worktrees" and above.endswith("/.git"):
-            return None, "" if os.path.dirname(above) in self._planned else above
-        held = (f"{known}/.git/modules" for known in self._planned)
-        return None, "" if any(_is_beneath(target, place) for place in held) else target
-
-    def _is_inside(self, path: str) -> bool:
-        """Whether a path leads, without a link, to where commands write; it is looked at there.
-
-        `..` behind a link leads elsewhere than it seems: so the path is resolved as it is written.
-        """
-        plain = os.path.normpath(path)
-        is_beneath = any(_is_beneath(plain, root) for root in self._roots)
-        return "\0" not in path and is_beneath and os.path.realpath(path) == plain
-
-    def _open_worktree(self, path: str) -> int:
-        """A descriptor, reached without following a link; -1 if there is no such directory."""
-        root = max((root for root in self._roots if _is_beneath(path, root)), key=len, default="")
-        if not root:
-            return -1
-        handle = os.open(root, _DIRECTORY)
-        try:
-            return descend(handle, path[len(root) + 1 :])
-        finally:
-            os.close(handle)
+            self._memories[path, worktree] = (memory, found)
+        return found
 
 
-def _patches(handle: int) -> Iterator[Hazard]:
-    """Links under the names that `git format-patch` gives to files; its commits give the rest of the name."""
-    with os.scandir(handle) as entries:
-        names = [entry.name for entry in entries if entry.is_symlink()]
-    for name in names:
-        number = name.partition("-")[2] if name[:1] == "v" else name
-        if number[:4].isdecimal() and number[4:5] == "-":
-            text = link_text(handle, name)
-            yield Hazard(
-                name, f"git format-patch would write through this link, to {os.fsdecode(text)!r}", text
-            )
+def _ancestors(paths: Iterable[str]) -> frozenset[str]:
+    """All that lies above these, and themselves."""
+    found: set[str] = set()
+    for path in paths:
+        here = path
+        while here and here not in found:
+            found.add(here)
+            here = here.rpartition("/")[0]
+    return frozenset(found)
+
+
+def _find_held(plan: Plan) -> frozenset[str]:
+    """Git directories whose hooks and settings stay as they are, by whatever way one comes there."""
+    kept = {shield.target.path for shield in plan.shields}
+    kept |= {os.path.join(watch.directory, watch.name) for watch in plan.watches}
+    directories = {os.path.dirname(path) for path in kept}
+    return frozenset(path for path in directories if {f"{path}/config", f"{path}/hooks"} <= kept)
+
+
+def _patches(handle: int) -> list[Hazard]:
+    """Links under the names that `git format-patch` gives to files."""
+    return [
+        Hazard(name, f"git format-patch would write through this link, to {os.fsdecode(text)!r}", text)
+        for name in list_directory(handle).patches
+        if (text := link_text(handle, name))
+    ]
 
 
 def _unreadable(problem: Exception, *, ran: bool) -> SetupError:
@@ -351,7 +423,3 @@ def _unreadable(problem: Exception, *, ran: bool) -> SetupError:
         fix="do not use git there before you have looked at it" if ran else "make it readable for its owner",
         ran=ran,
     )
-
-
-def _is_beneath(path: str, top: str) -> bool:
-    return path == top or path.startswith(f"{top}/")

@@ -10,6 +10,8 @@ import os
 import time
 from functools import lru_cache
 
+from corral.model.record import Record
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int, int]  # device, inode, time of the last change
 
 TICK_NS = 20_000_000
-#: What makes a git directory of any directory.
-_BARE = frozenset({"HEAD", "objects", "refs"})
-_MARKS = _BARE | {".git"}
+#: What makes a git directory of any directory: all of one of these.
+_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+_MARKS = frozenset({".git"}).union(*_BARE)
 #: File systems that keep these times by themselves, whatever other machines do.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 
@@ -53,48 +55,70 @@ class Memory:
         return self._is_reliable and all(stamp_of(path) == stamp for path, stamp in self._stamps.items())
 
 
+class Listing(Record):
+    """What one directory holds."""
+
+    subdirectories: tuple[str, ...] = ()
+    has_git: bool = False  # git finds a repository there
+    patches: tuple[str, ...] = ()  # links under names that `git format-patch` gives to files
+
+
 class Folders:
-    """Names of subdirectories, and whether git finds a repository there, listed anew after a change."""
+    """What directories hold, listed anew after a change."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Stamp | None, tuple[str, ...], bool]] = {}
-        self._fresh: dict[str, tuple[tuple[str, ...], bool]] = {}
+        self._known: dict[str, tuple[Stamp | None, Listing]] = {}
+        self._fresh: dict[str, Listing] = {}
 
     def begin(self) -> None:
         """A new search: every directory is asked for once more whether it has changed."""
         self._fresh = {}
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
-        return self._find(path)[0]
+        return self._find(path).subdirectories
 
     def has_git(self, path: str) -> bool:
-        return self._find(path)[1]
+        return self._find(path).has_git
 
-    def _find(self, path: str) -> tuple[tuple[str, ...], bool]:
+    def with_patches(self) -> list[str]:
+        """Of the directories that this search has asked for."""
+        return [path for path, listing in self._fresh.items() if listing.patches]
+
+    def _find(self, path: str) -> Listing:
         if path not in self._fresh:
             stamp, looked_ns = stamp_of(path), time.time_ns()
             known = self._known.get(path)
             if known is None or known[0] != stamp:
-                known = (stamp, *_list(path))
+                known = (stamp, list_directory(path))
                 if is_settled(stamp, looked_ns):
                     self._known[path] = known
-            self._fresh[path] = known[1:]
+            self._fresh[path] = known[1]
         return self._fresh[path]
 
 
-def _list(path: str) -> tuple[tuple[str, ...], bool]:
-    """Names only: what is found by them is opened without following a link."""
-    names, marks = [], set()
+def list_directory(place: str | int) -> Listing:
+    """Names only, by path or descriptor: what is found by them is opened without following a link."""
+    names, marks, patches = [], set(), []
     try:
-        with os.scandir(path) as entries:
+        with os.scandir(place) as entries:
             for entry in entries:
                 if entry.name in _MARKS:
                     marks.add(entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     names.append(entry.name)
+                elif _is_patch(entry.name) and entry.is_symlink():
+                    patches.append(entry.name)
     except OSError:  # closed: the next plan is refused
-        return (), os.path.lexists(f"{path}/.git")
-    return tuple(sorted(names)), ".git" in marks or marks >= _BARE
+        return Listing(has_git=isinstance(place, str) and os.path.lexists(f"{place}/.git"))
+    return Listing(
+        tuple(sorted(names)), ".git" in marks or any(marks >= bare for bare in _BARE), tuple(patches)
+    )
+
+
+def _is_patch(name: str) -> bool:
+    """By its beginning; a commit, which a command may have made, gives the rest of the name."""
+    number = name.partition("-")[2] if name[:1] == "v" else name
+    return number[:4].isdecimal() and number[4:5] == "-"
 
 
 def is_local(device: int) -> bool:

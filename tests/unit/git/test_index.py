@@ -305,6 +305,32 @@ def test_git_writes_such_a_path(repository: Repository) -> None:
     assert (repository.path / "../outside").exists()
 
 
+LONG = [b"0" * 4000 + b"%d" % (number % 2) for number in range(1500)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        written([entry(b"0/" * 2049)]),
+        written([entry(b"0/" + b".g0/" * 1000) for _ in range(20)]),
+        written([compressed(*names) for names in zip(LONG, [b"", *LONG], strict=False)], version=4),
+    ],
+    ids=["a path", "odd names", "compressed names"],
+)
+def test_what_would_cost_more_than_its_bytes_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedIndex):
+        read_index(data)
+
+
+def test_no_more_offsets_than_threads_are_read() -> None:
+    offsets = struct.pack(">I", 1) + struct.pack(">II", 12, 0) * 5000 + struct.pack(">II", 12, 1)
+    entries = entry(b"a")
+    end = extension(b"EOIE", struct.pack(">I", 12 + len(entries)) + bytes(20))
+
+    with pytest.raises(MalformedIndex, match="threads"):
+        read_index(written([entries], extension(b"IEOT", offsets) + end))
+
+
 PARTS = (
     b"a",
     b".git",

@@ -200,3 +200,32 @@ def test_every_end_of_a_file_will_do(end: bytes) -> None:
 def test_a_malformed_file_is_an_error(after: bytes) -> None:
     with pytest.raises(MalformedConfig):
         judge(BASE, after)
+
+
+class _Compared(str):
+    """A name that counts how often it is compared with another."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_every_name_is_looked_for_once() -> None:
+    data = b"".join(b'[branch "%d"]\n\tmerge = refs/heads/x\n' % number for number in range(1000))
+    names = [_Compared(f"branch.{number}.merge") for number in range(500, 1500)]
+    _Compared.times = 0
+
+    rewritten = rewrite(data, dict.fromkeys(names, (("merge", "refs/heads/y"),)))
+
+    assert rewritten.count(b"refs/heads/y") == 1000
+    assert _Compared.times <= 4 * len(names)
+
+
+def test_a_long_name_is_not_that_of_many_settings() -> None:
+    with pytest.raises(MalformedConfig):
+        read_config(b'[branch "' + b"x" * 10_000 + b'"]\n' + b"a\n" * 1000)

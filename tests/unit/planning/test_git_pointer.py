@@ -143,7 +143,7 @@ def test_what_the_callers_configuration_includes_counts_too() -> None:
     )
 
     assert hook_paths(host, WORK) == (f"{WORK}/.team",)
-    assert relative_hook_paths(host) == (".team",)
+    assert relative_hook_paths(host, ()) == (".team",)
 
 
 def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:
@@ -156,6 +156,7 @@ def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:
 
     assert named_paths(host, WORK, f"{WORK}/.git").trees == (f"{WORK}/tools/hooks", f"{WORK}/extra")
     assert hook_paths(host, WORK) == (f"{WORK}/my-hooks",)
+    assert relative_hook_paths(host, (WORK,)) == ("tools/hooks",)
 
 
 def test_of_the_callers_configuration_only_the_identity_is_taken() -> None:

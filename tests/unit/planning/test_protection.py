@@ -104,10 +104,10 @@ def test_repositories_are_found_below_the_workspace(depth: int) -> None:
     place = "/".join([WORK, *["d"] * depth])
     host = FakeHost({f"{place}/.git/": ""})
 
-    assert find_repositories(host, Resolver(host), WORK) == (place,)
+    assert find_repositories(host, Resolver(host), WORK, print) == (place,)
 
 
 def test_dependencies_are_not_searched() -> None:
     host = FakeHost({f"{WORK}/node_modules/x/.git/": ""})
 
-    assert find_repositories(host, Resolver(host), WORK) == ()
+    assert find_repositories(host, Resolver(host), WORK, print) == ()

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from corral.model.errors import SetupError
-from corral.model.plan import Watch
+from corral.model.plan import PathKind, ResolvedPath, Shield, Watch
 from corral.runtime.repositories import RepositoryCheck
 
 TYPE_CHECKING = False
@@ -90,7 +90,10 @@ def check(git: Path, checking: Callable[..., RepositoryCheck]) -> RepositoryChec
 @pytest.fixture
 def checking(place: Path, tmp_path: Path, make_plan) -> Callable[..., RepositoryCheck]:
     def make(*worktrees: str, watches: tuple[Watch, ...] = ()) -> RepositoryCheck:
-        plan = make_plan(writable=(str(place),), worktrees=worktrees, watches=watches)
+        held = [f"{worktree}/.git/{name}" for worktree in worktrees for name in ("config", "hooks")]
+        held = [path for path in held if os.path.lexists(path)]
+        shields = tuple(Shield(ResolvedPath(path, path, PathKind.FILE)) for path in held)
+        plan = make_plan(writable=(str(place),), worktrees=worktrees, watches=watches, shields=shields)
         return RepositoryCheck(plan, str(tmp_path / "quarantine"))
 
     return make
@@ -123,13 +126,14 @@ def test_no_object_is_a_link(check: RepositoryCheck, git: Path) -> None:
     assert os.listdir(git / "objects/ab") == ["ef"]
 
 
-def test_no_link_waits_for_a_patch(check: RepositoryCheck, place: Path) -> None:
-    (place / "0001-fix.patch").symlink_to("/x")
-    (place / "v2-0001-fix.patch").symlink_to("/x")
+@pytest.mark.parametrize("name", ["0001-fix.patch", "v2-0001-fix.patch", "src/0001-fix.patch"])
+def test_no_link_waits_for_a_patch(check: RepositoryCheck, place: Path, name: str) -> None:
+    (place / "src").mkdir()
+    (place / name).symlink_to("/x")
     (place / "1-fix").symlink_to("/x")
 
     assert check.sweep() == ()
-    assert not (place / "0001-fix.patch").is_symlink() and not (place / "v2-0001-fix.patch").is_symlink()
+    assert not (place / name).is_symlink()
     assert (place / "1-fix").is_symlink()
 
 
@@ -220,14 +224,19 @@ def test_a_directory_that_is_made_a_repository_keeps_nothing_that_git_would_run(
     assert not (made / "hooks/pre-commit").exists()
 
 
-@pytest.mark.parametrize(("text", "stays"), [("/out\n", False), ("../../away\n", False), ("../../x\n", True)])
-def test_objects_are_looked_for_nowhere_else(
-    check: RepositoryCheck, git: Path, text: str, stays: bool
-) -> None:
+@pytest.mark.parametrize("text", ["/out\n", "../../away\n", "../../x\n", "", '"/o\\165t"\n', "x" * (5 << 20)])
+def test_objects_are_looked_for_nowhere_else(check: RepositoryCheck, git: Path, text: str) -> None:
     put(git / "objects/info/alternates", text)
 
     assert check.sweep() == ()
-    assert (git / "objects/info/alternates").exists() == stays
+    assert not (git / "objects/info/alternates").exists()
+
+
+def test_no_directory_of_objects_waits_to_be_renamed(check: RepositoryCheck, git: Path) -> None:
+    (git / "objects/stage").mkdir()
+
+    assert check.sweep() == ()
+    assert not (git / "objects/stage").exists()
 
 
 @pytest.mark.parametrize("name", ["sub", "a/b/c", "vendor/lib/.hidden"])
@@ -251,9 +260,11 @@ def test_a_submodule_of_one_that_was_made_keeps_its_place(check: RepositoryCheck
     inside, outside = "\tworktree = ../../../x\n", "\tworktree = ../../../../../out\n"
     for name, setting in (("x", inside), ("y", outside)):
         make_repository(made / "modules" / name, CONFIG + setting)
+    put(place / "sub/x/.git", "gitdir: ../.git/modules/x\n")
 
     assert check.sweep() == ()
     assert (made / "modules/x/config").read_text() == CONFIG + inside
+    assert (place / "sub/x/.git").exists()
     assert (made / "modules/y/config").read_text() == CONFIG
 
 
@@ -266,44 +277,40 @@ def test_a_submodule_of_one_that_was_made_keeps_its_place(check: RepositoryCheck
             "gitdir:\n",
             "x",
             "gitdir: a\0b\n",
+            "gitdir: ../.git\n",
+            "gitdir: ../.data\n",
+            "gitdir: ../.git/info/x\n",
+            "gitdir: ../.git/worktrees/x/evil\n",
+            "gitdir: ../.git/modules/a\n",  # it names another worktree
+            "gitdir: ../.git/modules/b \n",
         ),
         "gitdir: ../away/../work/.git\n",  # behind a link, `..` leads elsewhere than it seems
     ],
 )
-def test_a_pointer_leads_nowhere_else(check: RepositoryCheck, place: Path, text: str) -> None:
+def test_a_pointer_leads_nowhere_else(check: RepositoryCheck, git: Path, place: Path, text: str) -> None:
+    """Only to the git directory of a worktree, or of a submodule, that names the place of the pointer."""
+    (place / "other").mkdir()
+    for hidden in (place / ".data", git / "info/x", git / "worktrees/x/evil", git / "modules/b "):
+        make_repository(hidden)
+    make_repository(git / "modules/a", CONFIG + "\tworktree = ../../../other\n")
     put(place / "sub/.git", text)
 
     assert check.sweep() == ()
     assert not (place / "sub/.git").exists()
 
 
-def test_what_a_pointer_leads_to_is_looked_at(check: RepositoryCheck, place: Path) -> None:
-    put(place / "sub/.git", "gitdir: ../.data\n")
-    hidden = make_repository(place / ".data", CONFIG + EVIL)
-
-    assert check.sweep() == ()
-    assert (place / "sub/.git").exists()
-    assert (hidden / "config").read_text() == CONFIG
-
-
-def test_what_a_pointer_into_the_repository_leads_to_is_looked_at(
+def test_whatever_leads_to_what_is_held_it_stays_the_hosts(
     check: RepositoryCheck, git: Path, place: Path
 ) -> None:
-    put(place / "sub/.git", "gitdir: ../.git/info/x\n")
-    hidden = make_repository(git / "info/x", CONFIG + EVIL)
+    """Neither its content nor its number changes: a mount is on it."""
+    put(git / "config", CONFIG + EVIL)
+    before = (git / "config").stat().st_ino
+    put(place / "sub/.git", "gitdir: ../.git\n")
+    (place / "g").symlink_to(".git")
 
     assert check.sweep() == ()
-    assert (hidden / "config").read_text() == CONFIG
-
-
-def test_what_a_pointer_into_a_worktrees_directory_leads_to_is_looked_at(
-    check: RepositoryCheck, git: Path, place: Path
-) -> None:
-    put(place / "sub/.git", "gitdir: ../.git/worktrees/x/evil\n")
-    hidden = make_repository(git / "worktrees/x/evil", CONFIG + EVIL)
-
-    assert check.sweep() == ()
-    assert (hidden / "config").read_text() == CONFIG
+    assert (git / "config").read_text() == CONFIG + EVIL
+    assert (git / "config").stat().st_ino == before
 
 
 def test_a_worktree_of_a_repository_that_was_made_is_left(check: RepositoryCheck, place: Path) -> None:

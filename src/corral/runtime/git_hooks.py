@@ -1,0 +1,64 @@
+"""Hooks in a worktree: where the configuration says that every worktree has them.
+
+The plan holds them in the worktrees that it knows. A command can make another one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral.runtime.git_directory import Hazard
+from corral.runtime.git_files import descend, identity_of, link_text, read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from corral.runtime.git_pointers import Pointers
+    from corral.runtime.git_work import Work
+
+
+class WorktreeHooks:
+    """Of one check. The places are relative to a worktree; `planned` are those that are held."""
+
+    def __init__(self, places: Sequence[str], planned: Iterable[str], pointers: Pointers) -> None:
+        self._places, self._planned, self._pointers = places, planned, pointers
+
+    def hazards(self, worktree: str, handle: int, work: Work) -> Iterator[Hazard]:
+        """What git would run in a worktree, but for what is the same in one that the plan knows."""
+        why = "git would run it, because of core.hooksPath"
+        for place in self._places:
+            link = _find_link(handle, place)
+            if link:
+                yield Hazard(link, why, link_text(handle, link))
+                continue
+            directory = descend(handle, place)
+            if directory >= 0:
+                try:
+                    for name, _, _ in work.list(directory, f"{worktree}/{place}"):
+                        content = work.read(directory, f"{worktree}/{place}", name)
+                        if content is None or not self._is_known_hook(f"{place}/{name}", content):
+                            content = content or link_text(directory, name) or identity_of(directory, name)
+                            yield Hazard(f"{place}/{name}", why, content)
+                finally:
+                    os.close(directory)
+
+    def _is_known_hook(self, place: str, content: bytes) -> bool:
+        """Whether the same is held in one of the plan's worktrees: it has been checked out, as a rule."""
+        above, name = os.path.split(place)
+        for worktree in self._planned:
+            handle = self._pointers.open(f"{worktree}/{above}")
+            if handle >= 0:
+                try:
+                    if read_file(handle, name) == content:
+                        return True
+                finally:
+                    os.close(handle)
+        return False
+
+
+def _find_link(handle: int, path: str) -> str:
+    """The first part of a path that is a link; empty if there is none."""
+    parts = path.split("/")
+    ways = ("/".join(parts[: number + 1]) for number in range(len(parts)))
+    return next((way for way in ways if link_text(handle, way)), "")

@@ -1,0 +1,89 @@
+"""Where git is led from one directory to another: by `.git` files, and by what git directories name.
+
+A `.git` file may lead to the git directory of a linked worktree or of a submodule: to one that has been
+looked at as a part of its repository, and that names this very worktree. Git itself writes nothing else there
+inside a workspace, and readers could disagree on what it means.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral.git.pointer import read_pointer
+from corral.runtime.git_files import descend, has_entry, link_text, names_of, read_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Pointers:
+    """Of one check, whose commands write beneath these roots."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = roots
+        self._worktrees: dict[str, str] = {}  # of git directories inside others, as far as both agree
+
+    def begin(self) -> None:
+        """A new look: what the last one has found may have been taken away."""
+        self._worktrees.clear()
+
+    def agree(self, worktree: str, git_directory: str) -> bool:
+        """Whether a worktree leads to the git directory that names it; then `.git` may stay there."""
+        handle = self.open(worktree)
+        if handle < 0:
+            return False
+        try:
+            _, target = self.read(worktree, handle)
+        finally:
+            os.close(handle)
+        if target == git_directory:
+            self._worktrees[git_directory] = worktree
+        return target == git_directory
+
+    def is_agreed(self, worktree: str, git_directory: str) -> bool:
+        """Whether the two have been found to agree."""
+        return self._worktrees.get(git_directory) == worktree
+
+    def is_part(self, path: str) -> bool:
+        """Whether it is a git directory that was looked at with the one that it is in."""
+        return path in self._worktrees
+
+    def read(self, worktree: str, handle: int) -> tuple[bytes, str]:
+        """What a `.git` that is no directory holds, and where inside it leads; empty if there is none."""
+        text = link_text(handle, ".git")
+        if text:
+            return text, os.path.realpath(f"{worktree}/.git")
+        data = read_file(handle, ".git")
+        if data is None:
+            return (b"no file", "") if has_entry(handle, ".git") else (b"", "")
+        target = os.path.join(worktree, read_pointer(data) or "\0")
+        is_fine = names_of(handle, ".git") == 1 and self.lead_inside(target)
+        return data or b"nothing", os.path.normpath(target) if is_fine else ""
+
+    def lead_inside(self, path: str) -> bool:
+        """Whether a path leads, without a link, to where commands write; it is looked at there.
+
+        `..` behind a link leads elsewhere than it seems: so the path is resolved as it is written.
+        """
+        if "\0" in path:
+            return False
+        plain = os.path.normpath(path)
+        return any(is_beneath(plain, root) for root in self._roots) and os.path.realpath(path) == plain
+
+    def open(self, path: str) -> int:
+        """A descriptor, reached without following a link; -1 if there is no such directory inside."""
+        root = max((root for root in self._roots if is_beneath(path, root)), key=len, default="")
+        if not root:
+            return -1
+        handle = os.open(root, _DIRECTORY)
+        try:
+            return descend(handle, path[len(root) + 1 :])
+        finally:
+            os.close(handle)
+
+
+def is_beneath(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top}/")
