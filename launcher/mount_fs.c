@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "control.h"
 #include "kernel.h"
 #include "mounts.h"
 
@@ -65,18 +67,50 @@ int mount_tmpfs(struct view *view, const struct mount_record *m) {
  * it is mounted for as long as the areas are cut out of it. */
 static const char AREAS[] = ".corral-areas";
 
-static int areas_make(struct view *view) {
-    const struct spec *spec = &view->launch->spec;
+static int areas_new(const struct spec *spec) {
     char size[24], inodes[24];
     snprintf(size, sizeof size, "%llu", (unsigned long long)spec->areas_size);
     snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)spec->areas_inodes);
     const char *const options[][2] = {{"mode", "0700"}, {"size", size}, {"nr_inodes", inodes}, {NULL, NULL}};
-    int fd = filesystem_new("tmpfs", options, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
-    if (fd < 0) return fd;
+    return filesystem_new("tmpfs", options, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
+}
+
+/* A kept sandbox may be the successor of another one, whose areas go along. Corral sends them, as a mount that is
+ * attached nowhere, before it starts the launcher: so they are there by now, or there are none. */
+static int areas_take(struct view *view) {
+    int given[MOST_GIVEN];
+    char word = 0;
+    size_t size = sizeof word;
+    int count = control_receive(STDIN_FILENO, given, &word, &size, MSG_DONTWAIT);
+    view->has_old_areas = count == 1;
+    return count == 1 ? given[0] : count < 0 ? count : -EPROTO;
+}
+
+/* Corral holds the areas of a kept sandbox from now on, for a successor. ORDER: at once, whatever fails later: the mount
+ * that was taken is used up. */
+static int areas_hand_out(int fd) {
+    int tree = k_open_tree(fd, "", K_OPEN_TREE_CLONE | O_CLOEXEC | K_AT_EMPTY_PATH);
+    if (tree < 0) return tree;
+    int err = control_send(STDIN_FILENO, "a", &tree, 1);
+    close(tree);
+    return err;
+}
+
+static int areas_attach(struct view *view, int fd) {
     int err = mkdirat(view->new_root, AREAS, 0700) < 0 ? -errno : 0;
     int target = err ? err : k_result(openat(view->new_root, AREAS, O_PATH | O_CLOEXEC | O_NOFOLLOW));
     err = target < 0 ? target : k_move_mount(fd, target);
     if (target >= 0) close(target);
+    return err;
+}
+
+static int areas_make(struct view *view) {
+    bool is_kept = is_server(view->launch);
+    int fd = is_kept ? areas_take(view) : -EAGAIN;
+    if (fd == -EAGAIN) fd = areas_new(&view->launch->spec);
+    if (fd < 0) return fd;
+    int err = areas_attach(view, fd);
+    if (!err && is_kept) err = areas_hand_out(fd);
     if (!err) err = view_add_own(view, fd, false);
     if (err) close(fd);
     else view->launch->areas_fd = k_result(openat(fd, ".", O_PATH | O_CLOEXEC));
@@ -94,7 +128,8 @@ int mount_area(struct view *view, const struct mount_record *m) {
     int err = view->launch->areas_fd < 0 ? areas_make(view) : 0;
     if (err) return err;
     snprintf(name, sizeof name, "%u", view->areas++);
-    if (mkdirat(view->launch->areas_fd, name, m->mode & 07777) < 0) return -errno;
+    err = mkdirat(view->launch->areas_fd, name, m->mode & 07777) < 0 ? -errno : 0;
+    if (err && !(err == -EEXIST && view->has_old_areas)) return err;
     int tree = k_open_tree(view->launch->areas_fd, name, K_OPEN_TREE_CLONE | O_CLOEXEC);
     if (tree < 0) return tree;
     err = attach(view, tree, m->target);

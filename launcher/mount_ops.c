@@ -161,12 +161,21 @@ static int accept_same_link(int parent, const char *name, const char *text) {
     return (size_t)length == strlen(text) && memcmp(found, text, (size_t)length) == 0 ? 0 : -EEXIST;
 }
 
+/* In areas that a successor has taken over, commands had their say about what is there: it is theirs, and nothing of it
+ * is opened or followed. */
+static int accept_own(struct view *view, int parent) {
+    struct stat areas, status;
+    if (fstat(view->launch->areas_fd, &areas) < 0 || fstat(parent, &status) < 0) return -errno;
+    return areas.st_dev == status.st_dev ? 0 : -EEXIST;
+}
+
 int mount_symlink(struct view *view, const struct mount_record *m) {
     const char *name = NULL;
     int parent = target_parent(view, m->target, &name);
     if (parent < 0) return parent;
     int err = symlinkat(m->source, parent, name) < 0 ? -errno : 0;
-    if (err == -EEXIST) err = accept_same_link(parent, name, m->source);
+    if (err == -EEXIST && !view->has_old_areas) err = accept_same_link(parent, name, m->source);
+    if (err == -EEXIST && view->has_old_areas) err = accept_own(view, parent);
     close(parent);
     return err;
 }
@@ -184,6 +193,7 @@ static int write_whole(int fd, const uint8_t *bytes, size_t size) {
 
 int mount_file(struct view *view, const struct mount_record *m) {
     int fd = target_make_file(view, m->target, m->mode & 07777);
+    if (fd == -EEXIST && view->has_old_areas) return 0;
     if (fd < 0) return fd;
     int err = write_whole(fd, m->content, m->content_size);
     if (close(fd) < 0 && !err) err = -errno;

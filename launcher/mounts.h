@@ -21,6 +21,7 @@ struct view {
     size_t owned;
     bool has_masks;
     unsigned areas; /* that were made so far */
+    bool has_old_areas; /* of the sandbox that this one is the successor of */
 };
 
 /* target.c: finding and making places to mount on, inside the new root.

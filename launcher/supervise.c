@@ -22,8 +22,7 @@ struct watch {
     int signals;
     bool executing, failed, started; /* the setup reports */
     bool ended, gone;                /* the command has ended; its whole tree is gone */
-    bool killed;                     /* by us */
-    bool is_silent;                  /* init will say no more */
+    bool killed, is_silent;          /* by us; init will say no more */
     bool has_more;                   /* of the dead, perhaps, that were not waited for yet */
     bool over_time, over_cpu;        /* its time, or its processor time, is over, and it was told so */
     bool has_left;                   /* the command has ended, and what it left running may go on */
@@ -35,8 +34,7 @@ struct watch {
 };
 
 static const int64_t NEVER = INT64_MAX;
-
-enum { SIGNALS = 16 }; /* the most that one turn reads; fewer kinds are watched */
+enum { SIGNALS = 16, SETUP_MS = 10000 }; /* the most that one turn reads; that a sandbox may take to stand */
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -57,7 +55,6 @@ static struct notice take_account(const struct launch *launch) {
 }
 
 static const struct rusage *spent_by(const struct launch *launch) { return launch->is_job ? &tree_spent : NULL; }
-
 static void forward(const struct watch *w, int signal) {
     if (has_namespaces(w->launch)) kill(w->launch->child, signal); /* init passes it on */
     else if (w->has_left) (void)tree_signal(signal); /* the command's own number may be another's by now */
@@ -71,6 +68,13 @@ static void kill_all(struct watch *w) {
     if (has_namespaces(w->launch)) return;
     cgroup_kill(w->launch);
     (void)tree_signal(SIGKILL); /* and tree_end() whoever slips through */
+}
+
+/* The command runs. On a busy machine a sandbox takes long to stand, and that is not the command's time. */
+static void begin(struct watch *w) {
+    status_line("started\n");
+    w->started = true;
+    if (w->launch->spec.wall_ms && !w->killed && !w->over_time) w->term_at = after_ms(w->launch->spec.wall_ms);
 }
 
 /* Reads what init and command say about the setup. The end of the pipe after "executing" is how a successful
@@ -90,8 +94,7 @@ static void read_setup(struct watch *w) {
     close(w->launch->setup_fd);
     w->launch->setup_fd = -1;
     if (!w->executing || w->failed) return;
-    status_line("started\n");
-    w->started = true;
+    begin(w);
 }
 
 static void on_ended(struct watch *w, int wait_status) {
@@ -276,9 +279,9 @@ int supervisor_run(struct launch *launch) {
     struct watch w = {.launch = launch, .term_at = NEVER, .kill_at = NEVER, .processors = count > 0 ? count : 1};
     /* Its copies of the command's stdio would keep their readers waiting. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
-    w.executing = w.started = launch->is_executing; /* a job knows */
-    if (w.started) status_line("started\n");
-    if (launch->spec.wall_ms) w.term_at = after_ms(launch->spec.wall_ms);
+    uint64_t wall_ms = launch->spec.wall_ms;
+    if (wall_ms) w.term_at = after_ms(wall_ms < INT64_MAX ? wall_ms + SETUP_MS : wall_ms);
+    if ((w.executing = launch->is_executing)) begin(&w); /* a job knows */
     if (!has_namespaces(launch)) watcher_start(&w.watcher, launch, false);
     w.signals = signals_open();
     bool has_setup = launch->setup_fd >= 0;

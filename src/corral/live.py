@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from corral.model.breadth import why_too_broad
 from corral.model.connection import Rules
 from corral.model.endpoint import Endpoint, has_port, parse_endpoint, parse_host
 from corral.model.errors import PolicyError
 from corral.model.launch import Front
-from corral.model.traffic import NetReason, Traffic
+from corral.model.policy import NetMode
+from corral.model.traffic import LiveGrants, NetReason, Traffic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,15 +59,23 @@ class LiveNetwork:
             raise _mistake(str(problem), "give the name of a host, without a port") from problem
         self._opened().revoke(name)
 
+    def permitted(self) -> tuple[str, ...]:
+        """What the policy itself permits: endpoints, such as `https:api.example.com`."""
+        return tuple(sorted(self._net.allow))
+
+    def changes(self) -> LiveGrants:
+        """What `allow` and `revoke` have changed about that, as it holds now."""
+        return self._opened().live_grants()
+
     def traffic(self) -> Traffic:
         """What was asked of the network until now, and how much has passed."""
         return self._border.traffic() if self._border is not None else Traffic()
 
     def _opened(self) -> Border:
-        if self._border is None:
+        if self._border is None or self._net.mode is not NetMode.LIMITED:
             raise _mistake(
                 f"the network of the session is `{self._net.mode.value}`",
-                "begin a session whose policy limits it: `network:limited`, or hosts by name",
+                "begin a session whose policy names hosts (`--allow HOST`), or has `network:limited`",
             )
         return self._border
 
@@ -76,11 +86,15 @@ class LiveNetwork:
                 return (parse_endpoint(scheme, target),)
             if has_port(host):
                 return (parse_endpoint("tcp", host),)
-            return parse_endpoint("http", host), parse_endpoint("https", host)
+            found = parse_endpoint("http", host), parse_endpoint("https", host)
         except ValueError as problem:
             raise _mistake(
                 str(problem), "give a name, such as api.example.com or db.example.com:5432"
             ) from problem
+        why = why_too_broad(found[0].host)
+        if why:
+            raise _mistake(why, f"name the hosts; whoever means it writes https:{found[0].host}")
+        return found
 
 
 def _list(ports: frozenset[int]) -> str:

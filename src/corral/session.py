@@ -8,18 +8,14 @@ import threading
 import time
 from contextlib import contextmanager
 
-from corral.attempt import quarantine_for
-from corral.crossing import open_crossing
-from corral.given import arguments_of, bytes_of, destinations_of
-from corral.model.errors import PolicyError, SessionClosed, SetupError
+from corral.given import arguments_of, bytes_of, destinations_of, seconds_of, variables_of
+from corral.model.errors import SessionClosed, SetupError
 from corral.model.plan import Command
 from corral.planning.build import check_command
 from corral.runtime.doors import Doors
 from corral.runtime.job import Job
-from corral.runtime.kept import Kept
-from corral.runtime.lookout import Lookout
-from corral.runtime.scratch import copies_of
 from corral.runtime.streams import PipedStreams
+from corral.successor import Legacy, busy, make_kept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,13 +29,15 @@ if TYPE_CHECKING:
     from corral.model.result import Result, UsageSample
     from corral.runtime.destinations import Stream, Target
     from corral.runtime.files.base import Files
-    from corral.runtime.kept import Ends
+    from corral.runtime.job import Target as Sandboxed
+    from corral.runtime.kept import Ends, Kept
+    from corral.runtime.lookout import Lookout
     from corral.runtime.streams import InheritedStreams
     from corral.sandbox import Sandbox
 
 _STATE = ".corral-state"
-#: Failures of a start that say nothing about whether its backend works.
-_NOT_THE_BACKENDS = frozenset({"path-changed", "exec", "streams", "scratch", "copies"})
+#: For those who watch over what was ended with its sandbox.
+_END_SECONDS = 15.0
 
 
 class Session:
@@ -64,40 +62,11 @@ class Session:
         self._owner = os.getpid()
         self.id = os.urandom(8).hex()
         self.began = time.time()
-        self._kept, self._lookout = self._make()
-
-    def _make(self) -> tuple[Kept, Lookout | None]:
-        try:
-            return self._made()
-        except SetupError as problem:
-            if problem.code != "path-changed":
-                raise
-            self._sandbox._forget_ground()
-            return self._made()
-
-    def _made(self) -> tuple[Kept, Lookout | None]:
-        explanation = self._sandbox._explain(Command((), self._sandbox.workspace, keeps=True))
-        crossing = open_crossing(explanation, self._sandbox.network)
-        plan = crossing.plan
-        copies = copies_of(plan, crossing.launch)
-        kept = Kept(
-            plan, crossing.launch, within=self._sandbox._beneath(), border=crossing.border, copies=copies
-        )
-        has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied
-        # ORDER: before the mounts are made, so that what they cover is held from then on.
-        lookout: Lookout | None = None
-        try:
-            lookout = Lookout(plan, quarantine_for(plan.run_id), copies) if has_to_look else None
-            kept.start()
-        except BaseException as problem:
-            if crossing.border is not None:
-                crossing.border.close()
-            if lookout is not None:
-                lookout.close()
-            if isinstance(problem, SetupError) and problem.code not in _NOT_THE_BACKENDS:
-                self._sandbox._forget_probe(explanation.launch.backend)
-            raise
-        return kept, lookout
+        self._legacy = Legacy()
+        self._is_waiting = False  # for a successor: the sandbox before it is gone
+        self._unfit: SetupError | None = None  # why there can be none, until `reset`
+        self.made_anew = 0  # how often, because the host has changed
+        self._kept, self._lookout = make_kept(sandbox, self._legacy)
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +86,11 @@ class Session:
         """The process that was started for the sandbox; when it ends, all is over. 0 if it has."""
         return self._kept.pid
 
+    def is_lost(self) -> bool:
+        """Whether it has ended by itself; one that makes a successor for its sandbox has not."""
+        with self._lock:
+            return not self._is_waiting and not self._kept.is_alive
+
     def lost(self) -> SetupError:
         """Why it takes no more commands, if nobody has closed it."""
         return self._kept.gone()
@@ -134,7 +108,7 @@ class Session:
     @property
     def is_open(self) -> bool:
         """Whether it still takes commands."""
-        return not self._is_closed and self._kept.is_alive
+        return not self._is_closed and (self._kept.is_alive or self._is_waiting)
 
     @property
     def network(self) -> LiveNetwork:
@@ -142,7 +116,7 @@ class Session:
         from corral.live import LiveNetwork
 
         kept = self._kept
-        return LiveNetwork(kept.plan, kept.launch, kept.border)
+        return LiveNetwork(kept.plan, kept.launch, kept.border or self._legacy.border)
 
     def run(
         self,
@@ -165,7 +139,7 @@ class Session:
         `cwd` and `env` win.
         """
         output = destinations_of(stream, stdout, stderr)
-        streams = PipedStreams(self.output_bytes, bytes_of(stdin), output, self._kept.open_null)
+        streams = PipedStreams(self.output_bytes, bytes_of(stdin), output, self._open_null)
         if not stateful:
             return self.finish(
                 self.prepare(arguments_of(command), streams, cwd=cwd, env=env, timeout=timeout)
@@ -191,21 +165,37 @@ class Session:
         """
         with self._lock:
             self._check_open()
-            kept, lookout = self._kept, self._lookout
+            kept, lookout, notes = self._kept, self._lookout, self._legacy.take_notes()
         directory = self._inside(cwd)
         check_command(Command(argv, directory))
         limit = None if is_background else kept.plan.ground.limits.wall_seconds
-        wall = _shorter(limit, timeout)
-        spec = kept.encode(
-            argv,
-            directory,
-            env=tuple(_checked(env).items()) if env else (),
-            wall_ms=0 if wall is None else max(1, int(wall * 1000)),
-            terminal=terminal,
-            keeps=keeps,
+        wall = seconds_of(limit, timeout)
+        variables = tuple(variables_of(env).items())
+        wall_ms = 0 if wall is None else max(1, int(wall * 1000))
+
+        def encode(kept: Kept) -> bytes:
+            return kept.encode(
+                argv, directory, env=variables, wall_ms=wall_ms, terminal=terminal, keeps=keeps
+            )
+
+        def succeed(job: Job, stale: SetupError) -> Sandboxed:
+            with self._lock:
+                if job.kept is self._kept and not self._is_waiting:  # else another command has begun it
+                    self._succeed(stale)
+                self._check_open()
+                return self._kept, self._lookout, encode(self._kept), self._legacy.take_notes()
+
+        return Job(
+            kept,
+            encode(kept),
+            streams,
+            wall_seconds=wall,
+            lookout=lookout,
+            leave=self._leave if keeps else None,
+            succeed=succeed if keeps else None,  # a pool takes another one
+            is_background=is_background,
+            notes=notes,
         )
-        leave = self._leave if keeps else None
-        return Job(kept, spec, streams, wall_seconds=wall, lookout=lookout, leave=leave)
 
     @contextmanager
     def turn(
@@ -324,7 +314,9 @@ class Session:
         with self._lock:
             self._check_open(alive=False)
             self._end()
-            self._kept, self._lookout = self._make()
+            self._unfit = None
+            self._is_waiting = True
+            self._replace()
 
     def close(self) -> None:
         """End it, and everything that runs in it. Returns when all is gone.
@@ -348,7 +340,57 @@ class Session:
             thread.join()
         if self._lookout is not None:
             self._lookout.close()
+        self._legacy.drop()
         self._files = None
+
+    def _succeed(self, stale: SetupError) -> None:
+        """Make a successor of a sandbox that does not fit the host any more.
+
+        TRUST: what a command leaves running could change what the host has just put in a protected place, and
+        nothing covers that in the old sandbox. So it is ended. A command that somebody waits for goes on
+        until its end, as a single run does; until then there is no successor.
+        """
+        self._check_open(alive=False)
+        lookout = self._lookout
+        assert lookout is not None
+        if not lookout.retire():
+            raise busy(stale)
+        background = [job for job in self._jobs if job.is_background and job.is_requested]
+        self._legacy.take(self._kept, ended=len(background) + len(self._left))
+        for job in background:
+            job.kill()
+        self._kept.close()
+        for thread in tuple(self._left.values()):
+            thread.join()
+        self._files = None
+        self._is_waiting = True
+        self._await_idle(lookout)
+        self._replace()
+        self.made_anew += 1
+
+    def _await_idle(self, lookout: Lookout) -> None:
+        """INVARIANT: no plan is made before it is sure that nothing is left of what the commands planted."""
+        deadline = time.monotonic() + _END_SECONDS
+        while not lookout.is_idle and time.monotonic() < deadline:
+            time.sleep(0.002)  # seldom, and not for long: everything has ended
+        try:
+            if not lookout.is_idle:
+                raise busy(self._kept.gone())
+            lookout.retire()
+        except SetupError as problem:
+            self._unfit = problem
+            raise
+        finally:
+            self._legacy.untold += lookout.close()
+
+    def _replace(self) -> None:
+        """Raises what making a sandbox raises; then the next command tries again."""
+        self._sandbox._forget_ground()  # what the host has made since may hold a repository
+        self._kept, self._lookout = make_kept(self._sandbox, self._legacy)
+        self._is_waiting = False
+
+    def _open_null(self) -> int:
+        return self._kept.open_null()
 
     def _leave(self, ends: Ends) -> None:
         """A command has ended and left something running: it is watched over until that ends."""
@@ -366,7 +408,13 @@ class Session:
     def _check_open(self, *, alive: bool = True) -> None:
         if self._is_closed or os.getpid() != self._owner:
             raise SessionClosed()
-        if alive and not self._kept.is_alive:
+        if not alive:
+            return
+        if self._unfit is not None:
+            raise self._unfit
+        if self._is_waiting:
+            self._replace()
+        if not self._kept.is_alive:
             raise self._kept.gone()
 
     def _inside(self, cwd: str | os.PathLike[str] | None) -> str:
@@ -391,28 +439,3 @@ class Session:
         areas = dict(self._kept.inside.env)
         state = f"{areas.get('TMPDIR', '/tmp')}/{_STATE}"
         return remember(argv, line, state, cwd=None if cwd is None else self._inside(cwd), env=env)
-
-
-def _shorter(limit: float | None, timeout: float | None) -> float | None:
-    if timeout is None:
-        return limit
-    if not timeout > 0:
-        raise PolicyError(
-            "timeout",
-            f"a command cannot have {timeout:g} seconds",
-            why="it would be over before it began",
-            fix="give a number of seconds above zero, or leave it out",
-        )
-    return timeout if limit is None else min(limit, timeout)
-
-
-def _checked(env: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in env.items():
-        if not name or "=" in name or "\0" in name or "\0" in value:
-            raise PolicyError(
-                "environment-name",
-                f"{name!r} cannot be passed to a program",
-                why="a name is not empty and has no =, and neither it nor its value has a NUL",
-                fix="give it another name",
-            )
-    return env

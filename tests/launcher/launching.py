@@ -104,8 +104,15 @@ class Running:
         return [line for line in self.status.decode().splitlines() if not line.startswith("usage ")]
 
 
-def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None = None) -> Running:
-    """Start the launcher; stdout and stderr go to one pipe."""
+def start(
+    binary: Path,
+    spec: Spec | bytes,
+    *,
+    user: int = 0,
+    stdin: int | None = None,
+    ignored: tuple[int, ...] = (),
+) -> Running:
+    """Start the launcher, with some signals ignored; stdout and stderr go to one pipe."""
     raw = spec if isinstance(spec, bytes) else encode(spec)
     if isinstance(spec, Spec) and spec.uid_map:
         user = int(spec.uid_map.split()[0])  # the user the spec is for
@@ -123,6 +130,8 @@ def start(binary: Path, spec: Spec | bytes, *, user: int = 0, stdin: int | None 
                 os.dup2(fd, number)
             os.close(life_write)
             os.setsid()
+            for signal_number in ignored:
+                signal.signal(signal_number, signal.SIG_IGN)
             if user and user != os.getuid():
                 os.setgroups([])
                 os.setresgid(user, user, user)

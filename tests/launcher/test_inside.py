@@ -158,6 +158,21 @@ def test_a_place_that_is_not_as_it_should_be_is_noticed(launcher: Path, flag: Ex
     assert failure(done)[:2] == ("expect", errno.EPERM)
 
 
+@pytest.mark.parametrize("permitted", [0, 1])
+def test_a_sandbox_whose_mounts_cannot_be_locked_runs_nothing(launcher: Path, permitted: int) -> None:
+    """No probe of a container engine tries it: there is no image to try it with."""
+    script = f'echo {permitted} > /proc/sys/user/max_user_namespaces; exec "$@"'
+    wrap = ("/usr/bin/unshare", "-r", "/bin/sh", "-c", script, "sh")
+    spec = inside("true", lock=True, uid_map="0 0 1\n", gid_map="0 0 1\n")
+
+    done = begin(launcher, spec, wrap=wrap).finish()
+
+    if permitted:
+        assert done.lines == ["started", "exited 0"]
+    else:
+        assert failure(done)[:2] == ("lock", errno.ENOSPC)
+
+
 def test_files_of_control_groups_come_along(launcher: Path, tmp_path: Path) -> None:
     """Their paths need not lead anywhere; a file stands in for `tasks`, to which a process writes itself."""
     tasks = os.open(tmp_path / "tasks", os.O_WRONLY | os.O_CREAT)

@@ -223,11 +223,7 @@ def test_orphans_are_reaped_by_init(plain: Path) -> None:
 
 def test_a_caller_that_ignores_its_children_is_survived(launcher: Path, make, user: int) -> None:
     """An ignored SIGCHLD is inherited, and would make the kernel reap behind the launcher's back."""
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        running = start(launcher, make(*shell("exit 5")), user=user)
-    finally:
-        signal.signal(signal.SIGCHLD, before)
+    running = start(launcher, make(*shell("exit 5")), user=user, ignored=(signal.SIGCHLD,))
 
     assert running.finish().lines == ["started", "exited 5"]
 

@@ -334,8 +334,8 @@ def test_a_session_begins_anew_when_it_is_reset(person: Person) -> None:
     os.close(host)
 
 
-def test_what_is_protected_since_the_start_is_not_taken_for_protected(person: Person) -> None:
-    """The user makes a file that commands must not change; the session is older than that, and says so."""
+def test_a_session_goes_on_when_the_host_replaces_what_is_protected(person: Person) -> None:
+    """Its sandbox is made anew, with what lay in private areas; the session and its process stay."""
     envrc = person.project / ".envrc"
     for text in ("one", "two"):
         envrc.unlink(missing_ok=True)
@@ -343,13 +343,40 @@ def test_what_is_protected_since_the_start_is_not_taken_for_protected(person: Pe
         os.chown(envrc, person.uid, person.uid)
         if text == "one":
             person.start()
-            assert person.corral("session", "exec", "s", "--", "true").returncode == 0
+            person.corral("session", "exec", "s", "-c", "echo kept > /tmp/file; echo mine > ~/file")
 
-    stale = person.corral("session", "exec", "s", "--", "true")
-    person.corral("session", "reset", "s")
+    seen = person.corral("session", "exec", "s", "-c", "cat /tmp/file ~/file; echo evil >> .envrc")
 
-    assert stale.returncode == 125 and b"does not protect what is there now" in stale.stderr
-    assert person.corral("session", "exec", "s", "--", "true").returncode == 0
+    assert seen.stdout == b"kept\nmine\n"
+    assert envrc.read_text() == "two"
+    assert b"made anew" in person.corral("session", "logs", "s").stdout
+    assert person.facts()["state"] == "running"
+    assert person.corral("session", "stop", "s").returncode == 0
+
+
+def test_one_that_runs_is_used_again_if_it_was_started_the_same_way(root_person: Person) -> None:
+    person = root_person
+    first = person.start("s", "--reuse", "--memory", "1g")
+    process = person.pid()
+
+    again = person.corral("session", "start", "s", "--reuse", "--memory", "1g", "--json")
+    other = person.corral("session", "start", "s", "--reuse", "--idle", "1h")
+    plain = person.corral("session", "start", "s", "--memory", "1g")
+
+    assert first == "s" and json.loads(again.stdout)["reused"] is True
+    assert other.returncode == 125
+    assert b"memory:limit:1GiB" in other.stderr and b"--idle 1h" in other.stderr
+    assert plain.returncode == 125 and b"there is a session s already" in plain.stderr
+    assert person.pid() == process
+
+
+def test_several_that_want_the_same_session_get_one(root_person: Person) -> None:
+    started = [root_person.begin("session", "start", "s", "--reuse") for _ in range(4)]
+    heard = [one.communicate(timeout=60) for one in started]
+
+    assert [one.returncode for one in started] == [0] * 4, heard
+    log = root_person.corral("session", "logs", "s").stdout
+    assert log.count(b" started: ") == 1
 
 
 def test_the_process_ends_in_order_when_it_is_asked_to_by_a_signal(person: Person) -> None:

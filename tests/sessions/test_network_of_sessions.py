@@ -75,6 +75,7 @@ def test_a_permission_is_gone_after_a_reset(tmp_path: Path, server: CountingServ
         ("evil.test", None, "denies"),
         ("other.test:8080", None, "port 8080"),
         ("two words", None, "not the name of a host"),
+        ("*.com", None, "top-level domain"),
         ("other.test", 0, "no time"),
         ("other.test", float("nan"), "no time"),
     ],

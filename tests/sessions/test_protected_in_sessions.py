@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 
 import pytest
 
-from corral.model.errors import SetupError
+from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import Feature
-from support.keeping import wait_until
+from corral.runtime.guard import Guard
+from support.keeping import Keeper, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.keeping import Keeper
+    from corral.session import Session
 
 BACKENDS = ("native", "bubblewrap")
 
@@ -35,40 +37,159 @@ def replace(path: Path) -> None:
     new.rename(path)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_what_the_host_makes_meanwhile_makes_a_session_stale(keeper: Keeper, backend: str) -> None:
-    session = keeper.session(backend=backend)
-    session.run("true")
+def private_work(session: Session) -> None:
+    """What a command leaves in a private area, and must find there again."""
+    session.run("mkdir /tmp/deep; echo kept > /tmp/deep/file; echo mine > ~/.gitconfig").check()
+
+
+def found(session: Session) -> str:
+    return session.run("cat /tmp/deep/file ~/.gitconfig").stdout
+
+
+def test_what_the_host_makes_meanwhile_is_protected_from_the_next_command_on(keeper: Keeper) -> None:
+    session = keeper.session()
+    private_work(session)
     made = keeper.work / ".envrc"
     made.write_text("the user's own")
 
-    with pytest.raises(SetupError) as stale:
-        session.run("echo evil >> .envrc")
-
-    assert stale.value.code == "session-stale"
-    assert made.read_text() == "the user's own"
-    session.reset()
     assert session.run("echo evil >> .envrc").exit_code != 0
     assert made.read_text() == "the user's own"
+    assert found(session) == "kept\nmine\n"
+    assert session.made_anew == 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "with-a-background-process"])
-def test_what_the_host_replaces_makes_a_session_stale(
-    keeper: Keeper, config: Path, backend: str, is_busy: bool
-) -> None:
-    session = keeper.session(backend=backend)
-    session.run("true")
-    if is_busy:
-        session.start(["sleep", "1000"])
-        session.run("sleep 1000 & true")
+def test_what_cannot_go_along_is_said_by_the_next_result(keeper: Keeper) -> None:
+    """Where another program makes the private areas, they end with its sandbox."""
+    session = keeper.session(backend="bubblewrap")
+    private_work(session)
+    made = keeper.work / ".envrc"
+    made.write_text("the user's own")
+
+    first, second = session.run("echo evil >> .envrc"), session.run("true")
+
+    assert first.exit_code != 0 and made.read_text() == "the user's own"
+    assert "/tmp" in first.notes[0] and "lost" in first.notes[0]
+    assert found(session) == "" and not second.notes
+
+
+def test_a_file_without_a_copy_that_the_host_replaces_is_protected(keeper: Keeper) -> None:
+    protected = keeper.work / ".envrc"
+    protected.write_text("the user's own")
+    session = keeper.session()
+    private_work(session)
+    replace(protected)
+
+    assert session.run("echo evil >> .envrc").exit_code != 0
+    assert "evil" not in protected.read_text()
+    assert found(session) == "kept\nmine\n"
+
+
+def test_what_the_host_replaces_again_and_again_is_protected(keeper: Keeper, config: Path) -> None:
+    session = keeper.session()
+    private_work(session)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        replace(config)
+        session.run("echo 'fsmonitor = evil' >> .git/config; echo evil > .git/config")
+        assert "evil" not in config.read_text()
+
+    assert session.made_anew == 3
+    assert found(session) == "kept\nmine\n"
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_cannot_be_planned_is_an_error_until_it_can(keeper: Keeper, config: Path) -> None:
+    """Nothing is lost meanwhile, but what has to be made anew."""
+    session = keeper.session()
+    private_work(session)
+    config.with_name("new").write_text("[core")
+    config.with_name("new").rename(config)
+    for _ in range(2):
+        with pytest.raises(PolicyError) as refused:
+            session.run("touch ran")
+        assert refused.value.code == "git-config"
+    replace(config)
+
+    session.run("echo evil >> .git/config")
+
+    assert found(session) == "kept\nmine\n"
+    assert "evil" not in config.read_text() and not (keeper.work / "ran").exists()
+
+
+def test_what_runs_in_the_background_is_ended_with_the_old_sandbox(keeper: Keeper, config: Path) -> None:
+    """It could change the host's new file, which nothing covers there."""
+    session = keeper.session()
+    private_work(session)
+    started = session.start(["sleep", "1000"])
+    session.run("(until [ -e go ]; do sleep 0.01; done; echo evil > .git/config; touch done) & true").check()
+    replace(config)
+
+    next_one = session.run("true")
+    (keeper.work / "go").touch()
+
+    assert "(2)" in next_one.notes[0]
+    assert started.wait(30).signal == 9
+    assert found(session) == "kept\nmine\n"
+    assert not (keeper.work / "done").exists() and "evil" not in config.read_text()
+
+
+def test_a_command_that_somebody_waits_for_is_not_ended(keeper: Keeper, config: Path) -> None:
+    session = keeper.session()
+    results = []
+    waits = threading.Thread(
+        target=lambda: results.append(session.run("touch began; until [ -e go ]; do sleep 0.01; done"))
+    )
+    waits.start()
+    wait_until((keeper.work / "began").exists, "the first command runs")
     replace(config)
 
     with pytest.raises(SetupError) as stale:
-        session.run("echo 'fsmonitor = evil' >> .git/config")
+        session.run("echo evil > .git/config")
+    (keeper.work / "go").touch()
+    waits.join()
 
-    assert stale.value.code == "session-stale"
-    assert "evil" not in config.read_text()
+    assert (stale.value.code, stale.value.ran) == ("session-stale", False)
+    assert "still runs" in stale.value.why and "corral session reset" in stale.value.fix
+    assert results[0].ok
+    session.run("echo evil > .git/config")
+    assert "evil" not in config.read_text() and session.made_anew == 1
+
+
+def test_what_a_command_left_that_nobody_could_take_away_is_not_taken_for_the_hosts(
+    keeper: Keeper, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = keeper.session()
+    session.run("true")
+    monkeypatch.setattr(Guard, "_inspect", lambda *_: None)
+    with pytest.raises(SetupError):
+        session.run("echo evil > .envrc")
+    monkeypatch.undo()
+
+    with pytest.raises(SetupError) as stale:
+        session.run("true")
+
+    assert str(keeper.work / ".envrc") in stale.value.why
+    (keeper.work / ".envrc").unlink()
+    assert session.run("true").ok
+
+
+def test_areas_that_a_command_has_made_unfit_are_lost_and_nothing_else(keeper: Keeper, config: Path) -> None:
+    """The workspace lies in a private area, and a link leads elsewhere where it should be mounted."""
+    (keeper.work / "deep" / "er").mkdir(parents=True)
+    inner = Keeper(keeper.work / "deep" / "er")
+    outside = keeper.work / "deep" / "er" / ".envrc"
+    session = inner.session()
+    above, name = os.path.split(os.path.dirname(keeper.work))
+    try:
+        session.run(f"cd {above}; mv {name} elsewhere; ln -s /usr {name}").check()
+        outside.write_text("the user's own")
+
+        done = session.run("echo evil >> .envrc")
+
+        assert done.exit_code != 0 and "lost" in done.notes[0]
+        assert outside.read_text() == "the user's own"
+    finally:
+        inner.close()
 
 
 def test_what_is_protected_keeps_its_number_from_others(keeper: Keeper, config: Path) -> None:

@@ -12,7 +12,7 @@ from corral.cli.run import announce, describe_result
 from corral.cli.session_exec import seconds
 from corral.cli.session_here import find_here, name_or_default
 from corral.cli.stats import approximate
-from corral.model.errors import CorralError, PolicyError
+from corral.model.errors import CorralError, PolicyError, SetupError
 from corral.model.quantities import format_duration
 from corral.named.client import Call, call, no_session, stop
 from corral.named.log import read_log
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
     from corral.cli.policy import Answer
     from corral.named.place import Place
+    from corral.sandbox import Sandbox
 
+#: For a session that somebody else is starting.
+_START_SECONDS = 30.0
 _KEPT_SECONDS = 7 * 86_400.0
 _SIGNALS = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "KILL")
 
 
 def start_session(
-    name: str | None, options: Mapping[str, Any], idle: str | None, lifetime: str | None
+    name: str | None, options: Mapping[str, Any], idle: str | None, lifetime: str | None, *, reuse: bool
 ) -> Answer:
-    """Start a session and say what it is called."""
-    from corral.named.daemon import start
-
+    """Start a session and say what it is called; or use one that runs, if it was started the same way."""
     if name is not None:
         check_name(name)
     limits = [0.0 if text is None else seconds(flag, text) for flag, text in _limits(idle, lifetime)]
@@ -56,9 +57,41 @@ def start_session(
         is_fresh=not keeps,
     )
     _forget_old()
-    start(entry, sandbox, lambda result, verbose: list(describe_result(result, verbose=verbose)))
+    is_reused = _started(entry, sandbox, reuse=reuse)
     found = find_entry(entry.name)
-    return 0, [entry.name], {"session": _facts(*found, ask=False) if found is not None else None}
+    facts = _facts(*found, ask=False) if found is not None else None
+    return 0, [entry.name], {"session": facts, **({"reused": is_reused} if reuse else {})}
+
+
+def _started(entry: Entry, sandbox: Sandbox, *, reuse: bool) -> bool:
+    """Start it, unless one that runs is to be used; whether it is. Raises CorralError."""
+    from corral.named.daemon import start
+
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        if reuse and _is_the_same(entry, sandbox):
+            return True
+        try:
+            start(entry, sandbox, lambda result, verbose: list(describe_result(result, verbose=verbose)))
+            return False
+        except SetupError as error:
+            # Somebody else starts it at this moment, perhaps for the same reason.
+            if not reuse or error.code != "session-exists" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _is_the_same(entry: Entry, sandbox: Sandbox) -> bool:
+    """Whether such a session runs. Raises SetupError if another one has the name."""
+    from corral.named.terms import check_terms, terms_of
+
+    found = find_entry(entry.name)
+    if found is None or not found[1].is_living or not found[1].token:
+        return False
+    with Call(*found) as connection:
+        heard = connection.ask("terms")
+    check_terms(entry.name, tuple(heard["terms"]), terms_of(entry, sandbox))
+    return True
 
 
 def _limits(idle: str | None, lifetime: str | None) -> Iterator[tuple[str, str | None]]:

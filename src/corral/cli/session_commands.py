@@ -13,6 +13,9 @@ from corral.cli.session_options import EXEC_OPTIONS, parse_exec
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 _NAME = click.argument("name", required=False)
+_SESSION = click.option(
+    "--session", "name", metavar="NAME", help="The session; that of the workspace by default."
+)
 
 
 class _ExecCommand(click.Command):
@@ -48,9 +51,12 @@ def session() -> None:
 @_NAME
 @click.option("--idle", metavar="TIME", help="End it when nothing has run for so long: 30m.")
 @click.option("--lifetime", metavar="TIME", help="End it after so long, whatever runs: 8h.")
+@click.option("--reuse", is_flag=True, help="Use one that runs, if it was started the same way.")
 @with_session_options
 @_JSON
-def start(name: str | None, *, idle: str | None, lifetime: str | None, as_json: bool, **options: Any) -> None:
+def start(
+    name: str | None, *, idle: str | None, lifetime: str | None, reuse: bool, as_json: bool, **options: Any
+) -> None:
     """Start a sandbox that stays, and print its name.
 
     Without NAME it is called after the workspace. It takes the same options as `corral run`, and ends with
@@ -61,7 +67,7 @@ def start(name: str | None, *, idle: str | None, lifetime: str | None, as_json: 
     from corral.cli.session import start_session
 
     complete = {**defaults(), **options, "json": as_json}
-    sys.exit(answer(lambda: start_session(name, complete, idle, lifetime), as_json=as_json))
+    sys.exit(answer(lambda: start_session(name, complete, idle, lifetime, reuse=reuse), as_json=as_json))
 
 
 @session.command("exec", cls=_ExecCommand)
@@ -143,7 +149,7 @@ def logs(name: str | None, *, as_json: bool) -> None:
 
 @session.command()
 @click.argument("command")
-@click.option("--session", "name", metavar="NAME", help="The session; that of the workspace by default.")
+@_SESSION
 @click.option("--signal", "word", default="TERM", metavar="NAME", help="TERM; KILL ends all of it.")
 @_JSON
 def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
@@ -152,6 +158,45 @@ def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
     from corral.cli.session import signal_command
 
     sys.exit(answer(lambda: signal_command(command, name, word), as_json=as_json))
+
+
+@session.command()
+@click.argument("host")
+@click.option("--for", "length", metavar="TIME", help="For so long: 10m. Else until the session ends.")
+@_SESSION
+@_JSON
+def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> None:
+    """Let a session reach a host from now on: api.example.com, or db.example.com:5432.
+
+    The rules are those of `--allow`. What the policy denies stays denied. It ends with the session.
+    """
+    from corral.cli.policy import answer
+    from corral.cli.session_network import allow_host
+
+    sys.exit(answer(lambda: allow_host(host, name, length), as_json=as_json))
+
+
+@session.command()
+@click.argument("host")
+@_SESSION
+@_JSON
+def revoke(host: str, *, name: str | None, as_json: bool) -> None:
+    """Keep a session from a host from now on, whoever permitted it, and end its connections there."""
+    from corral.cli.policy import answer
+    from corral.cli.session_network import revoke_host
+
+    sys.exit(answer(lambda: revoke_host(host, name), as_json=as_json))
+
+
+@session.command()
+@_NAME
+@_JSON
+def network(name: str | None, *, as_json: bool) -> None:
+    """Show what a session may reach, what it has asked for, and what was refused."""
+    from corral.cli.policy import answer
+    from corral.cli.session_network import show_network
+
+    sys.exit(answer(lambda: show_network(name), as_json=as_json))
 
 
 @session.command()

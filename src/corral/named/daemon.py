@@ -16,6 +16,7 @@ from corral.named.keeper import Keeper
 from corral.named.log import Log
 from corral.named.place import SOCKET, make_place
 from corral.named.record import FAILED, STARTING, Entry, birth, find_entry, write_entry
+from corral.named.terms import terms_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _keep(place: Place, report: int, entry: Entry, sandbox: Sandbox, describe: D
     try:
         log.open()
         write_entry(place, own)
-        keeper = Keeper(place, own, sandbox, log, describe)
+        keeper = Keeper(place, own, sandbox, log, describe, terms=terms_of(own, sandbox))
         keeper.start()
     except CorralError as error:
         log.note(f"not started: {error.what}: {error.why}")

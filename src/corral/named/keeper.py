@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-from corral.model.errors import CorralError, SessionClosed, SetupError
+from corral.model.errors import CorralError, PolicyError, SessionClosed, SetupError
 from corral.model.quantities import format_duration
 from corral.named.place import SOCKET
 from corral.named.record import FAILED, RUNNING, STOPPED, birth, write_entry
@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from corral.live import LiveNetwork
     from corral.model.result import Result, UsageSample
     from corral.named.log import Log
     from corral.named.place import Place
@@ -46,8 +47,21 @@ class Reset:
 class Keeper:
     """Owns the sandbox and the control socket. `start`, then `serve` until it is over."""
 
-    def __init__(self, place: Place, entry: Entry, sandbox: Sandbox, log: Log, describe: Describe) -> None:
-        """`describe` says about a result what the command line says about it, a line each."""
+    def __init__(
+        self,
+        place: Place,
+        entry: Entry,
+        sandbox: Sandbox,
+        log: Log,
+        describe: Describe,
+        *,
+        terms: tuple[str, ...],
+    ) -> None:
+        """`describe` says about a result what the command line says about it, a line each.
+
+        `terms` are what it was started with, for whoever would start the same.
+        """
+        self.terms = terms
         self.entry = entry
         self.log = log
         self.describe = describe
@@ -60,7 +74,7 @@ class Keeper:
         self._threads: set[threading.Thread] = set()
         self._ending: tuple[str, str] | None = None
         self._resets: list[Reset] = []
-        self._watched = -1
+        self._watched, self._watched_pid = -1, 0
         self._wakes, self._wake_end = os.pipe()
         os.set_blocking(self._wake_end, False)
         os.set_blocking(self._wakes, False)
@@ -118,9 +132,10 @@ class Keeper:
                 elif descriptor == self._wakes:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wakes, 4096)
-                elif descriptor == self._watched:
+                elif descriptor == self._watched and self._session.is_lost():
                     self._ending = self._ending or (FAILED, self._session.lost().why)
             self._begin_anew(poller)
+            self._watch_successor(poller)
             self._check_limits()
         self._finish(*self._ending)
 
@@ -130,9 +145,21 @@ class Keeper:
         if self._watched >= 0:
             poller.unregister(self._watched)
             os.close(self._watched)
-        self._watched = os.pidfd_open(self._session.pid) if self._session.pid else -1
+        self._watched_pid = self._session.pid
+        try:
+            self._watched = os.pidfd_open(self._watched_pid) if self._watched_pid else -1
+        except ProcessLookupError:  # a successor is being made: the next turn looks again
+            self._watched, self._watched_pid = -1, 0
         if self._watched >= 0:
             poller.register(self._watched, select.POLLIN)
+
+    def _watch_successor(self, poller: select.poll) -> None:
+        """A command may have found that the sandbox does not fit the host any more, and made another."""
+        assert self._session is not None
+        if self._session.pid != self._watched_pid:
+            self._watch(poller)
+            if self._watched_pid:
+                self.log.note(f"the host has changed: the sandbox was made anew, pid {self._watched_pid}")
 
     def reset(self) -> None:
         """Begin anew, and return when it is done. Raises CorralError; then the session ends."""
@@ -197,6 +224,18 @@ class Keeper:
             return
         with self._sandbox.session() as own:
             yield own
+
+    def network(self) -> LiveNetwork:
+        """Who may be reached. Raises PolicyError if there is no one network for all commands."""
+        assert self._session is not None
+        if self.entry.is_fresh:
+            raise PolicyError(
+                "network-closed",
+                "the session has no network that could be changed",
+                why="every command has a sandbox, and a network, of its own (keep_alive = false)",
+                fix="name the host when the session is started (`--allow HOST`), or set keep_alive = true",
+            )
+        return self._session.network
 
     def usage(self) -> UsageSample | None:
         """What all commands have cost; None if each has a sandbox of its own."""

@@ -107,6 +107,10 @@ class Service:
         elif operation == "reset":
             self._keeper.reset()
             self._reply({"is": "done"})
+        elif operation == "terms":
+            self._reply({"is": "terms", "terms": self._keeper.terms})
+        elif operation in {"allow", "revoke", "network"}:
+            self._reply({"is": "network", **self._network(str(operation), message)})
         elif operation == "signal":
             self._signal(str(message.get("id", "")), message.get("number"))
         else:
@@ -127,6 +131,23 @@ class Service:
             "running": [running.to_json() for running in tally.running],
             "idle_for": 0.0 if tally.running else round(time.monotonic() - tally.last, 3),
             "usage": None if usage is None else usage.to_json(),
+        }
+
+    def _network(self, operation: str, message: dict[str, Any]) -> dict[str, Any]:
+        """Who may be reached from now on, by the rules that the policy's own hosts are read by."""
+        network, host, seconds = self._keeper.network(), str(message.get("host", "")), message.get("seconds")
+        if operation == "allow":
+            network.allow(host, for_seconds=None if seconds is None else float(seconds))
+            self._keeper.log.note(f"allowed {host}" + (f" for {seconds:g} s" if seconds else ""))
+        elif operation == "revoke":
+            network.revoke(host)
+            self._keeper.log.note(f"revoked {host}")
+        changes = network.changes()
+        return {
+            "permitted": network.permitted(),
+            "allowed": changes.allowed,
+            "revoked": changes.revoked,
+            "traffic": network.traffic().to_json(),
         }
 
     def _signal(self, key: str, number: object) -> None:

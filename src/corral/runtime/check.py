@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.linux.spec import MAX_BYTES
 from corral.model.errors import BugError, SetupError
 from corral.model.feature import RUNNER_FEATURES
 from corral.model.policy import FsAccess
@@ -19,6 +20,7 @@ def check(plan: Plan, launch: Launch) -> None:
     """
     _check_program(plan, launch)
     _check_scratch(plan, launch)
+    _check_size(plan, launch)
     if launch.spec is None:
         from corral.runtime.standing import check_platform
 
@@ -29,6 +31,16 @@ def check(plan: Plan, launch: Launch) -> None:
         raise BugError(
             f"backend {launch.backend!r} lowered a plan without enforcing it",
             why=f"no mechanism named for {', '.join(sorted(feature.value for feature in forgotten))}",
+        )
+
+
+def _check_size(plan: Plan, launch: Launch) -> None:
+    if launch.spec is not None and len(launch.spec) > MAX_BYTES:
+        raise SetupError(
+            "too-much",
+            "there is more to protect than one sandbox can be told",
+            why=f"{len(plan.shields)} protected paths, in {len(plan.worktrees)} repositories and directories",
+            fix="work in a directory with fewer repositories, or waive fs.protect",
         )
 
 

@@ -11,7 +11,6 @@ instance: closing it waits for the kernel, some 15 ms, which is several times wh
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import struct
 import time
@@ -19,7 +18,7 @@ import time
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
 from corral.runtime.quarantine import Quarantine
-from corral.runtime.steps import open_beneath
+from corral.runtime.watched import WatchedDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +33,10 @@ _MASK = _IN_CREATE | _IN_MOVED_TO | _IN_DELETE | _IN_MOVED_FROM | _IN_ONLYDIR
 _EVENT = struct.Struct("iIII")
 
 _GLANCE_MS, _GLANCE_AT_MADE_MS = 2, 20
+#: After a look so many times as long as it took.
+_REST_FOR_LOOK = 4
+#: Directories that one guard holds open; a process has few descriptors, and they are the caller's.
+MOST_HELD = 64
 _LISTEN_AFTER_SECONDS = 0.25
 #: Time stamps of directories are as coarse as the kernel's tick; younger ones may hide a second change.
 _TICK_NS = 20_000_000
@@ -76,7 +79,9 @@ class Guard:
         repositories: RepositoryCheck | NoRepositories = _NONE,
     ) -> None:
         self._repositories = repositories
-        self._directories: dict[str, tuple[int, dict[str, Watch]]] = {}
+        self._directories: dict[str, WatchedDirectory] = {}
+        self._gone: set[str] = set()  # of these, those that are not there any more
+        self._told: list[Violation] = []  # which is no command's doing
         self._by_number: dict[int, str] = {}
         self._stamps: dict[str, int] = {}
         self._quarantine = Quarantine(quarantine)
@@ -95,12 +100,11 @@ class Guard:
             raise
 
     def _hold(self, watch: Watch) -> None:
-        # The directory is held open: a rename of it does not lead the guard elsewhere.
         if watch.directory not in self._directories:
-            handle = _open_planned(watch)
-            self._directories[watch.directory] = (handle, {})
-            self._stamps[watch.directory] = os.fstat(handle).st_ctime_ns
-        self._directories[watch.directory][1][watch.name] = watch
+            found = WatchedDirectory(watch, is_held=len(self._directories) < MOST_HELD)
+            self._directories[watch.directory] = found
+            self._stamps[watch.directory] = found.stamp()
+        self._directories[watch.directory].watches[watch.name] = watch
 
     @property
     def patience_ms(self) -> float | None:
@@ -119,18 +123,24 @@ class Guard:
         if now < self._look_at:
             return False
         self._look_at = now + _GLANCE_MS / 1000
-        for directory, (handle, watches) in self._directories.items():
-            stamp = os.fstat(handle).st_ctime_ns  # the one time that nobody can set
-            if stamp != self._stamps.get(directory) or time.time_ns() - stamp < _TICK_NS:
-                self._stamps[directory] = stamp
-                for watch in watches.values():
-                    self._inspect(handle, watch)
+        for path, directory in self._directories.items():
+            stamp = directory.stamp()
+            if stamp != self._stamps.get(path) or time.time_ns() - stamp < _TICK_NS:
+                self._stamps[path] = stamp
+                self._inspect_in(directory)
         self._repositories.glance()
-        if self.descriptor >= 0 or now - self._began < _LISTEN_AFTER_SECONDS:
+        if self.descriptor >= 0 or now - self._began < self._listen_after(now):
             return False
         is_listening = self._try_to_listen()
         self._inspect_all()
         return is_listening
+
+    def _listen_after(self, began: float) -> float:
+        """To look at very many takes a while: then the kernel is to tell soon, or others get no turn."""
+        if len(self._directories) <= MOST_HELD:
+            return _LISTEN_AFTER_SECONDS
+        self._look_at += _REST_FOR_LOOK * (time.monotonic() - began)
+        return 0.0
 
     def _try_to_listen(self) -> bool:
         """A user has few inotify instances; when they are used up, looking must do."""
@@ -151,12 +161,15 @@ class Guard:
         self.descriptor = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self.descriptor < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
-        for directory, (handle, _) in self._directories.items():
-            path = f"/proc/self/fd/{handle}"
-            number = libc.inotify_add_watch(self.descriptor, path.encode(), _MASK)
+        for path, directory in self._directories.items():
+            with directory.opened() as handle:
+                if handle < 0:
+                    continue  # which the next look tells
+                place = f"/proc/self/fd/{handle}"
+                number = libc.inotify_add_watch(self.descriptor, place.encode(), _MASK)
             if number < 0:
-                raise OSError(ctypes.get_errno(), "inotify_add_watch", directory)
-            self._by_number[number] = directory
+                raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
+            self._by_number[number] = path
 
     def react(self) -> None:
         """Handle what the kernel has reported since the last time."""
@@ -169,9 +182,9 @@ class Guard:
             number, _mask, _cookie, length = _EVENT.unpack_from(raw, at)
             name = os.fsdecode(raw[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0"))
             at += _EVENT.size + length
-            handle, watches = self._directories.get(self._by_number.get(number, ""), (-1, {}))
-            if name in watches:
-                self._inspect(handle, watches[name])
+            directory = self._directories.get(self._by_number.get(number, ""))
+            if directory is not None and name in directory.watches:
+                self._inspect_in(directory, name)
             elif number < 0:  # the queue overflowed: look at everything
                 self._inspect_all()
 
@@ -191,8 +204,9 @@ class Guard:
         return wrong
 
     def take_findings(self) -> tuple[Violation, ...]:
-        """What was found in repositories since the last time."""
-        return self._repositories.take_violations()
+        """What was found in repositories since the last time, and what could not be looked at."""
+        told, self._told = self._told, []
+        return (*self._repositories.take_violations(), *told)
 
     def resume(self) -> tuple[str, ...]:
         """Begin again after a pause without commands; returns the names that the host has made meanwhile."""
@@ -209,36 +223,47 @@ class Guard:
     def _find_made(self) -> dict[str, tuple[int, int]]:
         """Repositories where the plan found none."""
         found = {}
-        for directory, (handle, watches) in self._directories.items():
-            for name, watch in watches.items():
-                if watch.is_repository and _text(handle, name) is not None:
-                    with contextlib.suppress(FileNotFoundError):
+        for path, directory in self._directories.items():
+            for name in (name for name, watch in directory.watches.items() if watch.is_repository):
+                with contextlib.suppress(FileNotFoundError), directory.opened() as handle:
+                    if handle >= 0 and _text(handle, name) is not None:
                         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
-                        found[os.path.join(directory, name)] = (status.st_dev, status.st_ino)
+                        found[os.path.join(path, name)] = (status.st_dev, status.st_ino)
         return found
 
     def _find_wrong(self) -> tuple[str, ...]:
         wrong: list[str] = []
-        for directory, (handle, watches) in self._directories.items():
-            stamp = os.fstat(handle).st_ctime_ns if self._trusted else 0
-            if self._trusted and stamp == self._settled.get(directory):
+        for path, directory in self._directories.items():
+            stamp = directory.stamp() if self._trusted else 0
+            if self._trusted and stamp == self._settled.get(path):
                 continue  # nothing has been made, renamed or removed in it since
-            found = [
-                os.path.join(directory, name)
-                for name, watch in watches.items()
-                if not _is_right(handle, watch)
-            ]
+            found = self._find_wrong_in(directory)
             if not found and time.time_ns() - stamp > _TICK_NS:
-                self._settled[directory] = stamp
+                self._settled[path] = stamp
             wrong += found
         return tuple(wrong)
+
+    def _find_wrong_in(self, directory: WatchedDirectory) -> list[str]:
+        try:
+            with directory.opened() as handle:
+                if handle < 0:
+                    self._tell_gone(directory)
+                    return []
+                watches = directory.watches.items()
+                return [
+                    os.path.join(directory.path, name)
+                    for name, watch in watches
+                    if not _is_right(handle, watch)
+                ]
+        except OSError:  # closed by the command, so that nobody can say what lies in it
+            return [directory.path]
 
     def trust_times(self, is_local: Callable[[int], bool]) -> None:
         """For a guard that looks often: skip directories that the kernel says have not changed.
 
         `is_local` tells, for the number of a device, whether its file system keeps these times by itself.
         """
-        self._trusted = all(is_local(os.fstat(handle).st_dev) for handle, _ in self._directories.values())
+        self._trusted = all(is_local(directory.device) for directory in self._directories.values())
 
     @property
     def is_exhausted(self) -> bool:
@@ -247,17 +272,32 @@ class Guard:
 
     def close(self) -> None:
         """Give the descriptors back."""
-        for handle, _ in self._directories.values():
-            os.close(handle)
+        for directory in self._directories.values():
+            directory.close()
         self._directories = {}
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
     def _inspect_all(self) -> None:
-        for handle, watches in self._directories.values():
-            for watch in watches.values():
+        for directory in self._directories.values():
+            self._inspect_in(directory)
+
+    def _inspect_in(self, directory: WatchedDirectory, name: str = "") -> None:
+        """Put the names of a directory right, or one of them."""
+        with contextlib.suppress(OSError), directory.opened() as handle:
+            if handle < 0:
+                self._tell_gone(directory)
+                return
+            for watch in (directory.watches[name],) if name else directory.watches.values():
                 self._inspect(handle, watch)
+
+    def _tell_gone(self, directory: WatchedDirectory) -> None:
+        """Nobody holds it: whoever has moved it away has taken it out of sight."""
+        if directory.path not in self._gone:
+            self._gone.add(directory.path)
+            why = "it was moved or removed meanwhile, and what is protected in it was not looked at any more"
+            self._told.append(Violation(Feature.FS_PROTECT, directory.path, Evidence.OBSERVED, why))
 
     def _inspect(self, handle: int, watch: Watch) -> None:
         """Put one name right. What fails now, because the command runs on, is seen to by the sweep."""
@@ -282,16 +322,6 @@ class Guard:
                 f"{watch.label} is protected and must not be made by the command; {fate}",
             )
         )
-
-
-def _open_planned(watch: Watch) -> int:
-    """Open the directory of a watch, and make sure that it is the planned one."""
-    handle = open_beneath(watch.root, watch.directory)
-    status = os.fstat(handle)
-    if (status.st_dev, status.st_ino) != (watch.device, watch.inode):
-        os.close(handle)
-        raise OSError(errno.ESTALE, "changed since it was planned", watch.directory)
-    return handle
 
 
 def _text(handle: int, name: str) -> str | None:

@@ -9,9 +9,11 @@ import time
 from _thread import RLock
 
 from corral.limits.group import Span
+from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.result import Result
 from corral.model.violation import Evidence, Violation
+from corral.runtime.doors import Doors
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
 from corral.runtime.status import Status
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from corral.runtime.kept import Ends, Kept
     from corral.runtime.lookout import Lookout
     from corral.runtime.streams import InheritedStreams
+
+    #: A sandbox, who watches over it, the command as it is told to it, and what there is to say.
+    Target = tuple[Kept, Lookout | None, bytes, tuple[str, ...]]
 
 #: After the launcher's own limit, or the wish to end it, before corral stops waiting for the job.
 _BACKSTOP_SECONDS = 10.0
@@ -41,8 +46,18 @@ class Job:
         wall_seconds: float | None = None,
         lookout: Lookout | None = None,
         leave: Callable[[Ends], None] | None = None,
+        succeed: Callable[[Job, SetupError], Target] | None = None,
+        is_background: bool = False,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        """`leave` takes the pipes of a command that has ended and left something running; else that ends."""
+        """`leave` takes the pipes of a command that has ended and left something running; else that ends.
+
+        `succeed` is called when the sandbox does not fit the host any more, and says where to go instead.
+        `is_background`: nobody waits for it.
+        """
+        self._succeed = succeed
+        self.is_background = is_background
+        self._notes = notes  # what the result has to say besides
         self._kept = kept
         self._spec = spec
         self._streams = streams
@@ -80,11 +95,11 @@ class Job:
 
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started."""
-        began = time.monotonic()
-        group = self._kept.group
-        span = Span(group) if group is not None else None
         with self._streams as streams:
-            self._mark = mark = self._lookout.begin() if self._lookout is not None else 0
+            self._mark = mark = self._begin(streams)
+            began = time.monotonic()
+            group = self._kept.group
+            span = Span(group) if group is not None else None
             self._border_mark = self._kept.border.mark() if self._kept.border is not None else 0
             try:
                 self._request(streams)
@@ -94,6 +109,28 @@ class Job:
             result = self._result(streams, span, planted, time.monotonic() - began)
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
             return result
+
+    @property
+    def kept(self) -> Kept:
+        """The sandbox that it runs in."""
+        return self._kept
+
+    def _begin(self, streams: InheritedStreams) -> int:
+        """ORDER: right before it is requested: what is protected is looked at for this command."""
+        if self._lookout is None:
+            return 0
+        is_attended = not self.is_background
+        try:
+            return self._lookout.begin(is_attended=is_attended)
+        except SetupError as stale:
+            if stale.code != "session-stale" or self._succeed is None:
+                raise
+            self._kept, self._lookout, self._spec, notes = self._succeed(self, stale)
+            self._notes += notes
+            # What the caller gave was looked at before: a file that is protected since needs another way in.
+            if Doors(self._kept.plan, self._kept.launch).among(streams.child_ends()):
+                raise
+        return self._lookout.begin(is_attended=is_attended) if self._lookout is not None else 0
 
     def _take_loss(self) -> tuple[Violation, ...]:
         """What there is to say if the job ended without a word: its sandbox is gone, the command too."""
@@ -139,7 +176,9 @@ class Job:
                 self._finish(ends)
             streams.drain()
             self._over_output |= streams.is_over_limit
-        return self._lookout.end(mark) if self._lookout is not None else ()
+        if self._lookout is None:
+            return ()
+        return self._lookout.end(mark, is_attended=not self.is_background)
 
     def _finish(self, ends: Ends) -> None:
         """Cut it off and wait until the job, and all that it watched over, is gone."""
@@ -250,4 +289,5 @@ class Job:
             os.urandom(8).hex(),
             streams.stdout_size,
             streams.stderr_size,
+            notes=(*self._notes, *plan.notes),
         )

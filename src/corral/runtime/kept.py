@@ -13,7 +13,6 @@ import contextlib
 import os
 import select
 import socket
-import struct
 import time
 from _thread import allocate_lock
 from functools import partial
@@ -28,7 +27,7 @@ from corral.runtime.outcome import promised
 from corral.runtime.scratch import Scratch
 from corral.runtime.spawn import make_spec_file
 from corral.runtime.starter import END_SECONDS, GRACE_SECONDS, ends_within, make_starter
-from corral.runtime.status import Status
+from corral.runtime.status import RESET, Status
 from corral.runtime.stdio import check_stdio, ensure_stdio
 from corral.runtime.streams import no_descriptors
 
@@ -47,7 +46,8 @@ _LAST_WORDS_SECONDS = 2.0
 #: A longer spec is sent as a file: see launcher/job.c.
 _MOST_INLINE = 60_000
 _GRACE_MS = U64.pack(int(GRACE_SECONDS * 1000))
-_RIGHTS = struct.Struct("i")
+#: The word that comes with private areas; any other comes with a root.
+_AREAS = b"a"
 #: Heads of records, by the length of what follows.
 _CWD = partial(RECORD.pack, RecordType.CWD)
 _ARGUMENT = partial(RECORD.pack, RecordType.ARGUMENT)
@@ -105,7 +105,9 @@ class Kept:
         within: Hierarchy | None = None,
         border: Border | None = None,
         copies: Copies | None = None,
+        areas: int = -1,
     ) -> None:
+        """`areas` are the private areas of a sandbox before it, as `take_areas` gave them."""
         check(plan, launch)
         if launch.inside is None or launch.spec is None:
             raise SetupError(
@@ -121,6 +123,8 @@ class Kept:
         self._lock, self._asking = allocate_lock(), allocate_lock()
         self._null = -1  # an open null device, for commands that get no input
         self.root = -1  # the sandbox's own root directory, where it has one
+        self._areas = -1  # its private areas, as a mount that is attached nowhere; -1: they are the backend's
+        self._old_areas = areas
         self.border = border  # where connections go, if the launch has a gateway
         self.status = Status(is_socket=launch.gateway is not None)
         self.group: Group | None = None
@@ -135,16 +139,28 @@ class Kept:
         )
 
     def start(self) -> None:
-        """Make the sandbox. Raises SetupError; then nothing is left."""
+        """Make the sandbox. Raises SetupError; then nothing is left; border and areas are the caller's."""
         ensure_stdio()
         self._scratch.__enter__()
         try:
             self._start()
         except BaseException as problem:
+            self._take_late_areas()
+            areas = self.take_areas()
+            self.give_border()
             self.close()
+            self._areas = areas
             if isinstance(problem, OSError):
                 raise no_descriptors(problem) from problem
             raise
+
+    def _take_late_areas(self) -> None:
+        """A sandbox that took old ones over has given them back before anything else could fail."""
+        if self._requests is not None and self._areas < 0 and self._old_areas >= 0:
+            self._requests.setblocking(False)
+            with contextlib.suppress(OSError):
+                word, descriptor = self._receive()
+                self._areas = descriptor if word == _AREAS else self._areas
 
     def _start(self) -> None:
         if self._copies is not None:
@@ -154,6 +170,8 @@ class Kept:
         self._null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ours
+        if self._old_areas >= 0:  # ORDER: before the launcher, which looks for it once
+            socket.send_fds(ours, [_AREAS], [self._old_areas])
         try:
             self._process = self._starter.start((theirs.fileno(), null, null))
         finally:
@@ -185,7 +203,8 @@ class Kept:
             left = deadline - time.monotonic()
             ready = [descriptor for descriptor, _ in poller.poll(max(0.0, left) * 1000)]
             if self._requests.fileno() in ready:
-                self._take_root()
+                if not self._take():
+                    continue
                 self._read_status()  # ORDER: the sockets of its network were sent before the root was
                 connect_border(self.status, self.border)
                 return
@@ -199,20 +218,38 @@ class Kept:
             fix="run `corral doctor`; if the machine is very busy, try again",
         )
 
-    def _take_root(self) -> None:
-        assert self._requests is not None
-        try:
-            data, ancillary, _, _ = self._requests.recvmsg(
-                16, socket.CMSG_SPACE(_RIGHTS.size), socket.MSG_CMSG_CLOEXEC
-            )
-        except ConnectionError:
-            data, ancillary = b"", []
-        for level, kind, payload in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                self.root = _RIGHTS.unpack(payload[: _RIGHTS.size])[0]
-        if not data:
+    def _take(self) -> bool:
+        """A descriptor that the sandbox sends of itself; False as long as its root is still to come."""
+        word, descriptor = self._receive()
+        if word == _AREAS:
+            self._areas = descriptor
+            return False
+        self.root = descriptor
+        if not word:
             self._read_status()
             raise self.status.error() or self.gone()
+        return True
+
+    def _receive(self) -> tuple[bytes, int]:
+        assert self._requests is not None
+        try:
+            word, given, _, _ = socket.recv_fds(self._requests, 16, 1, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            return b"", -1
+        return word, given[0] if given else -1
+
+    def take_areas(self) -> int:
+        """Its private areas, for a successor, to whom they go by this descriptor; -1 if they cannot.
+
+        They last as long as the descriptor, also when the sandbox is gone.
+        """
+        areas, self._areas = self._areas, -1
+        return areas
+
+    def give_border(self) -> Border | None:
+        """The border, which is closed by the caller from now on."""
+        border, self.border = self.border, None
+        return border
 
     @property
     def inner(self) -> int:
@@ -271,7 +308,7 @@ class Kept:
             "session-lost",
             "the kept sandbox is gone",
             why=why,
-            fix="begin a new session, or call `reset`; what it had in private areas is lost",
+            fix=f"{RESET}; what it had in private areas is lost",
         )
 
     def encode(
@@ -372,10 +409,10 @@ class Kept:
         self._hang_up()
         with self._lock:
             process, self._process = self._process, None
-            for descriptor in (self.root, self._null):
+            for descriptor in (self.root, self._null, self._areas):
                 if descriptor >= 0:
                     os.close(descriptor)
-            self.root = self._null = -1
+            self.root = self._null = self._areas = -1
         try:
             if process is not None:
                 self._end(process)

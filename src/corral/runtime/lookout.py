@@ -2,19 +2,20 @@
 
 What the host itself makes or replaces while nothing runs is the host's own business, but the mounts of a
 kept sandbox were made before it: a protected file that has been replaced since is not protected inside any
-more. So everything that is protected is looked at before a command starts, and a change is refused.
+more. So everything that is protected is looked at before a command starts. After a change nothing starts
+there: the session makes a successor that fits the host.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 from _thread import allocate_lock
 
 from corral.model.errors import SetupError
 from corral.model.plan import PathKind
 from corral.runtime.guard import PATIENCE, Guard, NoRepositories
-from corral.runtime.status import path_changed
+from corral.runtime.holds import CHANGED, Holds
+from corral.runtime.status import RESET, path_changed
 from corral.runtime.unchanged import is_local
 
 TYPE_CHECKING = False
@@ -26,29 +27,27 @@ if TYPE_CHECKING:
     from corral.runtime.copies import Copies
     from corral.runtime.repositories import RepositoryCheck
 
-#: A directory to be watched is not what it was when the run was planned.
-_CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-
 
 class Lookout:
     """Shared by the commands of one sandbox, which may run at the same time, in several threads."""
 
-    def __init__(self, plan: Plan, quarantine: str, copies: Copies | None = None) -> None:
-        """`copies` are made here, and removed by `close`."""
+    def __init__(
+        self, plan: Plan, quarantine: str, copies: Copies | None = None, untold: tuple[Violation, ...] = ()
+    ) -> None:
+        """`copies` are made here, and removed by `close`; `untold` is what a sandbox before it has left."""
         self._plan = plan
         self._copies = copies
-        self._refused: list[Violation] = []  # settings that are in no result yet
+        self._refused = [*untold]  # settings, and what was found before, that are in no result yet
         self._quarantine = quarantine
         self._guard: Guard | None = None
         self._on_duty = 0
         self._commands = 0  # among these; what commands have left running is on duty as well
+        self._attended = 0  # among these, those that somebody waits for
+        self._is_retired = False
+        self._unmended: SetupError | None = None  # what the last command left, and could not be taken away
         self._told = 0  # how much of what was found is in a result
         self._lock = allocate_lock()
-        self._held = tuple(
-            (target.path, (target.device, target.inode))
-            for target in (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
-            if target.inode
-        )
+        held = (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
         watched = {
             os.path.join(watch.directory, watch.name) for watch in plan.watches
         }  # the guard sees to these
@@ -57,23 +56,20 @@ class Lookout:
             for target in plan.ground.denied
             if target.kind is PathKind.MISSING and target.path not in watched
         )
-        # TRUST: a file that is replaced takes the mount on it along, and its number is used again, maybe by
-        # the next file. As long as it is held, whatever takes its place has another number.
-        self._holds: list[int] = []
+        self._holds = Holds((target.path, (target.device, target.inode)) for target in held if target.inode)
         try:
-            for path, _ in self._held:
-                if (descriptor := _hold(path)) >= 0:
-                    self._holds.append(descriptor)
             if copies is not None:
                 copies.__enter__()
         except SetupError:
             self.close()
             raise
 
-    def begin(self) -> int:
+    def begin(self, *, is_attended: bool = True) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
         with self._lock:
-            changed = [path for path, identity in self._held if _identity(path) != identity]
+            if self._is_retired:
+                raise _stale([])
+            changed = self._holds.changed()
             changed += filter(os.path.lexists, self._absent)
             if self._on_duty == 0:
                 changed += self._resume()
@@ -84,7 +80,25 @@ class Lookout:
                 raise _stale(changed)
             self._on_duty += 1
             self._commands += 1
+            self._attended += is_attended
             return self.mark()
+
+    def retire(self) -> bool:
+        """Let no command start any more; False if somebody waits for one that still runs.
+
+        Raises SetupError if a command has left what nobody could take away: a new plan would take it for the
+        host's own.
+        """
+        with self._lock:
+            if self._unmended is not None:
+                raise _unmended(self._unmended)
+            self._is_retired = not self._attended
+            return self._is_retired
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs that has to be watched."""
+        return self._on_duty == 0
 
     def stay(self) -> None:
         """Something goes on that a command has left; `end` is called for it as well."""
@@ -102,7 +116,7 @@ class Lookout:
             self._guard.trust_times(is_local)
         return self._guard.resume() if self._guard is not None else ()
 
-    def end(self, mark: int, *, is_leftover: bool = False) -> tuple[Violation, ...]:
+    def end(self, mark: int, *, is_leftover: bool = False, is_attended: bool = True) -> tuple[Violation, ...]:
         """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended.
 
         What a leftover did while no command ran is in no result yet: the next command's tells it.
@@ -111,10 +125,11 @@ class Lookout:
         with self._lock:
             self._on_duty -= 1
             self._commands -= not is_leftover
+            self._attended -= is_attended and not is_leftover
             refused = self._take_over(is_leftover=is_leftover)
             if guard is None:
                 return refused
-            left = guard.sweep(is_at_work=self._commands > 0)
+            left = self._sweep(guard)
             found = tuple(guard.violations[min(mark, self._told) :])
             if not is_leftover:
                 found += guard.take_findings()
@@ -123,11 +138,19 @@ class Lookout:
             raise left_behind(left)
         return (*found, *refused)
 
+    def _sweep(self, guard: Guard) -> tuple[str, ...]:
+        try:
+            left = guard.sweep(is_at_work=self._commands > 0)
+        except SetupError as problem:
+            self._unmended = problem
+            raise
+        self._unmended = left_behind(left) if left else None
+        return left
+
     def _take_over(self, *, is_leftover: bool) -> tuple[Violation, ...]:
         """Settings that commands have changed in their copies; those that are refused, each told once."""
-        if self._copies is None:
-            return ()
-        self._refused += self._copies.take_over()
+        if self._copies is not None:
+            self._refused += self._copies.take_over()
         if is_leftover:
             return ()
         refused, self._refused = tuple(self._refused), []
@@ -169,48 +192,41 @@ class Lookout:
                 guard.glance()
             return len(guard.violations) - mark >= PATIENCE
 
-    def close(self) -> None:
-        """Give the descriptors back. Nothing runs any more; what was changed last is taken over."""
+    def close(self) -> tuple[Violation, ...]:
+        """Give the descriptors back; returns what is in no result yet.
+
+        Nothing runs any more; what was changed last is taken over.
+        """
         with self._lock:
             if self._copies is not None:
-                self._copies.take_over()
+                self._refused += self._copies.take_over()
                 self._copies.__exit__(None, None, None)
-            while self._holds:
-                os.close(self._holds.pop())
+            self._holds.close()
             if self._guard is not None:
+                self._refused += (*self._guard.violations[self._told :], *self._guard.take_findings())
                 self._guard.close()
                 self._guard = None
+            untold, self._refused = tuple(self._refused), []
+            return untold
 
 
 def _stale(changed: list[str]) -> SetupError:
+    names = ", ".join(changed[:5]) + (f" and {len(changed) - 5} others" if len(changed) > 5 else "")
     return SetupError(
         "session-stale",
         "the kept sandbox does not protect what is there now",
-        why=f"made or replaced since it began: {', '.join(changed[:5])}",
-        fix="begin a new session, or call `reset`; what it has in private areas is lost",
+        why=f"made or replaced on the host since it began: {names or 'something protected'}",
+        fix="run it again",
     )
 
 
-def _hold(path: str) -> int:
-    try:
-        return os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as problem:
-        if problem.errno in _CHANGED:  # which the next look will find
-            return -1
-        raise SetupError(
-            "guard",
-            f"{path} cannot be held",
-            why=problem.strerror or str(problem),
-            fix="raise the limit on open files, or close sessions that are no longer used",
-        ) from problem
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino)
+def _unmended(problem: SetupError) -> SetupError:
+    return SetupError(
+        "session-stale",
+        "the kept sandbox cannot be made anew",
+        why=f"{problem.what}: {problem.why}",
+        fix=f"{problem.fix}; then {RESET}",
+    )
 
 
 def open_guard(plan: Plan, quarantine: str) -> Guard:
@@ -218,7 +234,7 @@ def open_guard(plan: Plan, quarantine: str) -> Guard:
     try:
         guard = Guard(plan.watches, quarantine, _repositories(plan, quarantine))
     except OSError as problem:
-        if problem.errno in _CHANGED:
+        if problem.errno in CHANGED:
             raise path_changed(str(problem)) from problem
         raise SetupError(
             "guard",

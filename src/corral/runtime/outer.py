@@ -17,6 +17,7 @@ import socket
 import struct
 import time
 
+from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
 from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own, own_status
@@ -82,7 +83,7 @@ class Meeting:
             places.append((own(self._owned, theirs.detach()), _CONTROL))
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
-            self._pid = os.posix_spawn(
+            self._pid = start_process(
                 self._launch.argv[0],
                 self._launch.argv,
                 dict(self._launch.env),

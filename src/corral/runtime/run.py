@@ -414,6 +414,7 @@ class Run:
             policy=self._plan.policy,
             run_id=self._plan.run_id,
             network=border.traffic() if border is not None else None,
+            notes=self._plan.notes,
         )
 
     def _facts(self) -> Facts:

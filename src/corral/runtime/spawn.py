@@ -7,6 +7,7 @@ import os
 import select
 import signal
 
+from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
 from corral.model.record import Record
@@ -63,7 +64,7 @@ def spawn(
         status_read, status_write = own_status(owned, launch)
         lifeline_read, lifeline_write = own_pipe(owned)
         places = zip((*stdio, memory, status_write, lifeline_read), (0, 1, 2, 3, 4, 5), strict=True)
-        pid = os.posix_spawn(
+        pid = start_process(
             launch.argv[0],
             launch.argv,
             dict(launch.env),

@@ -14,6 +14,8 @@ _INT = struct.Struct("i")
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
 
+#: What to do about a session that takes no more commands.
+RESET = "reset the session (`corral session reset`; in Python `Session.reset`), or begin a new one"
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
     "cgroup": "run `corral doctor` to see which limits hold here",

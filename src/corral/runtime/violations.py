@@ -46,6 +46,9 @@ _DENIALS = ("permission denied", "read-only file system", "operation not permitt
 #: Of these, the ones that are about reading.
 _READING = ("cannot read", "can't read", "could not read", "failed to read", "unable to read", "for reading")
 _NO_PROCESS = ("cannot fork", "can't fork", "fork: operation not permitted", "vfork: operation not permitted")
+_NO_TRACING = ("ptrace: operation not permitted", "ptrace(ptrace_traceme, ...): operation not permitted")
+_NO_ENGINE = ("cannot connect to the docker daemon", "failed to connect to the docker api")
+_NO_BROWSER = ("no usable sandbox!", "running as root without --no-sandbox is not supported")
 _NO_NETWORK = (
     "network is unreachable",
     "could not resolve host",
@@ -96,20 +99,17 @@ def _twice(plan: Plan, feature: Feature) -> str:
 
 def _infer(plan: Plan, text: str) -> Iterator[Violation]:
     seen: set[str] = set()
+    lacking = list(_lacking(plan))
     for line in text.splitlines():
         lowered = line.lower()
         if len(seen) >= _MAX_INFERRED:
             return
-        if plan.ground.net.mode is NetMode.NONE and any(words in lowered for words in _NO_NETWORK):
-            if "network" not in seen:
-                seen.add("network")
-                detail = line.strip()[:200]
-                yield Violation(Feature.NET_NONE, "network", Evidence.INFERRED, detail, "network:full")
-        elif not plan.ground.spawn and any(words in lowered for words in _NO_PROCESS):
-            if "process" not in seen:
-                seen.add("process")
-                detail = line.strip()[:200]
-                yield Violation(Feature.PROC_SINGLE, "process", Evidence.INFERRED, detail, "process:spawn")
+        found = [lack for lack in lacking if any(words in lowered for words in lack[0])]
+        if found:
+            _, feature, subject, hint = found[0]
+            if subject not in seen:
+                seen.add(subject)
+                yield Violation(feature, subject, Evidence.INFERRED, line.strip()[:200], hint)
         elif any(words in lowered for words in _DENIALS):
             path = _path_in(line)
             if path and path not in seen and not _is_writable(plan, path):
@@ -118,6 +118,19 @@ def _infer(plan: Plan, text: str) -> Iterator[Violation]:
                 feature, verb = (Feature.FS_READ, "read") if reads else (Feature.FS_WRITE, "write")
                 detail = line.strip()[:200]
                 yield Violation(feature, path, Evidence.INFERRED, detail, f"filesystem:{verb}:{path}")
+
+
+def _lacking(plan: Plan) -> Iterator[tuple[tuple[str, ...], Feature, str, str]]:
+    """Words that tell of something which the plan does not grant at all; what it is, and what grants it."""
+    ground = plan.ground
+    if ground.net.mode is NetMode.NONE:
+        yield _NO_NETWORK, Feature.NET_NONE, "network", "network:full"
+    if not ground.spawn:
+        yield _NO_PROCESS, Feature.PROC_SINGLE, "process", "process:spawn"
+    yield _NO_ENGINE, Feature.FS_READ, "docker", ""
+    yield _NO_BROWSER, Feature.PRIVILEGES, "the browser's own sandbox", ""
+    if not ground.debug:
+        yield _NO_TRACING, Feature.SYSCALLS, "ptrace", "process:debug"
 
 
 def _path_in(line: str) -> str:

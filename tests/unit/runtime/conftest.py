@@ -6,7 +6,7 @@ import pytest
 
 from corral.model.feature import Feature
 from corral.model.launch import Launch
-from corral.model.plan import Command, Grant, Ground, PathKind, Plan, ResolvedPath
+from corral.model.plan import Command, Grant, Ground, PathKind, Plan, ResolvedPath, Shield
 from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
 from corral.runtime.guard import Guard
 
@@ -31,17 +31,20 @@ def make_plan() -> Callable[..., Plan]:
         watches: tuple = (),
         writable: tuple[str, ...] = (),
         worktrees: tuple[str, ...] = (),
+        shields: tuple[Shield, ...] = (),
     ) -> Plan:
         grants = tuple(
             Grant(ResolvedPath(path, path, PathKind.DIRECTORY), FsAccess.WRITE) for path in writable
         )
         ground = Ground(
             *(grants, (), (), (), ()),
-            *(NetPolicy(), limits or Limits(), frozenset(), True),
+            *(NetPolicy(), limits or Limits(), frozenset(), True, False, ()),
             *(cwd, "/", 0, 0, "/tmp", requires),
         )
         command = Command(argv, cwd, stdin)
-        return Plan("0" * 16, command, ground, (), (), watches, (), waived, Policy(), worktrees=worktrees)
+        return Plan(
+            "0" * 16, command, ground, shields, (), watches, (), waived, Policy(), worktrees=worktrees
+        )
 
     return make
 

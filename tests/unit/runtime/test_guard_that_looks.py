@@ -11,7 +11,9 @@ import pytest
 
 from corral.model.plan import Watch
 from corral.runtime import guard as guard_module
+from corral.runtime import watched as watched_module
 from corral.runtime.guard import Guard
+from corral.runtime.watched import WatchedDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,3 +233,96 @@ def test_what_was_there_for_a_moment_only_is_no_violation(place, guarding, monke
     guard.sweep()
 
     assert guard.violations == []
+
+
+def test_one_that_is_moved_away_is_watched_where_it_is(place, guarding) -> None:
+    """It is held open: its name leads elsewhere."""
+    guard = guarding(watch_of(place / "sub", ".envrc", root=place))
+    (place / "sub").rename(place / "moved")
+    guard.glance()
+    os.utime(place / "moved", (1, 1))
+    (place / "moved" / ".envrc").touch()
+    guard.glance()
+
+    assert not (place / "moved" / ".envrc").exists()
+
+
+@pytest.fixture
+def many(place, guarding, monkeypatch) -> tuple[Guard, list[Path]]:
+    """More directories than a guard holds open, by far."""
+    monkeypatch.setattr(guard_module, "MOST_HELD", 2)
+    directories = [place / str(number) for number in range(6)]
+    for directory in directories:
+        directory.mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    guard = guarding(*(watch_of(directory, ".envrc", root=place) for directory in directories))
+    assert len(os.listdir("/proc/self/fd")) - before == 2
+    return guard, directories
+
+
+@pytest.mark.parametrize("how", ["glance", "sweep", "react"])
+def test_where_there_are_very_many_none_is_forgotten(many, how: str) -> None:
+    guard, directories = many
+    if how == "react":
+        assert guard.glance(), "then it does not wait until the run has lasted a while"
+    for directory in directories:
+        (directory / ".envrc").touch()
+    getattr(guard, how)()
+
+    assert [path.name for directory in directories for path in directory.iterdir()] == []
+    assert guard.sweep() == () and guard.take_findings() == ()
+    assert len(guard.violations) == len(directories)
+
+
+@pytest.mark.parametrize("how", ["glance", "sweep"])
+def test_one_of_very_many_that_was_moved_away_is_told_once(many, how: str) -> None:
+    """Nobody holds it, so that nobody knows where it is; and another one has its name."""
+    guard, directories = many
+    directories[-1].rename(directories[-1].with_name("moved"))
+    directories[-1].mkdir()
+    (directories[-1] / ".envrc").touch()
+    for _ in range(2):
+        getattr(guard, how)()
+
+    assert [violation.subject for violation in guard.take_findings()] == [str(directories[-1])]
+    assert guard.descriptor >= 0 or how == "sweep", "of the others the kernel tells"
+    assert (directories[-1] / ".envrc").exists(), "what is not watched is not touched"
+    assert not guard.violations and not guard.is_exhausted
+    assert guard.resume() == () == guard.take_findings()
+
+
+def test_one_of_very_many_that_cannot_be_opened_is_not_taken_for_right(many, monkeypatch) -> None:
+    guard, directories = many
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "closed")
+
+    monkeypatch.setattr(watched_module, "open_beneath", refuse)
+
+    assert guard.sweep() == tuple(map(str, directories[2:]))
+
+
+def test_very_many_are_not_looked_at_all_the_time(many, monkeypatch) -> None:
+    """Where the kernel tells nothing: the command is to get a turn as well."""
+    guard, directories = many
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Scarce(has_instance=False))
+    now = 100.0
+    monkeypatch.setattr(guard_module.time, "monotonic", lambda: now)
+    guard.resume()
+    stamp = WatchedDirectory.stamp
+
+    def slow(directory: WatchedDirectory) -> int:
+        nonlocal now
+        now += 1.0
+        return stamp(directory)
+
+    with monkeypatch.context() as slowly:
+        slowly.setattr(WatchedDirectory, "stamp", slow)
+        guard.glance()
+    (directories[-1] / ".envrc").touch()
+    guard.glance()
+    assert (directories[-1] / ".envrc").exists()
+    now += 5 * len(directories)
+    guard.glance()
+
+    assert not (directories[-1] / ".envrc").exists()

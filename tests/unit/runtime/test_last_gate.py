@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.model.errors import BugError, UnenforceableError
+from corral.linux.spec import MAX_BYTES
+from corral.model.errors import BugError, SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.runtime.check import check
 from corral.runtime.run import Run
@@ -36,6 +37,15 @@ def test_what_is_waived_or_named_or_the_runners_own_passes(make_plan, make_launc
     plan = make_plan(requires=features, waived=frozenset({Feature.FS_DENY}))
 
     check(plan, make_launch(plan, enforced={Feature.SYSCALLS: "seccomp"}))
+
+
+def test_more_than_the_launcher_reads_is_refused_in_words(make_plan, make_launch) -> None:
+    plan = make_plan()
+
+    with pytest.raises(SetupError) as refused:
+        check(plan, make_launch(plan, spec=b"x" * (MAX_BYTES + 1)))
+
+    assert refused.value.code == "too-much" and "fewer repositories" in refused.value.fix
 
 
 def test_nothing_starts_where_the_runner_could_not_watch_over_it(make_plan, make_launch, monkeypatch) -> None:

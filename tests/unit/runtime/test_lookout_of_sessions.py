@@ -77,3 +77,19 @@ def test_what_a_running_command_has_planted_does_not_keep_another_from_starting(
     told = [len(lookout.end(mark)) for mark in (second, first)]
 
     assert told == [1, 1], "nobody knows which of the two it was"
+
+
+def test_no_command_starts_where_a_successor_is_made(lookout: Lookout) -> None:
+    background = lookout.begin(is_attended=False)
+    attended = lookout.begin()
+    assert not lookout.retire()
+    lookout.end(attended)
+
+    assert lookout.retire()
+    with pytest.raises(SetupError) as stale:
+        lookout.begin()
+
+    assert stale.value.code == "session-stale"
+    assert not lookout.is_idle
+    lookout.end(background, is_attended=False)
+    assert lookout.is_idle

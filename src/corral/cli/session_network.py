@@ -1,0 +1,84 @@
+"""`corral session allow`, `revoke` and `network`: who may be reached from a named session, and who was."""
+
+from __future__ import annotations
+
+from corral.cli.session_exec import seconds
+from corral.cli.session_here import name_or_default
+from corral.cli.stats import approximate
+from corral.model.quantities import format_duration
+from corral.model.traffic import SENTENCES, NetReason
+from corral.named.client import call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from corral.cli.policy import Answer
+
+
+def allow_host(host: str, name: str | None, length: str | None) -> Answer:
+    """Permit a host from now on, for a time or until the session ends."""
+    limit = None if length is None else seconds("--for", length)
+    heard = _ask(name := name_or_default(name), "allow", host=host, seconds=limit)
+    until = "until it ends" if limit is None else f"for {format_duration(limit)}"
+    return 0, [f"{host} may be reached from {name}, {until}"], _facts(name, heard)
+
+
+def revoke_host(host: str, name: str | None) -> Answer:
+    """Forbid a host from now on, whoever permitted it."""
+    heard = _ask(name := name_or_default(name), "revoke", host=host)
+    return 0, [f"{host} may not be reached from {name} any more"], _facts(name, heard)
+
+
+def show_network(name: str | None) -> Answer:
+    """What is permitted, what was asked for, and what was refused."""
+    heard = _ask(name := name_or_default(name), "network")
+    facts = _facts(name, heard)
+    return 0, list(_lines(facts)), facts
+
+
+def _ask(name: str, operation: str, **fields: object) -> dict[str, Any]:
+    with call(name) as connection:
+        return connection.ask(operation, **fields)
+
+
+def _facts(name: str, heard: dict[str, Any]) -> dict[str, Any]:
+    allowed = [{"endpoint": endpoint, "seconds_left": left} for endpoint, left in heard["allowed"]]
+    known = {key: heard[key] for key in ("permitted", "revoked", "traffic")}
+    return {"session": name, "allowed": allowed, **known}
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield "permitted"
+    yield from (f"  {endpoint}  by the policy" for endpoint in facts["permitted"])
+    for one in facts["allowed"]:
+        left = one["seconds_left"]
+        until = "until the session ends" if left is None else f"for {format_duration(float(int(left)))} more"
+        yield f"  {one['endpoint']}  {until}"
+    if not facts["permitted"] and not facts["allowed"]:
+        yield "  nothing"
+    if facts["revoked"]:
+        yield "revoked"
+        yield from (f"  {host}" for host in facts["revoked"])
+    yield from _asked(facts["traffic"])
+    yield from _refused(facts["traffic"])
+
+
+def _asked(traffic: dict[str, Any]) -> Iterator[str]:
+    yield "asked for"
+    for host in traffic["hosts"]:
+        place = f"{host['host']}:{host['port']}" if host["port"] else host["host"] or "others"
+        passed = f"{approximate(host['sent'])} sent, {approximate(host['received'])} received"
+        refused = f", {host['refused']} refused" if host["refused"] else ""
+        yield f"  {place}  {host['connections']} connections{refused}, {passed}"
+    if not traffic["hosts"]:
+        yield "  nothing"
+
+
+def _refused(traffic: dict[str, Any]) -> Iterator[str]:
+    if traffic["refusals"]:
+        yield "refused"
+    for event in traffic["refusals"]:
+        place = f"{event['host']}:{event['port']}" if event["port"] else event["host"]
+        yield f"  {place}  {SENTENCES[NetReason(event['reason'])]}"

@@ -1,0 +1,57 @@
+"""Terms: what a named session was started with, in words, for whoever would start the same."""
+
+from __future__ import annotations
+
+from corral.model.capability import capabilities_of
+from corral.model.errors import SetupError
+from corral.model.quantities import format_duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.named.record import Entry
+    from corral.sandbox import Sandbox
+
+_MOST_SAID = 6
+
+
+def terms_of(entry: Entry, sandbox: Sandbox) -> tuple[str, ...]:
+    """Each in words; two sessions with the same terms hold commands to the same."""
+    return tuple(dict.fromkeys(_terms(entry, sandbox)))
+
+
+def _terms(entry: Entry, sandbox: Sandbox) -> Iterator[str]:
+    yield f"workspace {sandbox.workspace}"
+    yield f"backend {' or '.join(sandbox._names())}"
+    yield from map(str, capabilities_of(sandbox.policy))
+    yield f"policy {sandbox.policy.digest()[:12]}"  # what no capability says
+    yield from (f"--waive {feature.value}" for feature in sorted(sandbox.waived, key=lambda one: one.value))
+    yield f"image {sandbox._container.image}"
+    if entry.idle_seconds:
+        yield f"--idle {format_duration(entry.idle_seconds)}"
+    if entry.lifetime_seconds:
+        yield f"--lifetime {format_duration(entry.lifetime_seconds)}"
+    if entry.is_fresh:
+        yield "keep_alive = false"
+
+
+def check_terms(name: str, has: tuple[str, ...], wants: tuple[str, ...]) -> None:
+    """Raise SetupError, which says what differs, unless both are the same."""
+    more = [term for term in has if term not in wants]
+    less = [term for term in wants if term not in has]
+    if not more and not less:
+        return
+    raise SetupError(
+        "session-differs",
+        f"the session {name} that runs was started otherwise",
+        why="; ".join(filter(None, (_list("only it has", more), _list("only asked for now:", less)))),
+        fix=f"start it the same way, stop it with `corral session stop {name}`, or choose another name",
+    )
+
+
+def _list(what: str, terms: list[str]) -> str:
+    """The hash of a policy says nothing to people, unless there is nothing else to say."""
+    said = [term for term in terms if not term.startswith("policy ")] or terms
+    more = f" and {len(said) - _MOST_SAID} others" if len(said) > _MOST_SAID else ""
+    return f"{what} {', '.join(said[:_MOST_SAID])}{more}" if said else ""
