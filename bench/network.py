@@ -24,7 +24,8 @@ from typing import NamedTuple
 import goals
 import machine
 from corral.model.policy import NetMode, NetPolicy
-from corral.network.border import Border, open_border
+from corral.network.border import Border
+from corral.network.opening import open_border
 from corral.network.options import NetworkOptions
 from document import DOCS, record
 from goals import Goal

@@ -17,7 +17,11 @@
 enum {
     BACKLOG = 4096,
     DNS_PORT = 53,
-    MOST_SOCKETS = SPEC_MAX_PORTS + 2, /* and those for names, UDP and TCP */
+    PUBLISHED = 24, /* for half as many connections at once to servers inside; corral uses each again and again */
+    MOST_SOCKETS = SPEC_MAX_PORTS + 4 + PUBLISHED, /* for names, UDP and TCP, and those that hear of refusals */
+    TCP_FLAGS = 13, TCP_SEQUENCE = 4,  /* where they are in a segment */
+    FLAGS_OF_REFUSAL = 0x14,           /* RST and ACK */
+    ENOUGH_OF_REFUSAL = 128,
 };
 
 /* One route: every address of a family is the sandbox's own, so that whoever is asked for, the gateway hears it. */
@@ -90,11 +94,41 @@ static int open_socket(struct launch *launch, int kind, int port) {
     return err ? err : fd;
 }
 
+/* Which packets a raw socket is told of: the kernel's answer to a connection to a port where nobody listens. A raw
+ * socket of IPv4 has the header of IP before the segment, whose length is in X; one of IPv6 has none. */
+static int hear_refusals(int fd, bool has_header) {
+    uint16_t of_x = has_header ? 0x40 : 0x20;                      /* BPF_IND or BPF_ABS */
+    struct k_sock_filter filter[] = {
+        {.code = has_header ? 0xb1 : 0x01, .k = 0},                /* BPF_LDX: 4 * (byte & 15), or a constant */
+        {.code = 0x10 | of_x, .k = TCP_FLAGS},                     /* BPF_LD, a byte */
+        {.code = 0x15, .jt = 0, .jf = 3, .k = FLAGS_OF_REFUSAL},   /* BPF_JEQ */
+        {.code = 0x00 | of_x, .k = TCP_SEQUENCE},                  /* BPF_LD, a word: 0, since nothing was said before */
+        {.code = 0x15, .jt = 0, .jf = 1, .k = 0},
+        {.code = 0x06, .k = ENOUGH_OF_REFUSAL},                    /* BPF_RET */
+        {.code = 0x06, .k = 0},
+    };
+    struct k_sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) < 0 ? -errno : 0;
+}
+
+/* So that corral can say which ports were asked for in vain. What keeps them closed is that nobody listens there: where
+ * such a socket cannot be had, nothing is said. */
+static void open_refusals(int *found, int *count) {
+    static const int FAMILIES[] = {AF_INET, AF_INET6};
+    for (int i = 0; i < 2; i++) {
+        int fd = socket(FAMILIES[i], SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+        if (fd < 0) continue;
+        if (hear_refusals(fd, FAMILIES[i] == AF_INET)) close(fd);
+        else found[(*count)++] = fd;
+    }
+}
+
 int gateway_send(const int *descriptors, int count) {
     return control_send(STATUS_FD, "gateway\n", descriptors, count);
 }
 
-static int open_all(struct launch *launch, int *found, int *count) {
+/* Who limits the network to nothing at all has no use for names. */
+static int open_listening(struct launch *launch, int *found, int *count) {
     const struct spec *spec = &launch->spec;
     for (size_t i = 0; i < spec->gateway_ports; i++) {
         int fd = open_socket(launch, SOCK_STREAM, spec->gateway_port[i]);
@@ -102,11 +136,32 @@ static int open_all(struct launch *launch, int *found, int *count) {
         found[(*count)++] = fd;
     }
     static const int KINDS[] = {SOCK_DGRAM, SOCK_STREAM};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (spec->gateway_ports ? 2 : 0); i++) {
         int fd = open_socket(launch, KINDS[i], DNS_PORT);
         if (fd < 0) return fd;
         found[(*count)++] = fd;
     }
+    if (spec->gateway_flags & GATEWAY_ROUTES) open_refusals(found, count);
+    return 0;
+}
+
+/* Neither bound nor connected: corral, outside, connects them to what listens in here, by one of IPv4 or of IPv6. */
+static int open_published(struct launch *launch, int *found, int *count) {
+    static const int FAMILIES[] = {AF_INET, AF_INET6};
+    set_detail(launch, "sockets to servers inside");
+    for (int i = 0; i < PUBLISHED; i++) {
+        int fd = k_result(socket(FAMILIES[i % 2], SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (fd == -EAFNOSUPPORT) continue;
+        if (fd < 0) return fd;
+        found[(*count)++] = fd;
+    }
+    return 0;
+}
+
+static int open_all(struct launch *launch, int *found, int *count) {
+    int err = open_listening(launch, found, count);
+    if (!err && launch->spec.gateway_flags & GATEWAY_PUBLISH) err = open_published(launch, found, count);
+    if (err) return err;
     set_detail(launch, "send the sockets to corral");
     return gateway_send(found, *count);
 }

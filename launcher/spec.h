@@ -135,7 +135,8 @@ enum serve_flag {
 enum gateway_flag {
     GATEWAY_ROUTES = 1, /* every address is made the sandbox's own */
     GATEWAY_NOTIFY = 2, /* no sockets: the filter tells corral about connections, and corral makes them */
-    GATEWAY_FLAGS = 3,
+    GATEWAY_PUBLISH = 4, /* sockets as well by which corral connects to servers inside */
+    GATEWAY_FLAGS = 7,
 };
 
 struct rlimit_record {

@@ -21,17 +21,20 @@ class Crossing:
         self.plan, self.launch, self.border = plan, launch, border
 
 
-def open_crossing(explanation: Explanation, options: NetworkOptions | None) -> Crossing:
-    """Open the border that a launch asks for. Whoever runs the launch closes it."""
+def open_crossing(
+    explanation: Explanation, options: NetworkOptions | None, border: Border | None = None
+) -> Crossing:
+    """Open the border that a launch asks for, or use one that is there. Whoever runs the launch closes it."""
     plan, launch = explanation.plan, explanation.launch
     gateway = launch.gateway
     if gateway is None:
         return Crossing(plan, launch)
-    from corral.network.border import open_border  # most runs have no network
+    from corral.network.opening import open_border  # most runs have no network
     from corral.network.options import NetworkOptions
 
     limits = plan.ground.limits
-    border = open_border(
+    is_new = border is None
+    border = border or open_border(
         plan.ground.net,
         options or NetworkOptions(),
         addresses=gateway.addresses,
@@ -39,18 +42,35 @@ def open_crossing(explanation: Explanation, options: NetworkOptions | None) -> C
         most_rate=limits.traffic_rate,
     )
     if gateway.front is not Front.PROXY:
+        _publish(border, plan)
         return Crossing(plan, launch, border)
     from corral.backends.registry import get_backend
 
     try:
         told = plan.replace(proxy=border.open_proxy())
         return Crossing(told, get_backend(launch.backend).lower(told, explanation.probe), border)
+    except BaseException as problem:
+        if is_new:
+            border.close()
+        if isinstance(problem, OSError):
+            raise _no_proxy(problem) from problem
+        raise
+
+
+def _publish(border: Border, plan: Plan) -> None:
+    if not plan.ground.published:
+        return
+    try:
+        border.publish(plan.ground.published)
     except OSError as problem:
         border.close()
-        raise _no_proxy(problem) from problem
-    except BaseException:
-        border.close()
-        raise
+        ports = ", ".join(str(outside) for outside, _ in plan.ground.published)
+        raise SetupError(
+            "publish",
+            f"localhost:{ports} cannot be used to publish a server",
+            why=problem.strerror or str(problem),
+            fix="choose another port outside, as in --publish 8080:3000",
+        ) from problem
 
 
 def _no_proxy(problem: OSError) -> SetupError:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/network.md"
 #: Tools that need a network: here none of them has one, and some try again for long.
-_TOOLS = {"pip download six": "curl -sS https://pypi.org/", "npm install": "curl -sS https://npmjs.example/"}
+_TOOLS = {
+    "pip download --index-url https://packages.example.org/simple six": "curl -sS https://packages.example.org/",
+    "npm install": "curl -sS https://npmjs.example/",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +68,7 @@ def test_the_example_runs(
 
     exec(compile(example, DOCUMENT.name, "exec"), {"input": lambda text: questions.append(text) or "no"})
 
-    assert asked == ["pypi.org", "api.example.com"]
+    assert asked == ["packages.example.org", "api.example.com"]
     assert questions == ["let it connect to npmjs.example:443? "]
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("0 [")

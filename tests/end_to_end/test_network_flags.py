@@ -40,7 +40,7 @@ def test_what_was_refused_is_told_with_what_would_permit_it(corral: Corral, serv
     done = corral("run", "--allow", "example.test", "--", *reach(443, "evil.test"))
     record = json.loads(corral("run", "--json", "--net", "limited", "--", *reach(80, "127.0.0.1")).stdout)
 
-    assert b"evil.test: no rule permits this host; to permit it: --cap network:https:evil.test" in done.stderr
+    assert b"evil.test: no rule permits this host; to permit it: --allow evil.test" in done.stderr
     assert record["network"]["refused"] == 1 and record["network"]["connections"] == 0
     assert [found["evidence"] for found in record["violations"] if found["feature"].startswith("net.")] == [
         "observed"
@@ -64,3 +64,31 @@ def test_a_ceiling_for_traffic_holds(corral: Corral, server: CountingServer) -> 
     assert done.returncode != 0
     assert server.settled() < 2_000_000
     assert b"all the bytes that may pass had passed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--net", "full", "--allow", "a.test"), "drop --net full to permit these hosts alone"),
+        (("--net", "none", "--allow", "a.test"), "drop --net none to permit these hosts alone"),
+        (("--allow", "https://u@files.example.org:443/x?y"), "write --allow files.example.org\n"),
+        (("--allow", "http://files.example.org:8080"), "write --allow files.example.org:8080\n"),
+        (("--allow", "*"), "if it is meant, write --net limited"),
+        (("--allow", "*.com"), "if it is meant, write --cap 'network:https:*.com'"),
+        (("--allow", "*.co.uk:443"), "names are sold to anybody"),
+        (("--allow", "*.github.io"), "anybody gets a name"),
+    ],
+)
+def test_what_is_not_meant_is_refused_with_what_to_write(
+    corral: Corral, options: tuple[str, ...], said: str
+) -> None:
+    for command in ("run", "explain"):
+        done = corral(command, *options, "--", "true")
+
+        assert done.returncode == 2
+        assert said in done.stderr.decode()
+
+
+def test_whoever_means_it_says_it_as_a_capability(corral: Corral) -> None:
+    for words in (("--cap", "network:https:*.com"), ("--net", "limited", "--allow", "*.example.co.uk")):
+        assert corral("run", *words, "--", "true").returncode == 0

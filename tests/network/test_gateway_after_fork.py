@@ -7,7 +7,7 @@ import signal
 import socket
 
 from corral.model.policy import NetMode, NetPolicy
-from corral.network.border import open_border
+from corral.network.opening import open_border
 from corral.network.options import NetworkOptions
 from support.border_stage import Stage, is_reset
 

@@ -14,10 +14,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.network import relay
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served, read_all
+from corral.limits.open_files import start_process
+from corral.model.feature import Feature
+from corral.network import exchange, relay, room
+from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served, keep, read_all
 
 RESET = struct.pack("ii", 1, 0)
+LONG = 3600.0
 
 
 def _serve_many() -> tuple[socket.socket, threading.Thread, list[int]]:
@@ -106,7 +109,8 @@ def test_connections_that_are_opened_and_abandoned_leave_nothing(crowd: Stage) -
     assert is_served(crowd.connect())
 
 
-def test_beyond_the_bound_connections_wait_and_come_in_when_others_go(crowd: Stage) -> None:
+def test_beyond_the_bound_connections_wait_and_come_in_when_others_go(crowd: Stage, monkeypatch) -> None:
+    monkeypatch.setattr(room, "_PATIENCE_SECONDS", LONG)
     border = crowd.open(most_connections=10)
     address = crowd.address()
     clients = [crowd.connect_to(address) for _ in range(30)]
@@ -121,6 +125,96 @@ def test_beyond_the_bound_connections_wait_and_come_in_when_others_go(crowd: Sta
 
     assert all(client.recv(1) == b"x" for client in clients[10:20])
     assert crowd.look_up(NAME)[0] == 0  # lookups are served meanwhile
+
+
+def test_whoever_waits_for_long_is_refused_and_reported(crowd: Stage, monkeypatch) -> None:
+    monkeypatch.setattr(room, "_PATIENCE_SECONDS", LONG)
+    border = crowd.open(most_connections=10)
+    address = crowd.address()
+    clients = [crowd.connect_to(address) for _ in range(30)]
+    crowd.wait(lambda: border.gateway.connections == 10)
+    crowd.pass_time(LONG)
+
+    assert all(map(is_reset, clients[10:]))
+    crowd.wait(lambda: crowd.reasons().count("too-many") == 20)
+    (refusal,) = border.traffic().refusals
+    assert (refusal.host, refusal.port, refusal.detail) == (NAME, crowd.port, "10 are open")
+    late = crowd.connect_to(address)
+    assert is_reset(late)  # the patience of this border is at an end
+    assert all(is_served(client) for client in clients[:10])
+    for client in clients[:10]:
+        client.close()
+    crowd.wait(lambda: border.gateway.connections == 0)
+    assert is_served(crowd.connect_to(address))
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """The soft limit that most programs are started with."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    yield 1024
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_more_files_are_opened_where_connections_need_them_and_only_for_so_long(
+    few_files: int, crowd: Stage
+) -> None:
+    border = crowd.open(on_event=None)
+    address = crowd.address()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == few_files
+    clients = [crowd.connect_to(address) for _ in range(400)]
+
+    assert all(is_served(client) for client in clients)
+    assert border.gateway.connections == 400
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert few_files < soft <= hard
+    assert _limit_of_child() == few_files  # what a command is started with
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+    for client in clients:
+        client.close()
+    crowd.wait(lambda: max(map(int, os.listdir("/proc/self/fd"))) < few_files)  # the server has closed too
+    border.close()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few_files, hard)
+
+
+def _limit_of_child() -> int:
+    """Of one that waits for a word before it looks."""
+    output = os.memfd_create("said")
+    waiting, word = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, waiting, 0), (os.POSIX_SPAWN_DUP2, output, 1)]
+    pid = start_process("/bin/sh", ("sh", "-c", "read word; ulimit -Sn"), {}, file_actions=actions)
+    os.write(word, b"go\n")
+    os.waitpid(pid, 0)
+    said = os.pread(output, 100, 0)
+    for descriptor in (output, waiting, word):
+        os.close(descriptor)
+    return int(said)
+
+
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_a_connection_of_which_one_side_has_ended_is_given_back(stage: Stage, monkeypatch, who: str) -> None:
+    monkeypatch.setattr(exchange, "_SECONDS_FOR_ANSWER", LONG)
+    monkeypatch.setattr(exchange, "_SECONDS_FOR_CLIENT", LONG)
+    server = stage.serve(keep)
+    border = stage.open()
+    client = stage.connect()
+    server.came.acquire()
+    ends = {"client": client, "server": server.connections[0]}
+    other = next(end for name, end in ends.items() if name != who)
+    ends[who].shutdown(socket.SHUT_WR)
+    assert other.recv(1) == b""
+    stage.settle()
+    other.sendall(b"still here")
+    assert ends[who].recv(100) == b"still here"
+    stage.pass_time(LONG)
+    stage.settle()
+    assert border.gateway.connections == 1  # it was not silent
+    stage.pass_time(LONG)
+
+    stage.wait(lambda: border.gateway.connections == 0)
+    (closed,) = stage.of("close")
+    assert closed.detail == "one side had ended, and the other was silent"
 
 
 def test_one_border_does_not_take_the_room_of_all(crowd: Stage, monkeypatch) -> None:
@@ -192,6 +286,9 @@ def test_the_ceiling_on_bytes_is_exact_and_ends_everything(
     assert is_reset(client) and is_reset(idle)
     stage.wait(lambda: len(stage.of("close")) == 2)
     assert stage.reasons("close") == ["too-much"] * 2
+    (violation,) = border.violations()
+    assert violation.feature is Feature.LIMIT_TRAFFIC
+    assert violation.detail == "all the bytes that may pass had passed: traffic:limit:100KB"
     assert len(received) == 100_000
     with pytest.raises(ConnectionRefusedError):
         stage.connect_to("127.64.0.1")

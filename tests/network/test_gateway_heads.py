@@ -282,6 +282,45 @@ def test_a_websocket_passes_once_the_server_has_agreed(stage: Stage) -> None:
     assert stage.of("close")[0].sent == len(head) + 6
 
 
+def _serve_posts(client: socket.socket) -> None:
+    """Each with three bytes; to the last, a server's that changes the protocol by itself."""
+    data = b""
+    while not data.endswith(b"bye"):
+        data += client.recv(4096)
+        if data.endswith(b"abc"):
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+            data = b""
+    client.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\nframes")
+
+
+def test_an_offer_of_http2_does_not_reach_the_server_and_the_connection_goes_on(stage: Stage) -> None:
+    """As curl --http2 and Java's client send it, with every request."""
+    stage.serve(_serve_posts)
+    stage.open(*HTTP)
+    client = stage.connect()
+    first = f"POST / HTTP/1.1\r\nHost: {NAME}:{stage.port}\r\n".encode()
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    length = b"Content-Length: 3\r\n\r\n"
+    plain = first + length + b"abc"
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(plain) + plain
+    for _ in range(3):
+        client.sendall(first + offer + length + b"abc")
+        assert _receive(client, len(answer)) == answer
+    client.sendall(first + length + b"bye")
+
+    assert is_reset(client)
+    stage.wait(lambda: stage.of("close"))
+    assert stage.reasons("close") == ["not-http"]
+    assert stage.of("close")[0].received == 3 * len(answer) + 56
+
+
+def _receive(client: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length and (more := client.recv(length - len(data))):
+        data += more
+    return data
+
+
 def test_a_request_that_is_answered_before_it_has_ended_goes_on(stage: Stage) -> None:
     def serve(client: socket.socket) -> None:
         client.recv(10)

@@ -327,3 +327,16 @@ def test_a_small_range_comes_round_without_giving_an_address_twice() -> None:
         assert len(set(live)) == len(live) == len(table._by_address)
     with pytest.raises(ValueError, match="too small"):
         Names("198.18.0.0/28", most=16)
+
+
+def test_the_address_of_a_name_has_two_spellings() -> None:
+    table = Names("198.18.0.0/15")
+    entry = table.give("a.test")
+    six = table.in_ipv6(entry.address)
+
+    assert six == "2001:2::c612:1"
+    assert table.find(six) is table.find("198.18.0.1") is entry
+    assert table.covers(six) and table.covers("2001:2::c613:99")
+    for other in ("2001:2::c614:1", "2001:2:0:1::c612:1", "2001:2:1::c612:1", "::c612:1"):
+        assert table.find(other) is None
+        assert not table.covers(other)

@@ -22,6 +22,7 @@ from support.border_stage import (
     SECONDS,
     Stage,
     is_reset,
+    is_served,
     make_stage,
     read_all,
 )
@@ -89,6 +90,19 @@ def test_the_answer_comes_from_the_address_that_was_asked_in_both_families(stage
     client = stage.connect()  # of which the listener sees a mapped address
     client.sendall(b"x")
     assert client.recv(1) == b"x"
+
+
+def test_a_name_that_has_ipv6_is_given_an_address_of_each_kind(stage: Stage) -> None:
+    stage.serve()
+    ((_, port),) = stage.targets[NAME, 0]
+    stage.targets[NAME, 0] = [("::1", 9), (LOOPBACK, port)]  # nobody is at the first
+    stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", "tcp:[::1]:{}", family=socket.AF_INET6)
+
+    assert stage.look_up(NAME) == (NO_ERROR, ["127.64.0.1"])
+    assert stage.look_up(NAME, AAAA) == (NO_ERROR, ["::ffff:127.64.0.1"])
+    with socket.socket(socket.AF_INET6) as client:
+        client.connect(("::ffff:127.64.0.1", stage.port))
+        assert is_served(client)
 
 
 def test_an_address_that_no_lookup_gave_out_is_refused_by_a_reset(stage: Stage) -> None:

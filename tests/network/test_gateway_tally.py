@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from corral.cli.stats import describe_traffic
 from corral.model.feature import Feature
 from corral.model.policy import NetMode, NetPolicy
-from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.model.traffic import SENTENCES, NetAction, NetEvent, NetReason
 from corral.network import tally as tally_module
 from corral.network.grants import Grants
+from corral.network.names import Names
 from corral.network.tally import Tally
 
 GRANTS = Grants(NetPolicy(NetMode.LIMITED, frozenset({"https:good.test", "tcp:db.test:5432"})))
@@ -100,5 +102,49 @@ def test_what_the_policy_did_not_forbid_is_no_violation(reason: NetReason) -> No
     tally = _tally()
     tally.record(_connect("good.test", reason=reason))
 
+    traffic = tally.traffic()
     assert tally.violations(GRANTS) == ()
-    assert tally.traffic().refused == 1
+    assert (traffic.refused, traffic.failed, traffic.hosts[0].failed) == (0, 1, 1)
+    assert "refused" not in "".join(describe_traffic(traffic))
+    assert SENTENCES[reason] in "".join(describe_traffic(traffic))
+
+
+@pytest.mark.parametrize(
+    ("event", "warned"),
+    [
+        (_connect("169.254.169.254", 80, NetReason.ADDRESS), "the metadata service of a cloud"),
+        (_connect("x.test", 80, NetReason.NOT_PUBLIC, address="fd00:ec2::254"), "the metadata service of a"),
+        (_connect("x.test", reason=NetReason.NOT_PUBLIC, address="10.0.0.5"), "of a private network"),
+        (_connect("64:ff9b::a9fe:a9fe", 80, NetReason.ADDRESS), "the metadata service of a cloud"),
+        (_connect("127.0.0.1", 80, NetReason.ADDRESS), "this machine's own loopback"),
+        (_connect("1.1.1.1", 80, NetReason.ADDRESS), ""),
+        (_connect("x.test", reason=NetReason.NOT_GRANTED), ""),
+    ],
+)
+def test_a_hint_that_leads_into_a_private_network_comes_with_a_warning(event: NetEvent, warned: str) -> None:
+    tally = _tally()
+    tally.record(event)
+    (violation,) = tally.violations(GRANTS)
+
+    assert violation.hint
+    assert ("beware" in violation.describe()) is bool(warned)
+    assert warned in violation.detail
+
+
+def test_an_address_that_stands_for_no_name_is_not_to_be_granted() -> None:
+    tally = _tally()
+    tally.record(_connect("198.18.0.9", 80, NetReason.ADDRESS))
+    (violation,) = tally.violations(GRANTS, is_synthetic=Names("198.18.0.0/15").covers)
+
+    assert violation.hint == ""
+
+
+def test_a_name_that_was_looked_up_is_permitted_by_http_and_by_https() -> None:
+    tally = _tally()
+    tally.record(NetEvent(NetAction.LOOKUP, False, NetReason.NOT_GRANTED, "x.test"))
+    tally.record(_connect("x.test", 80, NetReason.NOT_GRANTED))
+
+    assert [one.describe().partition("to permit it: ")[2] for one in tally.violations(GRANTS)] == [
+        "--allow x.test",
+        "--cap network:http:x.test",
+    ]

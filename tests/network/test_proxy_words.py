@@ -202,8 +202,8 @@ def test_a_plain_request_is_sent_on_as_a_server_knows_it() -> None:
         b"POST http://Allowed.com:8080/a?b#c HTTP/1.1\r\nHost: allowed.com:8080\r\n"
         b"Proxy-Connection: keep-alive\r\n"
         + SHOWN
-        + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nAccept: */*\r\n"
-        + b"Content-Length: 3\r\n\r\nab"
+        + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+        + b"Accept: */*\r\nContent-Length: 3\r\n\r\nab"
     )
 
     assert talk.feed(said) == b""

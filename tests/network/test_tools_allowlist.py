@@ -129,6 +129,29 @@ def test_an_address_is_refused_and_reported(place: Place, tool: Tool, address: s
     assert place.site.names.asked == []
 
 
+@pytest.mark.parametrize("place", [*ROUTED, *PROXIED], indirect=True)
+def test_a_port_that_is_not_granted_is_reported_like_a_host(place: Place) -> None:
+    """Of a name that is permitted on another port; and the command's own closed ports are its own affair."""
+    own = "" if place.is_proxied else "curl -sS http://127.0.0.1:9/; "
+    result = place.run(f"{own}curl -sSf --max-time 20 http://{ALLOWED}:8443/")
+
+    assert not result.ok
+    (found,) = network_violations(result)
+    assert found.feature is Feature.NET_PORTS
+    assert found.subject == f"{ALLOWED}:8443"
+    assert found.detail == "no rule permits this port"
+    assert found.hint == f"network:tcp:{ALLOWED}:8443"
+    assert place.site.hosts() == set()
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7:22", "[2001:db8::7]:22"])
+@pytest.mark.parametrize("place", ROUTED, indirect=True)
+def test_an_address_is_reported_with_whatever_port(place: Place, address: str) -> None:
+    result = place.run(f"curl -sS --max-time 20 http://{address}/")
+
+    assert [found.hint for found in network_violations(result)] == [f"network:tcp:{address}"]
+
+
 @pytest.mark.parametrize("place", TRANSPARENT, indirect=True)
 def test_no_program_is_told_of_a_proxy(place: Place) -> None:
     result = place.run("env")

@@ -10,6 +10,7 @@ import pytest
 from support.confinement import PYTHON
 from support.net_dns import AAAA, NO_ERROR, NO_SUCH_NAME, TXT, A, build_question, read_answer
 from support.net_runs import ALLOWED, EVERY, FORBIDDEN, ROUTED, TRANSPARENT, network_violations
+from support.net_web import WebServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,3 +146,28 @@ def test_java_finds_the_same_names_by_libc_and_by_itself(place: Place) -> None:
     assert refused == "no such name"
     assert place.site.hosts() == {ALLOWED}
     assert FORBIDDEN not in place.site.names.asked
+
+
+@pytest.mark.parametrize("place", TRANSPARENT, indirect=True)
+def test_a_name_that_is_there_by_ipv6_alone_is_reached_by_either(place: Place) -> None:
+    name = "six.example.test"
+    grants = (f"network:http:{name}", "network:http:[::1]")
+    with WebServer(address="::1") as web:
+        place.site.names.lead(name, 80, web.where)
+        result = place.run(
+            f"for how in -6 -4; do curl -sSf $how http://{name}/$how || exit; done", grants=grants
+        )
+        web.settle()
+        asked = [(request.host, request.target) for request in web.requests]
+
+    assert result.ok, result.stderr
+    assert asked == [(name, "/-6"), (name, "/-4")]
+    assert network_violations(result) == []
+
+
+@pytest.mark.parametrize("place", TRANSPARENT, indirect=True)
+def test_a_name_without_ipv6_is_not_given_any(place: Place) -> None:
+    result = place.run(f"curl -6 -sS http://{ALLOWED}/")
+
+    assert not result.ok
+    assert place.site.hosts() == set()

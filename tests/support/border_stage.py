@@ -19,7 +19,8 @@ from corral.model.policy import NetMode, NetPolicy
 from corral.model.traffic import NetEvent
 from corral.network import border as border_module
 from corral.network import gateway as gateway_module
-from corral.network.border import Border, open_border
+from corral.network.border import Border
+from corral.network.opening import open_border
 from corral.network.options import NetworkOptions
 
 RANGE = "127.64.0.0/10"

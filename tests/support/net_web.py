@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from hashlib import sha1
 from typing import NamedTuple
 
 from h2.config import H2Configuration
@@ -117,6 +119,9 @@ class _Http1:
             body = self._read_body(named)
             self._record(head + b"\r\n\r\n" + body)
             content = self._answer(Request(version, method, target, named.get("host", ""), body))
+            if named.get("upgrade", "").lower() == "websocket":
+                self._echo_frame(named["sec-websocket-key"])
+                return
             status = "404 Not Found" if content is None else "200 OK"
             content = content or b""
             kind, size = kind_of(target), len(content)
@@ -124,6 +129,18 @@ class _Http1:
             self._connection.sendall(answer.encode() + (b"" if method == "HEAD" else content))
             if named.get("connection", "").lower() == "close":
                 return
+
+    def _echo_frame(self, key: str) -> None:
+        """One short message of a WebSocket (RFC 6455), back to where it came from."""
+        guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        proof = b64encode(sha1((key + guid).encode(), usedforsecurity=False).digest()).decode()
+        agreed = f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {proof}\r\n\r\n"
+        self._connection.sendall(f"HTTP/1.1 101 Switching Protocols\r\n{agreed}".encode())
+        head = self._read(6)
+        masked = self._read(head[1] & 0x7F)
+        text = bytes(byte ^ head[2 + at % 4] for at, byte in enumerate(masked))
+        self._connection.sendall(bytes((head[0], len(text))) + text)
+        self._more()
 
     def _read_head(self) -> bytes:
         while b"\r\n\r\n" not in self._buffer:

@@ -33,10 +33,16 @@ def is_limited(ground: Ground) -> bool:
     return ground.net.mode is NetMode.LIMITED
 
 
+def has_sockets(ground: Ground) -> bool:
+    """Whether connections are made for the command, or to it."""
+    return is_limited(ground) or bool(ground.published)
+
+
 def sockets(ground: Ground, flags: GatewayFlag = GatewayFlag.ROUTES) -> GatewaySockets | None:
-    """The sockets that the launcher makes; None where the network is not limited."""
+    """The sockets that the launcher makes; None where there is no use for any."""
+    publish = GatewayFlag.PUBLISH if ground.published else GatewayFlag(0)
     if not is_limited(ground):
-        return None
+        return GatewaySockets((), publish) if publish else None
     from corral.model.connection import Rules  # most runs have no network
 
     ports = tuple(sorted(Rules(ground.net).ports | _WEB_PORTS))
@@ -48,12 +54,24 @@ def sockets(ground: Ground, flags: GatewayFlag = GatewayFlag.ROUTES) -> GatewayS
             fix="name fewer ports, or grant `network:full`",
             lacking=CLAIMS,
         )
-    return GatewaySockets(ports, flags)
+    return GatewaySockets(ports, flags | publish)
 
 
 def request(ground: Ground, addresses: str = BENCHMARK_ADDRESSES) -> Gateway | None:
-    """What the runner is asked for; None where the network is not limited."""
-    return Gateway(Front.SOCKETS, addresses) if is_limited(ground) else None
+    """What the runner is asked for; None where there are no sockets."""
+    return Gateway(Front.SOCKETS, addresses) if has_sockets(ground) else None
+
+
+def refuse_published(ground: Ground, backend: str) -> None:
+    """For a backend in which servers listen on the host's own network, or nowhere."""
+    if ground.published:
+        raise UnenforceableError(
+            "unenforceable",
+            f"{backend} cannot publish a port",
+            why="its commands have no network of their own",
+            fix="use --backend native, or leave network:publish out",
+            lacking=frozenset(),
+        )
 
 
 def mechanisms(plan: Plan, text: str = _MECHANISM) -> dict[Feature, str]:

@@ -87,7 +87,13 @@ def _parent_of_version_2(root: str, path: str) -> tuple[str, frozenset[str]]:
 
 def explain_absence(root: str = ROOT) -> tuple[str, str]:
     """(reason, fix) for a host where no group can be made."""
-    if not os.path.isdir(root) or not os.listdir(root):
+    try:
+        is_mounted = bool(os.listdir(root))
+    except PermissionError:
+        return f"the caller may not look into {root}", "run corral outside of the sandbox that forbids it"
+    except OSError:
+        is_mounted = False
+    if not is_mounted:
         return "no control groups are mounted", f"mount them: `mount -t cgroup2 none {root}`"
     if os.path.exists(f"{root}/cgroup.controllers"):
         controllers = read(f"{root}/cgroup.subtree_control").split()

@@ -21,6 +21,14 @@ _SPECIAL_4 = tuple(
         ),
     )
 )
+#: Networks that people have at home and at work.
+_OWN_NETWORKS = tuple(
+    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
+)
+#: Where clouds tell their machines who they are.
+_METADATA = frozenset(
+    {"169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd00:ec2::23"}
+)
 #: All that is assigned to hosts of the Internet lies in here, but for these.
 _GLOBAL_6 = ipaddress.IPv6Network("2000::/3")
 _SPECIAL_6 = tuple(
@@ -51,6 +59,23 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if address in _NAT64:
         return _is_public(_translated(address))
     return address in _GLOBAL_6 and not any(address in block for block in _SPECIAL_6)
+
+
+def what_is_private(text: str) -> str:
+    """What there is behind an address that is none of the Internet's; empty for all others."""
+    forms = address_forms(text)
+    if not forms or is_public_address(text):
+        return ""
+    last = forms[-1]
+    if last in _METADATA:
+        return "the metadata service of a cloud, which gives out credentials"
+    address = ipaddress.ip_address(last)
+    if address.is_loopback:
+        return "this machine's own loopback"
+    if address.is_link_local:
+        return "an address of the local link, where metadata services are"
+    is_own = any(address in block for block in _OWN_NETWORKS if block.version == address.version)
+    return "an address of a private network" if is_own else "no address of the Internet"
 
 
 def canonical_address(text: str) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from corral.model.endpoint import Endpoint
-    from corral.model.traffic import Traffic
+    from corral.model.traffic import LiveGrants, Traffic
     from corral.model.violation import Violation
 
 
@@ -25,6 +25,9 @@ class Border(Protocol):
     def revoke(self, host: str) -> None:
         """Forbid a host, whoever has permitted it."""
 
+    def live_grants(self) -> LiveGrants:
+        """What these two have changed, as it holds now."""
+
     def mark(self) -> int:
         """This moment, for `violations`."""
 
@@ -36,6 +39,9 @@ class Border(Protocol):
 
     def settle(self, seconds: float) -> None:
         """Pass on what was sent by a command that has ended; not for longer than this."""
+
+    def detach(self) -> None:
+        """The sandbox ends, and another one will be attached: end its connections, keep the rest."""
 
     def close(self) -> None:
         """End all connections. Returns when all sockets are closed; may be called again."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
 
-class Reason(Enum):
+class Reason(StrEnum):
     """What a decision rests on."""
 
     GRANTED = "granted"

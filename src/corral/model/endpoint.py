@@ -41,15 +41,22 @@ class Endpoint(Record):
 
 def parse_endpoint(scheme: str, target: str) -> Endpoint:
     """`https`, `API.example.com.` -> Endpoint. Raises ValueError with a sentence."""
+    if "://" in target:
+        raise ValueError(f"{target!r}: a host name, not a URL, such as {host_in_url(target)}")
     host, port_text = _split(target)
     if not port_text:
         if scheme not in DEFAULT_PORTS:
             raise ValueError(f"{target!r} needs a port, such as {target}:5432")
         return Endpoint(scheme, parse_host(host), DEFAULT_PORTS[scheme])
-    port = parse_natural(port_text, _MOST_PORT)
+    return Endpoint(scheme, parse_host(host), parse_port(port_text))
+
+
+def parse_port(text: str) -> int:
+    """A number between 1 and 65535. Raises ValueError."""
+    port = parse_natural(text, _MOST_PORT)
     if not port:
-        raise ValueError(f"{port_text[:40]!r} is not a port between 1 and {_MOST_PORT}")
-    return Endpoint(scheme, parse_host(host), port)
+        raise ValueError(f"{text[:40]!r} is not a port between 1 and {_MOST_PORT}")
+    return port
 
 
 def read_endpoint(text: str) -> Endpoint:
@@ -61,6 +68,17 @@ def read_endpoint(text: str) -> Endpoint:
 def has_port(text: str) -> bool:
     """Whether a host was written with a port: `name:80`, `[::1]:80`."""
     return text.rpartition(":")[2].isdigit() and (not text.startswith("[") or "]:" in text)
+
+
+def host_in_url(text: str) -> str:
+    """The host, and the port if there is one, of what is a URL and no host; empty for everything else."""
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        return ""
+    authority = min((rest.partition(end)[0] for end in "/?#"), key=len)
+    host = authority.rpartition("@")[2]
+    default = DEFAULT_PORTS.get(scheme.lower())
+    return host.removesuffix(f":{default}") if default else host
 
 
 def host_covers(pattern: str, host: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
 
-class FileKind(Enum):
+class FileKind(StrEnum):
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class NetReason(Enum):
+class NetReason(StrEnum):
     """Why a lookup or a connection was permitted, or was not."""
 
     GRANTED = "granted"  # by the policy
@@ -37,6 +37,8 @@ class NetReason(Enum):
     REVOKED = "revoked"  # what permitted it has ended
 
 
+#: Nobody forbade it: there was no such name, no answer, or no room.
+FAILURES = frozenset({NetReason.UNRESOLVED, NetReason.UNREACHABLE, NetReason.TOO_MANY})
 #: In the words that a person or a model reads.
 SENTENCES: dict[NetReason, str] = {
     NetReason.GRANTED: "the policy permits it",
@@ -63,7 +65,7 @@ SENTENCES: dict[NetReason, str] = {
 }
 
 
-class NetAction(Enum):
+class NetAction(StrEnum):
     LOOKUP = "lookup"
     CONNECT = "connect"
     CLOSE = "close"
@@ -102,6 +104,7 @@ class HostTraffic(Record):
     port: int
     connections: int = 0
     refused: int = 0  # lookups and connections
+    failed: int = 0  # what was permitted, and led to nothing: FAILURES
     sent: int = 0
     received: int = 0
 
@@ -114,9 +117,10 @@ class Traffic(Record):
     """All of a run, or of a session until now. Lists are bounded; counters are not."""
 
     hosts: tuple[HostTraffic, ...] = ()  # the busiest first
-    refusals: tuple[NetEvent, ...] = ()  # the first of each kind
+    refusals: tuple[NetEvent, ...] = ()  # the first of each kind, and of each kind of failure
     connections: int = 0
     refused: int = 0
+    failed: int = 0
     sent: int = 0
     received: int = 0
 
@@ -125,8 +129,16 @@ class Traffic(Record):
         return {
             "connections": self.connections,
             "refused": self.refused,
+            "failed": self.failed,
             "sent": self.sent,
             "received": self.received,
             "hosts": [host.to_json() for host in self.hosts],
             "refusals": [event.to_json() for event in self.refusals],
         }
+
+
+class LiveGrants(Record):
+    """What was permitted and forbidden while a session runs, as it holds now."""
+
+    allowed: tuple[tuple[str, float | None], ...] = ()  # endpoints, and seconds left; None: all
+    revoked: tuple[str, ...] = ()  # hosts: of these only that is permitted which was allowed afterwards

@@ -61,7 +61,9 @@ def _finish(border: Border, query: Query, outcome: Outcome, reply: Reply) -> Non
     if outcome.reason is NetReason.GRANTED:
         verdict = border.grants.decide_lookup(query.name)
         _tell(border, query, NetReason.GRANTED, is_allowed=True, rule=verdict.rule)
-        reply(answer(query, (border.names.give(query.name).address,), ttl=_TTL))
+        entry = border.names.give(query.name)
+        more = (border.names.in_ipv6(entry.address),) if entry.has_ipv6() else ()
+        reply(answer(query, (entry.address, *more), ttl=_TTL))
         return
     _tell(border, query, outcome.reason, detail=outcome.detail, address=outcome.address)
     reply(answer_failure(query) if outcome.has_failed else answer_nxdomain(query))

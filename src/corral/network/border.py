@@ -12,14 +12,16 @@ import time
 
 from corral.model.connection import is_loopback
 from corral.model.endpoint import Endpoint
-from corral.model.traffic import NetAction, NetEvent, NetReason
-from corral.network.gateway import enter, leave
+from corral.model.traffic import LiveGrants, NetAction, NetEvent, NetReason
+from corral.network.gateway import leave
 from corral.network.grants import Grants
 from corral.network.listeners import DNS_PORT, DnsSocket, DnsStream, TcpListener
 from corral.network.lookups import Lookups, Questions
 from corral.network.meter import Meter
 from corral.network.names import Names
 from corral.network.passage import Passage
+from corral.network.refused_ports import RefusedPorts
+from corral.network.room import Room
 from corral.network.tally import Tally
 from corral.network.workers import Lane
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from corral.model.plan import ProxyPlace
-    from corral.model.policy import NetPolicy
     from corral.model.traffic import Traffic
     from corral.model.violation import Violation
     from corral.network.farewell import Farewell
@@ -37,39 +38,15 @@ if TYPE_CHECKING:
     from corral.network.options import NetworkOptions
     from corral.network.passage import Reply
     from corral.network.proxy import Entrance, Proxy, Translator
+    from corral.network.published import Published, Visit
 
-    Beginner = DnsStream | Entrance | Farewell | Translator
+    Beginner = DnsStream | Entrance | Farewell | Translator | Visit
 
-#: A border that holds a multiple of what is left for all waits: no sandbox takes everything.
-_SHARE_OF_ROOM = 3
-_LEAST_ROOM = 8
-_AFTER_REST_SECONDS = 0.25
 #: What lies in the kernel's queues is seen in one turn, and decided about in the next.
 _QUIET_TURNS, _SETTLE_SECONDS = 2, 0.002
 _CATCH_UP_SECONDS = 1.0
 _LOOKUPS_AT_ONCE, _QUESTIONS_AT_ONCE = 4, 8
 _CLOSE_SECONDS, _EVENT_SECONDS = 10.0, 2.0
-RANGE = "198.18.0.0/15"
-
-
-def open_border(
-    net: NetPolicy,
-    options: NetworkOptions,
-    *,
-    addresses: str = RANGE,
-    most_bytes: int | None = None,
-    most_rate: int | None = None,
-) -> Border:
-    """A border without any socket yet. It has to be closed."""
-    names = Names(addresses)
-    options = options.replace(checks_names=options.checks_names and not net.fronting)
-    grants = Grants(net)
-    gateway = enter()
-    try:
-        return Border(gateway, grants, names, options, most_bytes=most_bytes, most_rate=most_rate)
-    except BaseException:
-        leave()
-        raise
 
 
 class Border:
@@ -95,12 +72,14 @@ class Border:
         if options.ask is not None:
             self.questions = Questions(gateway, options.ask, options.ask_seconds, self._question_lane)
         self.meter = Meter(gateway, most_bytes, most_rate)
-        self._listeners: list[TcpListener | DnsSocket] = []
+        self.listeners: list[TcpListener | DnsSocket | RefusedPorts] = []
         self._open: set[Passage | Beginner] = set()
         self._proxy: Proxy | None = None
+        self._published: Published | None = None
         self._timers: dict[Endpoint, list[Timer]] = {}
-        self._rest: Timer | None = None
-        self._is_exhausted = self._is_closed = False
+        self._ends: dict[int, float] = {}  # of what was allowed for a time, by its number
+        self._is_closed = False
+        self.room = Room(self)
         self._close_lock = threading.Lock()
         self._owner = os.getpid()
         self.faults = 0
@@ -125,13 +104,29 @@ class Border:
             for sock in sockets:
                 sock.close()  # those that are served have been detached
 
+    def detach(self) -> None:
+        """Its sandbox is over, and a successor will be attached: what was permitted and counted stays."""
+        if self._proxy is None:  # a proxy listens outside of all sandboxes
+            self._call(self._detach)
+
     def open_proxy(self) -> ProxyPlace:
         """Listen for a command that has no network of its own. Raises OSError."""
         from corral.network.proxy import Proxy
 
+        if self._proxy is not None:
+            return self._proxy.place
         self._proxy = proxy = Proxy(self)
-        self._call(lambda: self._listeners.append(proxy.listen()))
+        self._call(lambda: self.listeners.append(proxy.listen()))
         return proxy.place
+
+    def publish(self, ports: Sequence[tuple[int, int]]) -> None:
+        """Lead connections to ports of the host's loopback to servers inside. Raises OSError."""
+        from corral.network.published import Published
+
+        if self._published is not None:  # of a sandbox that was made anew
+            return
+        self._published = published = Published(self)
+        self._call(lambda: self.listeners.extend(published.listen(ports)))
 
     def allow(self, endpoint: Endpoint, for_seconds: float | None = None) -> None:
         """Permit more than the policy does, for a time or until it is revoked. Deny rules stay."""
@@ -140,6 +135,17 @@ class Border:
     def revoke(self, host: str) -> None:
         """Forbid a host, whoever has permitted it, and end the connections to it."""
         self._call(lambda: self._revoke(host))
+
+    def live_grants(self) -> LiveGrants:
+        """What these two have changed, as it holds now."""
+        found = LiveGrants()
+
+        def look() -> None:
+            nonlocal found
+            found = self._live_grants()
+
+        self._call(look)
+        return found
 
     def relay(
         self, client: socket.socket, host: str, port: int, head: bytes = b"", reply: Reply | None = None
@@ -160,12 +166,12 @@ class Border:
 
     def mark(self) -> int:
         """This moment, for `violations`."""
-        return self.tally.refused
+        return self.tally.mark()
 
     def violations(self, since: int = 0) -> tuple[Violation, ...]:
         """What the command tried and the policy forbids, since a moment."""
         self._catch_up()
-        return self.tally.violations(self.grants, since)
+        return self.tally.violations(self.grants, since, self.names.covers)
 
     def settle(self, seconds: float) -> None:
         """Pass on what was sent by somebody who has ended since; for this time at most."""
@@ -226,6 +232,18 @@ class Border:
             client.close()
             raise
 
+    def was_refused(self, address: str, port: int) -> None:
+        """The kernel has refused a connection: no rule is about this port, and so nobody listens there."""
+        address = _plain(address)
+        if is_loopback(address) and not self.names.covers(address):
+            return  # among the sandbox's own
+        host = self._host_of(address, port, self.names.find(address))
+        verdict = self.grants.decide(host, port)
+        if not verdict.allowed:
+            self.tally.record(
+                NetEvent(NetAction.CONNECT, False, verdict.reason, host, port, rule=verdict.rule)
+            )
+
     def answer(self, packet: bytes, reply: Callable[[bytes | None], None]) -> None:
         """A lookup; `reply` is called once, now or later."""
         from corral.network.answers import answer_packet
@@ -254,57 +272,72 @@ class Border:
 
     # In the loop: bounds.
 
-    def has_room(self) -> bool:
-        """Whether one more connection may be had."""
-        mine, left = len(self._open), self.gateway.most_connections - self.gateway.connections
-        if self._is_exhausted or mine >= self.options.most_connections or left <= 0:
-            return False
-        return mine < max(_LEAST_ROOM, _SHARE_OF_ROOM * left)
+    @property
+    def open_connections(self) -> int:
+        return len(self._open)
 
-    def rest(self, seconds: float = 0.0) -> None:
-        """Accept nothing for a moment."""
-        if self._rest is None and not self._is_closed:
-            for listener in self._listeners:
-                listener.pause(is_paused=True)
-            self._rest = self.gateway.later(seconds or _AFTER_REST_SECONDS, self, self._go_on)
+    def turn_away(self, client: socket.socket, port: int, host: str = "") -> None:
+        """A connection for which there is no room."""
+        try:
+            address = _plain(client.getsockname()[0])
+        except OSError:
+            client.close()
+            return
+        host = host or self._host_of(address, port, self.names.find(address))
+        detail = f"{len(self._open)} are open"
+        passage = Passage(self, client, host, port)
+        self._open.add(passage)
+        self.gateway.count_connection()
+        passage.refuse(NetReason.TOO_MANY, detail)
 
     def exceed(self) -> None:
         """All bytes that may pass have passed."""
-        if not self._is_exhausted:
-            self._is_exhausted = True
-            for listener in self._listeners:  # whoever comes now is refused, and does not wait for ever
+        if not self.room.is_spent:
+            self.room.is_spent = True
+            for listener in self.listeners:  # whoever comes now is refused, and does not wait for ever
                 listener.close()
-            self._listeners.clear()
-            self._end_all(NetReason.TOO_MUCH)
+            self.listeners.clear()
+            self._end_all(NetReason.TOO_MUCH, self.meter.limit)
 
     def fail(self, problem: Exception) -> None:
         self.faults += 1
 
-    def _go_on(self) -> None:
-        self._rest = None
-        if self.has_room():
-            for listener in self._listeners:
-                listener.pause(is_paused=False)
-        elif not self._is_exhausted:
-            self._rest = self.gateway.later(_AFTER_REST_SECONDS, self, self._go_on)
-
     # In the loop: what the holder of the border does.
 
     def _attach(self, sockets: list[socket.socket]) -> None:
+        lines: list[socket.socket] = []
         for sock in sockets:
-            if self._is_closed:
+            if self._is_closed or self.room.is_spent:
                 return
-            kind = DnsSocket if sock.type == socket.SOCK_DGRAM else TcpListener
-            self._listeners.append(kind(self, socket.socket(fileno=sock.detach())))
+            own = socket.socket(fileno=sock.detach())
+            if own.type == socket.SOCK_RAW:
+                self.listeners.append(RefusedPorts(self, own))
+            elif own.type == socket.SOCK_DGRAM:
+                self.listeners.append(DnsSocket(self, own))
+            elif own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                self.listeners.append(TcpListener(self, own))
+            else:
+                lines.append(own)
+        if self._published is not None:
+            self._published.add(lines)
 
     def _allow(self, endpoint: Endpoint, for_seconds: float | None) -> None:
         number = self.grants.allow(endpoint)
         detail = ""
         if for_seconds is not None:
+            self._ends[number] = time.monotonic() + for_seconds
             detail = f"for {for_seconds:g} seconds"
             timer = self.gateway.later(for_seconds, self, lambda: self._expire(endpoint, number))
             self._timers.setdefault(endpoint, []).append(timer)
         self._tell(NetAction.ALLOW, NetReason.ALLOWED_LATER, endpoint, detail)
+
+    def _live_grants(self) -> LiveGrants:
+        now = time.monotonic()
+        later = self.grants.later()
+        self._ends = {number: end for number, end in self._ends.items() if number in later}
+        left = {number: max(0.0, end - now) for number, end in self._ends.items()}
+        allowed = tuple((str(endpoint), left.get(number)) for number, endpoint in later.items())
+        return LiveGrants(allowed, self.grants.revoked())
 
     def _expire(self, endpoint: Endpoint, number: int) -> None:
         running = [timer for timer in self._timers.pop(endpoint, []) if timer.action is not None]
@@ -327,17 +360,18 @@ class Border:
             client.close()
             return
         passage = Passage(self, client, host, port, head=head, reply=reply)
-        has_room = self.has_room()  # nobody has asked yet: not every client came by a listener
+        has_room = self.room.is_left()  # nobody has asked yet: not every client came by a listener
         self._open.add(passage)
-        self.gateway.connections += 1
+        self.gateway.count_connection()
         if not has_room:
-            passage.refuse(NetReason.TOO_MUCH if self._is_exhausted else NetReason.TOO_MANY)
+            passage.refuse(NetReason.TOO_MUCH if self.room.is_spent else NetReason.TOO_MANY)
             return
         passage.start()
 
     def _start(self, one: Passage | Beginner, entry: Entry | None = None) -> None:
+        self.room.was_found()
         self._open.add(one)
-        self.gateway.connections += 1
+        self.gateway.count_connection()
         try:
             if isinstance(one, Passage):
                 one.start(entry)
@@ -363,10 +397,10 @@ class Border:
             if isinstance(one, Passage) and not one.rests_on_grants():
                 one.end(NetReason.REVOKED)
 
-    def _end_all(self, reason: NetReason) -> None:
+    def _end_all(self, reason: NetReason, detail: str) -> None:
         for one in tuple(self._open):
             if isinstance(one, Passage):
-                one.end(reason)
+                one.end(reason, detail)
             else:
                 one.close()
 
@@ -375,21 +409,31 @@ class Border:
             NetEvent(action, True, reason, endpoint.host, endpoint.port, rule=str(endpoint), detail=detail)
         )
 
-    def _close(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+    def _detach(self) -> None:
+        """The sandbox is gone, and with it its sockets; another one may come."""
+        doors = self._published.doors if self._published is not None else []
+        for listener in self.listeners:
+            if listener not in doors:
+                listener.close()
+        self.listeners[:] = doors
         for one in tuple(self._open):
             if isinstance(one, Passage):
                 one.abort()
             else:
                 one.close()
+        if self._published is not None:
+            self._published.drop_lines()
+
+    def _close(self) -> None:
+        self._detach()
+        for listener in self.listeners:
+            listener.close()
+        self.listeners.clear()
         self.lookups.close()
         if self.questions is not None:
             self.questions.close()
         self.meter.close()
-        if self._rest is not None:
-            self._rest.cancel()
+        self.room.close()
         for timers in self._timers.values():
             for timer in timers:
                 timer.cancel()

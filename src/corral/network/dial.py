@@ -1,10 +1,16 @@
-"""Dial: reach one of several addresses, one after the other, without waiting for any."""
+"""Dial: reach one of several addresses, without waiting long for any (RFC 8305, "happy eyeballs").
+
+The next address is tried when one has failed, or has not answered for a moment; the first that answers is
+taken.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
+from itertools import chain, zip_longest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,99 +18,140 @@ if TYPE_CHECKING:
 
     from corral.network.gateway import Gateway, Owner, Timer
 
-_SECONDS_EACH, _SECONDS_IN_ALL = 5.0, 10.0
+    Place = tuple[str, int]
+
+#: As curl has it: longer than most answers take, and nobody notices it.
+_DELAY_SECONDS = 0.2
+_SECONDS_EACH = 5.0
+#: Each has a descriptor: with more, the oldest has waited long enough.
+_MOST_AT_ONCE = 5
 #: Whoever is silent for so long is asked whether he is still there.
 _IDLE_SECONDS_BEFORE_PROBE = 60
 
 
 class Dial:
-    """One attempt to connect. `done` hears once of the socket and the address, or of the reason why not."""
+    """One connection to make. `done` hears once of the socket and the address, or of the reason why not."""
 
     def __init__(
         self,
         gateway: Gateway,
-        addresses: Sequence[tuple[str, int]],
+        addresses: Sequence[Place],
+        may_dial: Callable[[str], bool],
         done: Callable[[socket.socket | None, str], None],
         owner: Owner,
     ) -> None:
-        self._gateway, self._done, self._owner = gateway, done, owner
-        self._left = list(reversed(addresses))
-        self._socket: socket.socket | None = None
-        self._address = ""
+        self._gateway, self._may_dial, self._done, self._owner = gateway, may_dial, done, owner
+        self._left = [*reversed(by_turns(addresses))]
+        self._attempts: dict[int, _Attempt] = {}  # by descriptor, the oldest first
         self._problem = "there is no address"
-        self._timer: Timer | None = None
-        self._deadline = gateway.now + _SECONDS_IN_ALL
+        self._delay: Timer | None = None
 
     def start(self) -> None:
         """`done` may be called before this returns."""
         self._next()
 
     def cancel(self) -> None:
-        """Forget it; `done` is not called."""
+        """Forget it; `done` is not called. Nothing of it is on its way any more."""
         self._left.clear()
-        self._drop()
+        self._stop_delay()
+        for attempt in tuple(self._attempts.values()):
+            self._drop(attempt)
 
     def ready(self, descriptor: int, mask: int) -> None:
         """The kernel knows how it went."""
-        if self._socket is None or descriptor != self._socket.fileno():
+        attempt = self._attempts.get(descriptor)
+        if attempt is None:
             return
-        error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        error = attempt.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            self._fail_one(os.strerror(error))
+            self._fail_one(attempt, os.strerror(error))
             return
         try:
-            self._socket.getpeername()
+            attempt.socket.getpeername()
         except OSError:
             return  # it was for something else: still connecting
-        self._succeed()
+        del self._attempts[descriptor]
+        attempt.timer.cancel()
+        self.cancel()  # ORDER: the others are gone before the first byte is passed on
+        self._done(attempt.socket, attempt.address)
 
     def fail(self, problem: Exception) -> None:
         self.cancel()
         self._owner.fail(problem)
 
     def _next(self) -> None:
+        """Try one more, and see to the one after it."""
+        self._stop_delay()
         while self._left:
-            seconds = min(_SECONDS_EACH, self._deadline - self._gateway.now)
-            if seconds <= 0:
-                break
-            self._address, port = self._left.pop()
-            try:
-                self._socket = sock = open_socket(self._address)
-                error = sock.connect_ex((self._address, port))
-                self._gateway.watch(sock.fileno(), self)
-            except OSError as problem:
-                self._problem = problem.strerror or str(problem)
-                self._drop()
-                continue
-            if error not in {0, errno.EINPROGRESS}:
-                self._problem = os.strerror(error)
-                self._drop()
-                continue
-            self._timer = self._gateway.later(seconds, self, self._time_out)
-            return  # also where it was quick: the loop tells it in the next turn
-        self._done(None, self._problem)
+            if self._try(*self._left.pop()):
+                if self._left:
+                    self._delay = self._gateway.later(_DELAY_SECONDS, self, self._next)
+                return  # also where it was quick: the loop tells it in the next turn
+        if not self._attempts:
+            self._done(None, self._problem)
 
-    def _time_out(self) -> None:
-        self._fail_one("no answer in time")
+    def _try(self, address: str, port: int) -> bool:
+        # INVARIANT: judged right before, since what is permitted may have changed while others were tried.
+        if not self._may_dial(address):
+            return False
+        if len(self._attempts) >= _MOST_AT_ONCE:
+            self._drop(next(iter(self._attempts.values())))
+        try:
+            sock = open_socket(address)
+        except OSError as problem:
+            self._problem = problem.strerror or str(problem)
+            return False
+        error = errno.EIO
+        try:
+            error = sock.connect_ex((address, port))
+            self._gateway.watch(sock.fileno(), self)
+        except OSError as problem:
+            error = problem.errno or error
+        if error not in {0, errno.EINPROGRESS}:
+            self._problem = os.strerror(error)
+            self._gateway.close(sock)
+            return False
+        self._attempts[sock.fileno()] = attempt = _Attempt(sock, address)
+        attempt.timer = self._gateway.later(
+            _SECONDS_EACH, self, lambda: self._fail_one(attempt, "no answer in time")
+        )
+        return True
 
-    def _fail_one(self, problem: str) -> None:
+    def _fail_one(self, attempt: _Attempt, problem: str) -> None:
         self._problem = problem
-        self._drop()
+        self._drop(attempt)
         self._next()
 
-    def _succeed(self) -> None:
-        assert self._socket is not None and self._timer is not None
-        self._timer.cancel()
-        sock, self._socket = self._socket, None
-        self._done(sock, self._address)
+    def _drop(self, attempt: _Attempt) -> None:
+        del self._attempts[attempt.socket.fileno()]
+        attempt.timer.cancel()
+        with contextlib.suppress(OSError):  # at once: the number itself is given back at the end of the turn
+            attempt.socket.shutdown(socket.SHUT_RDWR)
+        self._gateway.close(attempt.socket)
 
-    def _drop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._socket is not None:
-            self._gateway.close(self._socket)
-            self._socket = None
+    def _stop_delay(self) -> None:
+        if self._delay is not None:
+            self._delay.cancel()
+            self._delay = None
+
+
+class _Attempt:
+    """At one address."""
+
+    timer: Timer
+
+    def __init__(self, sock: socket.socket, address: str) -> None:
+        self.socket, self.address = sock, address
+
+
+def by_turns(addresses: Sequence[Place]) -> list[Place]:
+    """The two families in turn, beginning with the one that the resolver has put first; else in its order."""
+    if not addresses:
+        return []
+    is_first = [(":" in address) == (":" in addresses[0][0]) for address, _ in addresses]
+    first = [one for one, is_one in zip(addresses, is_first, strict=True) if is_one]
+    second = [one for one, is_one in zip(addresses, is_first, strict=True) if not is_one]
+    return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]
 
 
 def is_own_address(address: str) -> bool:

@@ -11,6 +11,7 @@ from corral.network.relay import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.network.gateway import Timer
     from corral.network.passage import Passage
     from corral.network.watched import HttpHead
 
@@ -21,11 +22,17 @@ if hasattr(select, "epoll"):
     _WRITE = select.EPOLLOUT | select.EPOLLHUP | _ERROR
 
 
+#: Of silence, when the other side has said everything: a server may still work at its answer; a client that
+#: keeps a connection whose server has gone has forgotten it.
+_SECONDS_FOR_ANSWER, _SECONDS_FOR_CLIENT = 600.0, 60.0
+_SILENCE = "one side had ended, and the other was silent"
+
+
 class Exchange:
     """Of one passage, which ends it."""
 
     __slots__ = (
-        *("_client", "_count", "_has_turn", "_is_over", "_is_queued", "_passage", "_remote"),
+        *("_client", "_count", "_half", "_has_turn", "_is_over", "_is_queued", "_passage", "_remote"),
         *("down", "up"),
     )
 
@@ -40,6 +47,7 @@ class Exchange:
         self._count = passage.border.tally.host(passage.host, passage.port)
         self._is_queued = self._is_over = False
         self._has_turn = False  # one is to come, and what can be done waits for it
+        self._half: Timer | None = None  # from the moment when one side has said everything
         self.up, self.down = self._make_flows(head)
 
     def start(self, first: bytes, came: int) -> None:
@@ -72,6 +80,8 @@ class Exchange:
     def release(self) -> None:
         """Nothing moves afterwards."""
         self._is_over = True
+        if self._half is not None:
+            self._half.cancel()
         self.up.release()
         self.down.release()
 
@@ -124,8 +134,22 @@ class Exchange:
         else:
             if self.up.is_done and self.down.is_done:
                 passage.finish()
-            elif has_more and not self._is_queued:
+                return
+            if (self.up.is_done or self.down.is_done) and self._half is None:
+                self._await_other(-1)
+            if has_more and not self._is_queued:
                 self._await_turn()
+
+    def _await_other(self, before: int) -> None:
+        """One side has ended. The other may still speak, but not be silent for ever."""
+        total = self.up.total + self.down.total
+        if total == before:
+            self._passage.forsake(_SILENCE)
+            return
+        seconds = _SECONDS_FOR_ANSWER if self.up.is_done else _SECONDS_FOR_CLIENT
+        self._half = self._passage.border.gateway.later(
+            seconds, self._passage, lambda: self._await_other(total)
+        )
 
     def _await_turn(self) -> None:
         if not self._has_turn:

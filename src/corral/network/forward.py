@@ -22,7 +22,7 @@ _MOST_TRIES = 2  # clients first ask without a password, to see whether one is w
 _MOST_LINE = 4096  # of a chunk's size, and of a trailer
 _MOST_CHUNK_DIGITS = 15
 #: What a client and its proxy tell each other, and nobody else.
-_BETWEEN_THEM = frozenset({"connection", "keep-alive", "te", "upgrade", "host"})
+_BETWEEN_THEM = frozenset({"connection", "keep-alive", "te", "upgrade", "http2-settings", "host"})
 #: Never taken away, whatever `Connection` says: where a body ends depends on them.
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _STATUS = {

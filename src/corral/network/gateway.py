@@ -15,6 +15,8 @@ import time
 from collections import deque
 from itertools import count
 
+from corral.limits.open_files import give_back, limit_at_most, limit_now, raise_limit
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
@@ -88,10 +90,10 @@ class Gateway:
         self.faults: list[str] = []
         self.lookups = Workers("corral-lookup", 32)
         self.callbacks = Workers("corral-callback", 64)
-        descriptors = int(_descriptor_limit() * _SHARE_OF_DESCRIPTORS)
-        self.pipes = Pipes(min(_MOST_PIPES, descriptors // 16))
+        self.pipes = Pipes(min(_MOST_PIPES, int(limit_now() * _SHARE_OF_DESCRIPTORS) // 16))
         #: Connections of all borders: each has two sockets.
-        self.most_connections = max(_LEAST_CONNECTIONS, descriptors // 2 - self.pipes.most)
+        self.most_connections = self._room(limit_at_most())
+        self._few_connections = self._room(limit_now()) // 2
         self.connections = 0
         self.now = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="corral-gateway", daemon=True)
@@ -197,6 +199,12 @@ class Gateway:
         """
         self._soon.setdefault(part, deque()).append((owner, action))
 
+    def count_connection(self) -> None:
+        """One more. Where there are many, more files than programs usually have open are needed."""
+        self.connections += 1
+        if self.connections > self._few_connections:
+            raise_limit()
+
     def is_late(self) -> bool:
         """Whether this turn has taken long: then work that can wait is for `soon`."""
         return time.monotonic() - self.now > _TURN_SECONDS
@@ -240,6 +248,11 @@ class Gateway:
         self.pipes.close()
         self.lookups.stop()
         self.callbacks.stop()
+        give_back()
+
+    def _room(self, descriptors: int) -> int:
+        """For how many connections there are descriptors, if there are so many of these."""
+        return max(_LEAST_CONNECTIONS, int(descriptors * _SHARE_OF_DESCRIPTORS) // 2 - self.pipes.most)
 
     def _patience(self) -> float | None:
         if self._soon or self._commands:
@@ -296,13 +309,6 @@ class Gateway:
 
     def _stop(self) -> None:
         self._is_stopping = True
-
-
-def _descriptor_limit() -> int:
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
 
 _lock = threading.Lock()

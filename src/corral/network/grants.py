@@ -63,6 +63,14 @@ class Grants:
     def all_ports(self) -> frozenset[int]:
         return self._rules.ports
 
+    def later(self) -> dict[int, Endpoint]:
+        """What was allowed since the beginning and still is, by the numbers of `allow`."""
+        return dict(self._later)
+
+    def revoked(self) -> tuple[str, ...]:
+        """Hosts that were revoked, in that order."""
+        return tuple(self._revoked)
+
     def may_dial(self, host: str, port: int, address: str) -> bool:
         """Whether an address that a permitted name leads to may be dialled for it."""
         from corral.model.addresses import address_forms, is_public_address

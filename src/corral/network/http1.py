@@ -1,11 +1,12 @@
 """Watch what a client sends over a plain HTTP/1 connection: every request has to be for the permitted host.
 
-Nothing is changed, and nothing is answered. Heads are held until they are complete and have been read; the
-bytes of bodies pass as they come, in whole slices. Pure.
+Nothing is answered, and one thing is changed: an offer to speak another protocol than WebSocket is taken out
+of a head (clients offer HTTP/2 without being asked, and go on without it). Heads are held until they are
+complete and have been read; the bytes of bodies pass as they come, in whole slices. Pure.
 
     watch = RequestWatch("example.com", 80)
     upstream.send(watch.feed(client.recv()))          # raises Mismatch: end the connection
-    if watch.awaits_answer:                           # a WebSocket, perhaps
+    if watch.sees_answer:                             # does the server change the protocol?
         upstream.send(watch.answered(data))           # all that comes from the server, which passes anyway
     if watch.is_opaque: ...                           # nobody needs to look any more, in either direction
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 
 from corral.model.traffic import NetReason
-from corral.network.http_head import Mismatch, check_beginning, check_trailer, read_head
+from corral.network.http_head import Mismatch, check_beginning, check_trailer, read_head, without_offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ class RequestWatch:
         self._left = 0  # bytes of the body, or of the chunk, that are still to come
         self._requests = 0
         self._answer = bytearray()
-        self._is_websocket = False
         self._failed: Mismatch | None = None
-        self.awaits_answer = False  # show me what the server says, by `answered`
+        self.awaits_answer = False  # to a WebSocket: what comes after it is held until then
+        self.sees_answer = False  # show me what the server says, by `answered`
 
     @property
     def is_opaque(self) -> bool:
@@ -95,14 +96,15 @@ class RequestWatch:
         return self._attempt(self._release)
 
     def answered(self, data: bytes) -> bytes:
-        """Bytes from the server, while `awaits_answer`. Returns what of the client's may pass now.
+        """Bytes from the server, while `sees_answer`. Returns what of the client's may pass now.
 
-        Until then no more than `MOST_HEAD` bytes beyond the request are kept: let the client wait. Raises
-        Mismatch if both sides have agreed to speak something that cannot be watched.
+        To a WebSocket, no more than `MOST_HEAD` bytes beyond the request are kept until then: let the client
+        wait. Raises Mismatch if the server changes to a protocol that nobody has asked for. Where requests
+        overlap, the beginning of an answer may go unseen; then the client's next byte is still a request's.
         """
         if self._failed is not None:
             raise self._failed
-        if not self.awaits_answer:
+        if not self.sees_answer:
             return b""
         self._answer += data
         return self._attempt(self._take_answer)
@@ -120,8 +122,12 @@ class RequestWatch:
         if status is None:
             return b""
         self._answer.clear()
-        self.awaits_answer = False
-        return self._become_opaque() if status == _SWITCHING else self._release()
+        was_asked, self.awaits_answer, self.sees_answer = self.awaits_answer, False, False
+        if status != _SWITCHING:
+            return self._release() if was_asked else b""
+        if not was_asked:
+            raise Mismatch(NetReason.NOT_HTTP, "the server changes to a protocol that nobody asked for")
+        return self._become_opaque()
 
     def _release(self) -> bytes:
         """What of the held bytes may pass."""
@@ -165,10 +171,14 @@ class RequestWatch:
             check_beginning(bytes(self._held[start : start + 64]))
             return start
         framing = read_head(head, self._host, self._port)
-        if framing.wants_upgrade:
+        if framing.is_websocket:
             if self._requests:  # which answer would be the one to it?
                 raise Mismatch(NetReason.NOT_HTTP, "another protocol in the midst of requests")
-            self.awaits_answer, self._is_websocket = True, framing.is_websocket
+            self.awaits_answer = True
+        if framing.has_offer:
+            offered, head = len(head), without_offer(head)
+            self._held[start : start + offered] = head
+        self.sees_answer = True
         self._requests += 1
         self._left = framing.length
         if framing.is_chunked:
@@ -248,8 +258,6 @@ class RequestWatch:
         return None
 
     def _become_opaque(self) -> bytes:
-        if not self._is_websocket:
-            raise Mismatch(NetReason.NOT_HTTP, "an agreement to speak something else than HTTP/1")
         self._part = _Part.OPAQUE
         passing = bytes(self._held)
         self._held = bytearray()

@@ -28,6 +28,8 @@ _DECISIVE = frozenset({_HOST, _LENGTH, _CODING})
 _WITHOUT_BODY = {b"HEAD", b"TRACE"}
 #: The one protocol to change to. In HTTP/2 (h2c) or TLS a client could ask the same server for other hosts.
 _WEBSOCKET = b"websocket"
+#: By which a client offers another one. Whoever stands in between may take it out (RFC 9110, 7.8).
+_OFFER = frozenset({b"upgrade", b"http2-settings"})
 
 
 class Mismatch(Exception):
@@ -43,8 +45,8 @@ class Framing(Record):
 
     length: int = 0  # of the body, when it is not chunked
     is_chunked: bool = False
-    wants_upgrade: bool = False  # to another protocol, if the server agrees
-    is_websocket: bool = False
+    is_websocket: bool = False  # if the server agrees
+    has_offer: bool = False  # to speak something else, which is not passed on: see `without_offer`
 
 
 def check_beginning(data: bytes) -> None:
@@ -73,6 +75,20 @@ def read_head(head: bytes, host: str, port: int) -> Framing:
     if method.upper() in _WITHOUT_BODY and (framing.length or framing.is_chunked):
         raise _not_http(f"a body with {method.decode('ascii')}")
     return framing
+
+
+def without_offer(head: bytes) -> bytes:
+    """The same head, in which nothing is said of another protocol; all other fields are as they came."""
+    first, *lines = head.split(b"\r\n")
+    kept = [first]
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if name.lower() == b"connection":
+            words = [word for word in value.split(b",") if word.strip(_BLANK).lower() not in _OFFER]
+            line = name + b":" + b",".join(words) if words else b""  # noqa: PLW2901
+        if line and name.lower() not in _OFFER:
+            kept.append(line)
+    return b"\r\n".join(kept)
 
 
 def read_fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
@@ -147,12 +163,12 @@ def _read_framing(fields: list[tuple[bytes, bytes]], *, is_old: bool) -> Framing
     if lengths and not _is_length(lengths[0]):
         raise _not_http("a length that is no number")
     _check_handling(fields)
-    protocols = [value.lower() for name, value in fields if name == b"upgrade"]
+    is_websocket = [value.lower() for name, value in fields if name == b"upgrade"] == [_WEBSOCKET]
     return Framing(
         length=int(lengths[0]) if lengths else 0,
         is_chunked=bool(codings),
-        wants_upgrade=bool(protocols),
-        is_websocket=protocols == [_WEBSOCKET],
+        is_websocket=is_websocket,
+        has_offer=not is_websocket and any(name in _OFFER for name, _ in fields),
     )
 
 

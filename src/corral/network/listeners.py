@@ -45,8 +45,8 @@ class TcpListener:
 
     def ready(self, descriptor: int, mask: int) -> None:
         for _ in range(_TURN):
-            if not self._border.has_room():
-                self._border.rest()
+            if not self._border.room.is_left():
+                self._border.room.rest()
                 return
             try:
                 client, _ = self.socket.accept()
@@ -54,10 +54,25 @@ class TcpListener:
                 return
             except OSError as problem:
                 if problem.errno in _SHORTAGE:  # the next one would fail as well: do not spin
-                    self._border.rest(_BREATH_SECONDS)
+                    self._border.room.rest(_BREATH_SECONDS)
                     return
                 continue  # this one has gone already
             self.take(client)
+
+    def turn_away(self) -> None:
+        """Nobody has gone for long: tell those who wait."""
+        for _ in range(_TURN):
+            try:
+                client, _ = self.socket.accept()
+            except OSError as problem:
+                if problem.errno in _SHORTAGE:
+                    self._border.room.tell_shortage(self.port)
+                return
+            self.dismiss(client)
+
+    def dismiss(self, client: socket.socket) -> None:
+        """There is no room for it."""
+        self._border.turn_away(client, self.port)
 
     def take(self, client: socket.socket) -> None:
         """It belongs to the border from now on."""
@@ -104,6 +119,9 @@ class DnsSocket:
 
     def pause(self, *, is_paused: bool) -> None:
         """Lookups are bounded in their own way."""
+
+    def turn_away(self) -> None:
+        """They do not wait for room."""
 
     def fail(self, problem: Exception) -> None:
         """Another packet may go well."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from corral.model.quantities import format_size
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,11 @@ class Meter:
         self._round = 1
         self._sharing = 1  # connections that waited together have equal parts
         self._timer: Timer | None = None
+
+    @property
+    def limit(self) -> str:
+        """The ceiling on all bytes, as a policy says it."""
+        return f"traffic:limit:{format_size(self._most_bytes or 0)}"
 
     def grant(self, wanted: int, flow: Flow) -> int:
         """So many bytes may be read now. One more than the ceiling: only then is it known to be too low."""

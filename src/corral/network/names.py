@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 MOST_NAMES = 4096
 #: What a lookup found is dialled for so long; the next lookup after that asks again.
 FRESH_SECONDS = 60.0
+#: Reserved for tests of networks as well (RFC 5180). The last bits are the address that the name has in IPv4.
+_PREFIX_6 = int(ipaddress.IPv6Address("2001:2::"))
+_IPV4_BITS = 32
 
 
 class Entry:
@@ -38,6 +41,11 @@ class Entry:
             return tuple((address, port) for address, _ in self.answers[0])
         return None
 
+    def has_ipv6(self) -> bool:
+        """Whether the name has such an address, by whatever port."""
+        found = () if self.answers is None else self.answers.values()
+        return any(":" in address for addresses in found for address, _ in addresses)
+
 
 class Names:
     """A bounded table; the names that were used least recently are forgotten.
@@ -50,6 +58,7 @@ class Names:
         network = ipaddress.ip_network(range_text)
         if network.version != 4 or network.num_addresses < 4 * most:
             raise ValueError(f"{range_text} is too small for {most} names")
+        self._is_loopback = network.is_loopback
         self._first, self._count = int(network.network_address) + 1, network.num_addresses - 2
         self._most, self._next = most, 0
         self._by_name: dict[str, Entry] = {}  # the least recently used first
@@ -72,16 +81,23 @@ class Names:
 
     def find(self, address: str) -> Entry | None:
         """Whose address it is."""
-        entry = self._by_address.get(address)
+        entry = self._by_address.get(_in_ipv4(address))
         if entry is not None:
             self._by_name[entry.name] = self._by_name.pop(entry.name)
         return entry
 
     def covers(self, address: str) -> bool:
         """Whether an address is one of those that are given out, to whomever."""
+        address = _in_ipv4(address)
         if ":" in address:
             return False
         return self._first - 1 <= int(ipaddress.IPv4Address(address)) <= self._first + self._count
+
+    def in_ipv6(self, address: str) -> str:
+        """Another spelling of an address that was given out, for clients that want one of IPv6."""
+        if self._is_loopback:  # there is no route for others; this one is reached by IPv4, unnoticed
+            return f"::ffff:{address}"
+        return str(ipaddress.IPv6Address(_PREFIX_6 | int(ipaddress.IPv4Address(address))))
 
     def _free_address(self) -> str:
         while True:
@@ -89,3 +105,13 @@ class Names:
             self._next = (self._next + 1) % self._count
             if address not in self._by_address:
                 return address
+
+
+def _in_ipv4(address: str) -> str:
+    """The spelling that is kept; addresses that are not ours stay as they are."""
+    if ":" not in address:
+        return address
+    number = int(ipaddress.IPv6Address(address))
+    if number >> _IPV4_BITS != _PREFIX_6 >> _IPV4_BITS:
+        return address
+    return str(ipaddress.IPv4Address(number & ((1 << _IPV4_BITS) - 1)))

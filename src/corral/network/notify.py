@@ -190,7 +190,7 @@ class Notified:
             )  # no socket of another family can be made; an inherited one is not led elsewhere
         is_proxy = (target.address, target.port) == (_LOOPBACK, self._port)
         if not is_proxy and not self._judge.may_reach(target):
-            self._judge.refuse(target, "a direct connection")
+            self._judge.refuse(target, "a direct connection, past the proxy")
             return errno.EACCES
         try:
             held = _take_descriptor(request)

@@ -85,7 +85,7 @@ class Passage:
     def _decide(self, entry: Entry | None) -> None:
         if entry is None and is_address(self.host) and self.border.names.covers(self.host):
             # INVARIANT: an address of our own that is nobody's any more is never asked about, nor dialled.
-            self.refuse(NetReason.ADDRESS, "no lookup gave this address out")
+            self.refuse(NetReason.ADDRESS, "such an address stands for a name, and this one for none")
             return
         verdict = self.border.grants.decide(self.host, self.port)
         if verdict.allowed:
@@ -132,9 +132,8 @@ class Passage:
     # Opening.
 
     def _open(self, addresses: tuple[tuple[str, int], ...]) -> None:
-        """INVARIANT: every address that is dialled, wherever it came from, passes this check right before."""
-        grants = self.border.grants
-        checked = [one for one in addresses if grants.may_dial(self.host, self.port, one[0])]
+        """Wherever the addresses came from; `Dial` asks once more right before it dials one."""
+        checked = [one for one in addresses if self._may_dial(one[0])]
         if not checked:
             refused = addresses[0][0] if addresses else ""
             reason = NetReason.NOT_PUBLIC if refused else NetReason.UNRESOLVED
@@ -145,10 +144,13 @@ class Passage:
         self._has_head = not needs_look(self._verdict, checks_names=self.border.options.checks_names)
         if not self._has_head and self._reply is None:
             self._await_head()
-        self._dial = Dial(self.border.gateway, checked, self._reached, self)
+        self._dial = Dial(self.border.gateway, checked, self._may_dial, self._reached, self)
         self._dial.start()
         if self._state is _State.OPENING and self._reply is None:
             self._read_head()
+
+    def _may_dial(self, address: str) -> bool:
+        return self.border.grants.may_dial(self.host, self.port, address)
 
     def _await_head(self) -> None:
         self._timer = self.border.gateway.later(_HEAD_SECONDS, self, self._head_too_late)
@@ -281,6 +283,10 @@ class Passage:
     def finish(self) -> None:
         """Both sides have said everything."""
         self._close(NetAction.CLOSE)
+
+    def forsake(self, detail: str) -> None:
+        """Nobody has said that it is over, and nobody goes on."""
+        self._close(NetAction.CLOSE, detail=detail, by_reset=True)
 
     def abort(self) -> None:
         """One side has gone; so does the other."""

@@ -121,6 +121,10 @@ class ProxyListener(TcpListener):
             next(iter(self._talking)).close()
         self._border.begin(entrance)
 
+    def dismiss(self, client: socket.socket) -> None:
+        """What it wants is not known."""
+        self._border.turn_away(client, 0, _SUBJECT)
+
     def forget(self, entrance: Entrance) -> None:
         """It is known what this one wants, or it is gone."""
         self._talking.pop(entrance, None)

@@ -7,7 +7,8 @@ import time
 from collections import deque
 from itertools import islice
 
-from corral.model.traffic import SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
+from corral.model.endpoint import is_address
+from corral.model.traffic import FAILURES, SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ _SAME_LOOKUP_SECONDS = 2.0
 #: Where a limit, the client or the host was in the way, and not the policy.
 _NO_VIOLATION = frozenset(
     {
-        NetReason.UNRESOLVED,
-        NetReason.UNREACHABLE,
-        NetReason.TOO_MANY,
+        *FAILURES,
         NetReason.TOO_LATE,
         NetReason.MALFORMED,
         NetReason.NO_TOKEN,  # whoever that was
@@ -48,10 +47,10 @@ _OTHERS = ("", 0)  # all hosts that are too many
 class HostCount:
     """Counters of one host and port. Only the loop adds to them."""
 
-    __slots__ = ("connections", "received", "refused", "sent")
+    __slots__ = ("connections", "failed", "received", "refused", "sent")
 
     def __init__(self) -> None:
-        self.connections = self.refused = self.sent = self.received = 0
+        self.connections = self.refused = self.failed = self.sent = self.received = 0
 
 
 class Tally:
@@ -65,7 +64,7 @@ class Tally:
         self._latest: dict[tuple[NetAction, NetReason, str, int], int] = {}  # its number when it came last
         self._lookups: dict[tuple[str, bool], tuple[float, int]] = {}
         self._events: deque[NetEvent] = deque()
-        self.connections = self.refused = self.sent = self.received = 0
+        self.connections = self.refused = self.failed = self.sent = self.received = 0
         self.dropped_events = self.failed_callbacks = 0
 
     def record(self, event: NetEvent, *, kind: int = 0) -> None:
@@ -93,21 +92,32 @@ class Tally:
         """All until now."""
         with self._lock:
             hosts = [
-                HostTraffic(host, port, count.connections, count.refused, count.sent, count.received)
-                for (host, port), count in self._hosts.items()
+                HostTraffic(host, port, one.connections, one.refused, one.failed, one.sent, one.received)
+                for (host, port), one in self._hosts.items()
             ]
             refusals = tuple(self._refusals.values())
         hosts.sort(key=lambda one: (-(one.sent + one.received), -one.connections, one.host, one.port))
-        return Traffic(tuple(hosts), refusals, self.connections, self.refused, self.sent, self.received)
+        counters = (self.connections, self.refused, self.failed, self.sent, self.received)
+        return Traffic(tuple(hosts), refusals, *counters)
 
-    def violations(self, grants: Grants, since: int = 0) -> tuple[Violation, ...]:
-        """What the command tried and the policy forbids, each once; the first `since` are left out."""
+    def mark(self) -> int:
+        """This moment, for `violations`."""
+        return self.refused + self.failed
+
+    def violations(
+        self, grants: Grants, since: int = 0, is_synthetic: Callable[[str], bool] = lambda _: False
+    ) -> tuple[Violation, ...]:
+        """What the command tried and the policy forbids, each once; the first `since` are left out.
+
+        `is_synthetic`: whether an address is one of those that stand for names, which no rule can permit.
+        """
         with self._lock:
             refusals = [event for key, event in self._refusals.items() if self._latest[key] > since]
         found: dict[Violation, None] = {}
         for event in refusals:
             if event.reason not in _NO_VIOLATION:
-                found[_violation(event, grants)] = None
+                is_grantable = not (is_address(event.host) and is_synthetic(event.host))
+                found[_violation(event, _hint(event, grants) if is_grantable else "", grants)] = None
         return tuple(found)
 
     def _count(self, event: NetEvent) -> None:
@@ -116,13 +126,18 @@ class Tally:
             self._host(event.host, event.port).connections += 1
         if event.allowed or event.action in {NetAction.ALLOW, NetAction.REVOKE}:
             return
-        self.refused += 1
-        self._host(event.host, event.port).refused += 1
+        host = self._host(event.host, event.port)
+        if event.reason in FAILURES:
+            self.failed += 1
+            host.failed += 1
+        else:
+            self.refused += 1
+            host.refused += 1
         key = (event.action, event.reason, event.host, event.port)
         if key not in self._refusals and len(self._refusals) >= _MOST_REFUSALS:
             self._forget_one()
         self._refusals.setdefault(key, event)
-        self._latest[key] = self.refused
+        self._latest[key] = self.mark()
 
     def _forget_one(self) -> None:
         """A command may be refused as often as it likes: neither what it began with is lost so, nor what
@@ -147,7 +162,9 @@ class Tally:
         refused = [key for key, one in self._hosts.items() if not one.connections and key != _OTHERS]
         others = self._hosts.setdefault(_OTHERS, HostCount())
         for key in refused:
-            others.refused += self._hosts.pop(key).refused
+            one = self._hosts.pop(key)
+            others.refused += one.refused
+            others.failed += one.failed
 
     def _is_same_lookup(self, event: NetEvent, kind: int) -> bool:
         key, now = (event.host, event.allowed), time.monotonic()
@@ -170,17 +187,28 @@ class Tally:
             self._events.popleft()
 
 
-def _violation(event: NetEvent, grants: Grants) -> Violation:
+def _violation(event: NetEvent, hint: str, grants: Grants) -> Violation:
     from corral.model.feature import Feature
     from corral.model.violation import Evidence, Violation
 
     subject = _join(event.host, event.port) if event.port else event.host
     is_known = event.port and event.reason is NetReason.NOT_GRANTED and grants.ports(event.host)
     feature = Feature.NET_PORTS if is_known else Feature.NET_DOMAINS
-    detail = SENTENCES[event.reason]
+    if event.reason is NetReason.TOO_MUCH:
+        feature = Feature.LIMIT_TRAFFIC
+    detail = "no rule permits this port" if is_known else SENTENCES[event.reason]
     if event.detail:
         detail = f"{detail}: {event.detail}"
-    return Violation(feature, subject, Evidence.OBSERVED, detail, _hint(event, grants))
+    return Violation(feature, subject, Evidence.OBSERVED, detail + _warning(event, hint), hint)
+
+
+def _warning(event: NetEvent, hint: str) -> str:
+    """Whoever follows a hint should know what he permits."""
+    from corral.model.addresses import what_is_private  # few are refused
+
+    address = event.address if event.reason is NetReason.NOT_PUBLIC else event.host
+    private = what_is_private(address) if hint and is_address(address) else ""
+    return f"; beware: {address} is {private}" if private else ""
 
 
 def _hint(event: NetEvent, grants: Grants) -> str:

@@ -78,7 +78,7 @@ class RequestFlow(Flow):
 
 
 class ResponseFlow(Flow):
-    """From the server to the client. It is looked at only where the client wants to change the protocol."""
+    """From the server to the client. The beginning of an answer is looked at: it may change the protocol."""
 
     __slots__ = ("_requests",)
 
@@ -88,7 +88,7 @@ class ResponseFlow(Flow):
         self._requests = requests
 
     def _fill(self, wanted: int) -> int:
-        if not self._requests._watch.awaits_answer:
+        if not self._requests._watch.sees_answer:
             return super()._fill(wanted)
         data = self._receive(min(wanted, _CHUNK))
         if data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from corral.model.connection import capability_for
-from corral.model.endpoint import parse_one_host
+from corral.model.endpoint import is_address, parse_one_host
 from corral.model.quantities import parse_natural
 from corral.model.record import Record
 from corral.model.traffic import NetReason
@@ -97,9 +97,16 @@ def explain(problem: Unfit) -> str:
     detail = f" ({problem.detail})" if problem.detail else ""
     hint = ""
     if problem.host and problem.port and problem.reason not in _NO_MATTER_OF_POLICY:
-        hint = f"; to permit it: {capability_for(problem.host, problem.port)}"
+        hint = f"{_warning(problem.host)}; to permit it: {capability_for(problem.host, problem.port)}"
     line = f"corral: {about}{problem.reason.value}{detail}{hint}"
     return "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+def _warning(host: str) -> str:
+    from corral.model.addresses import what_is_private  # few ask for an address
+
+    private = what_is_private(host) if is_address(host) else ""
+    return f"; beware: {host} is {private}" if private else ""
 
 
 def is_same_secret(given: bytes, expected: bytes) -> bool:

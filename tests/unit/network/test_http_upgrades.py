@@ -35,7 +35,7 @@ def test_a_server_that_does_not_agree_gets_requests_only() -> None:
 
     assert watch.answered(b"HTTP/1.1 200 OK\r\n") == GET
     assert not watch.awaits_answer
-    assert watch.answered(b"HTTP/1.1 101 later\r\n\r\n") == b""
+    assert watch.answered(b"HTTP/1.1 404 Not Found\r\n\r\n") == b""
     with pytest.raises(Mismatch):
         watch.feed(b"\x81\x05frame")
 
@@ -72,16 +72,48 @@ def test_an_answer_that_is_none_agrees_to_nothing(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("protocol", [b"h2c", b"TLS/1.0", b"websocket, h2c", b"HTTP/2.0", b""])
-def test_protocols_that_could_ask_for_other_hosts_are_not_agreed_to(protocol: bytes) -> None:
+def test_protocols_that_could_ask_for_other_hosts_are_not_offered(protocol: bytes) -> None:
+    watch = watched()
     stream = UPGRADE.replace(b"websocket", protocol)
-    refused, agreed = watched(), watched()
-    refused.feed(stream)
-    agreed.feed(stream)
+    plain = b"GET /chat HTTP/1.1\r\n" + HOST + b"\r\n"
 
-    assert refused.answered(b"HTTP/1.1 200 OK\r\n") == b""
-    assert refused.feed(GET) == GET
+    assert watch.feed(stream + stream) == plain + plain
+    assert watch.answered(b"HTTP/1.1 200 OK\r\n") == b""
+    assert watch.feed(stream) == plain
+    assert not watch.awaits_answer
+
+
+def test_an_offer_of_http2_is_taken_out_and_nothing_else() -> None:
+    """As curl and Java's client make it, with a body that must not wait."""
+    first = b"POST / HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\n" + HOST
+    offer = b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\nUpgrade: h2c\r\n"
+    rest = b"connection:keep-alive,  upgrade\r\nContent-Length: 3\r\n\r\n"
+    kept = b"POST / HTTP/1.1\r\n" + HOST + b"connection:keep-alive\r\nContent-Length: 3\r\n\r\nabc"
+    stream = first + offer + rest + b"abc"
+    whole, slowly = watched(), watched()
+
+    assert whole.feed(stream + stream + GET) == kept + kept + GET
+    assert b"".join(slowly.feed(bytes([byte])) for byte in stream + stream) == kept + kept
+
+
+def test_an_offer_does_not_hide_a_field_that_decides() -> None:
+    with pytest.raises(Mismatch):
+        watched().feed(UPGRADE.replace(b"Upgrade\r\nUpgrade: websocket", b"host, h2c\r\nUpgrade: h2c"))
+
+
+@pytest.mark.parametrize("request_head", [GET, UPGRADE.replace(b"websocket", b"h2c")])
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_a_change_of_protocol_that_nobody_asked_for_ends_the_connection(
+    request_head: bytes, before: bytes
+) -> None:
+    watch = watched()
+    watch.feed(request_head)
+    watch.answered(b"HTTP/1.1 200 OK\r\n")
+    watch.feed(request_head)
+
     with pytest.raises(Mismatch) as caught:
-        agreed.answered(b"HTTP/1.1 101 Switching Protocols\r\n")
+        watch.answered(before + b"HTTP/1.1 101 Switching Protocols\r\n")
+
     assert caught.value.reason is NetReason.NOT_HTTP
 
 

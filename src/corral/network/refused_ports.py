@@ -1,0 +1,56 @@
+"""Ports that no rule names: nobody listens there, so the kernel refuses, and a raw socket hears of it.
+
+TRUST: a command without raw sockets of its own cannot make such packets; what is said here is only reported.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from corral.network.gateway import READABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.network.border import Border
+
+_TURN = 64
+_ENOUGH = 128
+_SOURCE_4 = slice(12, 16)  # of the header of IPv4: who refuses
+
+
+class RefusedPorts:
+    """Of one family. The launcher has told the kernel which packets these are (launcher/gateway.c)."""
+
+    def __init__(self, border: Border, sock: socket.socket) -> None:
+        self._border, self.socket = border, sock
+        sock.setblocking(False)
+        border.gateway.watch(sock.fileno(), self, READABLE)
+
+    def ready(self, descriptor: int, mask: int) -> None:
+        for _ in range(_TURN):
+            try:
+                packet, sender = self.socket.recvfrom(_ENOUGH)
+            except BlockingIOError:
+                return
+            except OSError:
+                continue
+            address, start = str(sender[0]), 0
+            if self.socket.family == socket.AF_INET:
+                if not packet:
+                    continue
+                address, start = socket.inet_ntoa(packet[_SOURCE_4]), 4 * (packet[0] & 15)
+            port = int.from_bytes(packet[start : start + 2], "big")
+            if port:
+                self._border.was_refused(address, port)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """It takes no room."""
+
+    def turn_away(self) -> None:
+        """Nobody waits here."""
+
+    def fail(self, problem: Exception) -> None:
+        """Another packet may go well."""
+
+    def close(self) -> None:
+        self._border.gateway.close(self.socket)
