@@ -15,7 +15,7 @@ import os
 from corral import __version__
 from corral.host import state_directory
 from corral.model.feature import Feature
-from corral.model.probe import Dependence, Probe
+from corral.model.probe import LIMITS_FILE, Dependence, Probe, read_hard_limits
 from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
@@ -64,6 +64,7 @@ def _key(host: RealHost, depends: Dependence) -> str:
         *(host.limits_key(), host.processors()),
         *(f"{name}={_program(host.which(name))}" for name in depends.programs),
         *(f"{name}={_digest(host.environment().get(name))}" for name in depends.variables),
+        *(read_hard_limits(host.read_text(LIMITS_FILE, 8192)) if depends.hard_limits else ()),
     )
     return " ".join(map(str, parts))
 

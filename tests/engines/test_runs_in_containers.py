@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from corral.backends.registry import get_backend
+from corral.host import RealHost
 from corral.limits.ceiling import Ceiling
 from corral.model.container import Container
 from corral.model.errors import SetupError, UnenforceableError
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from corral.model.launch import Launch
 
 SECONDS = 20
+HELD_SECONDS = 100
 #: Other tests have containers in the same engine.
 OURS = ("--filter", "label=corral.run")
 
@@ -200,7 +205,7 @@ def test_a_caller_who_dies_leaves_no_container(runs: ContainerRuns, engine: Engi
             os._exit(0)
     try:
         assert wait_until(ready.exists)
-        assert engine.ask("ps", "--quiet", *OURS) != []
+        assert wait_until(lambda: engine.ask("ps", "--quiet", *OURS) != [])  # it may learn so later
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
@@ -213,14 +218,15 @@ def test_a_container_that_is_taken_away_is_no_answer(
     runs: ContainerRuns, engine: Engine, places: Path
 ) -> None:
     def take_away() -> None:
-        wait_until((places / "work/ready").exists)
+        wait_until((places / "work/ready").exists, HELD_SECONDS)
+        wait_until(lambda: engine.ask("ps", "--quiet", *OURS) != [])  # an engine may learn later that it runs
         engine.ask("rm", "--force", *engine.ask("ps", "--quiet", *OURS))
 
     thread = threading.Thread(target=take_away)
     thread.start()
     try:
         with pytest.raises(SetupError) as caught:
-            runs.run("echo > ready; busybox sleep 100")
+            runs.run(f"echo > ready; busybox sleep {HELD_SECONDS}")
     finally:
         thread.join()
     assert caught.value.code == "outer-lost" and caught.value.ran
@@ -306,3 +312,48 @@ def test_a_ceiling_that_would_not_hold_is_refused(runs: ContainerRuns, places: P
             (sandbox.run if way == "run" else sandbox.session().run)(("touch", "ran"))
 
     assert not (places / "work/ran").exists()
+
+
+def test_an_engine_is_tried_by_several_at_once_and_nothing_is_left(
+    engine: Engine, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
+    before = engine.ask("images", "--all", "--quiet", "--no-trunc")
+    with ThreadPoolExecutor(3) as threads:
+        probes = list(threads.map(lambda _: get_backend(engine.name).probe(RealHost()), range(3)))
+
+    assert [probe.reason for probe in probes] == [""] * 3
+    assert engine.ask("images", "--all", "--quiet", "--no-trunc") == before
+    assert engine.ask("ps", "--all", "--quiet", *OURS) == []
+
+
+_FEW_FILES = """
+import sys
+from pathlib import Path
+from support.container_runs import ContainerRuns
+
+name, place = sys.argv[1], Path(sys.argv[2])
+runs = ContainerRuns(name, place / "work", place / "quarantine")
+print(runs.probe.available, runs.run("ulimit -Hn").stdout, end="")
+"""
+
+
+def test_a_caller_who_may_have_few_files_and_cannot_raise_that_has_containers(
+    engine: Engine, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman would ask for a million. Root in a container is such a caller, and so is any other user."""
+    monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    bounded = ("setpriv", "--bounding-set=-sys_resource", "prlimit", "--nofile=3000:4000")
+    done = subprocess.run(
+        [*bounded, sys.executable, "-c", _FEW_FILES, engine.name, str(places)],
+        capture_output=True,
+        text=True,
+        timeout=5 * SECONDS,
+    )
+
+    assert done.returncode == 0, done.stderr
+    available, files = done.stdout.split()
+    assert available == "True"
+    if engine.name == "podman":  # those of docker have what its daemon has
+        assert int(files) == 4000

@@ -21,10 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from corral.model.backend import Backend
     from corral.model.launch import Launch
+    from corral.model.probe import Probe
     from corral.model.result import Result
 
 _numbers = itertools.count()
+_known: dict[str, Probe] = {}
+
+
+def _probed(backend: Backend) -> Probe:
+    """What is known of an engine that works; to try it takes as long as a run."""
+    host = RealHost()
+    program = host.which(backend.name)
+    if program not in _known or not _known[program].available:
+        _known[program] = backend.probe(host)
+    now = {f"env {name}": value for name, value in host.environment().items()}
+    details = ((name, now.get(name, value)) for name, value in _known[program].details)
+    return _known[program].replace(details=tuple(details))
 
 
 class ContainerRuns:
@@ -33,7 +47,7 @@ class ContainerRuns:
     def __init__(self, engine: str, workspace: Path, quarantine: Path) -> None:
         self.backend = get_backend(engine)
         self.workspace = str(workspace)
-        self.probe = self.backend.probe(RealHost())
+        self.probe = _probed(self.backend)
         self._quarantine = str(quarantine)
 
     def run(

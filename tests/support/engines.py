@@ -24,11 +24,13 @@ PROGRAMS = {"docker": ("dockerd", "docker", "containerd", "runc"), "podman": ("p
 _APPLETS = ("sh", "cat", "chmod", "true")
 _START_SECONDS, _STOP_SECONDS, _RUN_SECONDS = 30, 20, 60
 _GROUPS = Path("/sys/fs/cgroup")
+_PID_MAX = Path("/proc/sys/kernel/pid_max")
 
 # The engines write to these whatever their options say: keys to /etc, locks to /dev/shm, sockets to /run.
 # SIGCHLD is ignored so that the kernel reaps what the engines orphan. The end of stdin ends the first process
 # of the namespace, and so the kernel ends all others and takes the mounts away. It is `cat` that waits for
-# that, since a signal can end the shell's own `read`.
+# that, since a signal can end the shell's own `read`. Podman chooses its defaults by the highest process
+# number, which a namespace has for itself since Linux 6.14: with the machine's own it is as a user has it.
 _HOLDER = """
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -38,6 +40,7 @@ for name in etc var/lib; do
 done
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /dev/shm
+echo "$2" >/proc/sys/kernel/pid_max
 trap '' CHLD
 echo ready
 exec cat
@@ -76,7 +79,7 @@ class Enclosure:
         namespaces = ("--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc")
         self._folder = folder
         self._holder = subprocess.Popen(
-            ["unshare", *namespaces, "sh", "-c", _HOLDER, "sh", str(scratch)],
+            ["unshare", *namespaces, "sh", "-c", _HOLDER, "sh", str(scratch), _PID_MAX.read_text().strip()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -122,6 +122,26 @@ def test_what_was_forgotten_is_asked_again(tool: Path) -> None:
     assert backend.times == 2
 
 
+class Bounded(RealHost):
+    """A host whose caller has another hard limit of open files each time."""
+
+    def __init__(self, open_files: int) -> None:
+        super().__init__()
+        self._line = f"{'Max open files':<26}{1024:<21}{open_files:<21}files"
+
+    def read_text(self, path: str, limit_bytes: int) -> str:
+        return self._line if path == "/proc/self/limits" else super().read_text(path, limit_bytes)
+
+
+def test_a_backend_that_depends_on_hard_limits_is_asked_anew_with_others(tool: Path, monkeypatch) -> None:
+    backend = Asked()
+    monkeypatch.setattr(backend, "depends", Dependence(hard_limits=True), raising=False)
+    for open_files in (4096, 4096, 20_000):
+        probe_remembered(backend, Bounded(open_files))
+
+    assert backend.times == 2
+
+
 class Seeking(FakeHost):
     """A host that has every program, and notes which were looked for."""
 

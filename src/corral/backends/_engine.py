@@ -48,8 +48,6 @@ _ALWAYS = {
         *("--pull=never", "--cgroupns", "private", "--no-healthcheck"),
         *("--http-proxy=false", "--env-host=false", "--privileged=false", "--init=false"),
         *("--pid", "private", "--uts", "private", "--image-volume", "ignore"),
-        # Podman would raise hard limits to a million, which fails where nobody may raise them.
-        *("--ulimit", "host"),
     ),
 }
 _LIMITS = {
@@ -92,6 +90,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
             *(probe.detail("program"), *_runtime(probe), "run", "--rm", "--name", name),
             *("--label", f"corral.run={plan.run_id}", "--label", f"corral.owner={ground.uid}"),
             *_ALWAYS[engine],
+            *_ceilings(engine, probe),
             *_confinement(engine, plan, probe, scratch),
             *_limit_arguments(engine, plan, probe, layout),
             *_covers(engine),
@@ -126,6 +125,18 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
 def _runtime(probe: Probe) -> tuple[str, ...]:
     chosen = probe.detail("chosen runtime")
     return ("--runtime", chosen) if chosen else ()
+
+
+def _ceilings(engine: str, probe: Probe) -> Iterator[str]:
+    """The caller's own hard limits: podman would set others, and fail where nobody may raise them.
+
+    `--ulimit host` is not enough: podman 4.3 forgets it when it has a default for another limit. Containers
+    of docker have those of its daemon.
+    """
+    if engine == PODMAN:
+        for name, value in probe.details:
+            if name.startswith("limit "):
+                yield from ("--ulimit", f"{name[6:]}={value}:{value}")
 
 
 def _shares_network(plan: Plan) -> bool:
@@ -230,7 +241,7 @@ def _private_files(ground: Ground, scratch: str) -> Iterator[str]:
 def _scratch_files(
     ground: Ground, scratch: str, placed: tuple[Place, ...], machine: str
 ) -> tuple[PrivateFile, ...]:
-    files = [PrivateFile(f"{scratch}/seccomp.json", _profile(machine))]
+    files = [PrivateFile(f"{scratch}/seccomp.json", _profile(machine, debugging=ground.debug))]
     kinds = {place.is_directory for place in placed if place.rank == mounts.DENIED}
     if False in kinds:
         files.append(PrivateFile(f"{scratch}/nothing", b"", 0))
@@ -244,9 +255,9 @@ def _scratch_files(
 
 
 @lru_cache(maxsize=8)
-def _profile(machine: str) -> bytes:
+def _profile(machine: str, *, debugging: bool) -> bytes:
     """Without a policy's own denials, and without what locks the mounts: the launcher needs those calls."""
-    policy = default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False)
+    policy = default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False, debugging=debugging)
     rules = tuple(rule for rule in policy.rules if rule.syscall not in _LOCKING_CALLS)
     return encode_profile(policy.replace(rules=rules), Arch(machine))
 

@@ -6,6 +6,7 @@ The engines sort what they are given once more; that it came out right is what t
 
 from __future__ import annotations
 
+from corral.backends._mounts import sealed_pins
 from corral.linux import landlock
 from corral.linux.spec import Expect, ExpectFlag, PathRule
 from corral.model.errors import PolicyError, UnenforceableError
@@ -145,8 +146,9 @@ def build_places(plan: Plan, views: Views, scratch: str, abi: int) -> tuple[Plac
 
 def _places(plan: Plan, views: Views, scratch: str, abi: int) -> Iterator[Place]:
     ground = plan.ground
+    sealed = sealed_pins(plan)
     for pin in plan.pins:
-        yield from _each(pin, views, PINNED, read_only=False)
+        yield from _each(pin, views, PINNED, read_only=pin.path in sealed)
     for grant in ground.grants:
         if not grant.is_system:
             yield from _granted(grant, views, abi)

@@ -1,7 +1,7 @@
 """Ask a container engine what it is, and what of that keeps corral from using it.
 
-There is no trial: it would need an image. So the claims rest on what the engine says of itself, and every
-launch is looked at from inside before its command runs.
+The claims rest on what the engine says of itself. That a command runs in it is tried (`_engine_trial.py`),
+and every launch is looked at from inside before its command runs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
 from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
 from corral.backends._engine_mounts import follow_links
+from corral.backends._engine_trial import try_engine
 from corral.backends._engine_words import DOCKER, PODMAN
 from corral.backends._holes import find_gate, read_version
 from corral.linux.encode import encode
 from corral.linux.spec import Spec
+from corral.model.container import DEFAULT_IMAGE
 from corral.model.feature import Feature
-from corral.model.probe import Probe
+from corral.model.probe import LIMITS_FILE, Probe, read_hard_limits
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -37,7 +39,8 @@ _CLAIMS = frozenset(Feature) - {
 _WITHOUT_LANDLOCK = "all that is not granted is read-only, but not /dev, nor volumes that the image declares"
 _SECONDS = 20.0
 _YES = "yes"
-_RELEASE = "/proc/sys/kernel/osrelease"
+_RELEASE, _PID_MAX = "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max"
+_MOST_FILES = 1_048_576  # more than this no container of podman's ever has
 
 
 class _Unusable(Exception):
@@ -88,8 +91,16 @@ def probe_engine(engine: str, host: Host) -> Probe:
         _check_holes(answer.runtime)
     except _Unusable as problem:
         return Probe(engine, False, reason=problem.reason, fix=problem.fix)
+    return try_engine(_claims(engine, program, answer, variables, host), host)
+
+
+def _claims(
+    engine: str, program: str, answer: _Answer, variables: tuple[tuple[str, str], ...], host: Host
+) -> Probe:
+    """What follows from the answer, if the engine does as it says."""
     abi = host.landlock_abi()
     held = _CLAIMS | _limits(engine, answer.facts)
+    has_image = host.run_tool((program, "image", "inspect", DEFAULT_IMAGE), seconds=_SECONDS).status == 0
     return Probe(
         engine,
         True,
@@ -101,11 +112,24 @@ def probe_engine(engine: str, host: Host) -> Probe:
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
             ("chosen runtime", answer.chosen_runtime),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
+            ("default image", _YES if has_image else ""),
+            *((f"limit {name}", str(value)) for name, value in _ceilings(host)),
             *((f"socket {number}", path) for number, path in enumerate(_sockets(host, answer.endpoint))),
             *((f"env {name}", value) for name, value in variables),
         ),
         approximates=() if abi else ((Feature.FS_WRITE, _WITHOUT_LANDLOCK),),
     )
+
+
+def _ceilings(host: Host) -> Iterator[tuple[str, int]]:
+    """The caller's hard limits, or less where that takes nothing away.
+
+    Podman lowers its own to these numbers first, and only a privileged one could raise them again.
+    """
+    processes = host.read_text(_PID_MAX, 20).strip()
+    most = {"nofile": _MOST_FILES, "nproc": int(processes) if processes.isdigit() else _MOST_FILES}
+    for name, value in read_hard_limits(host.read_text(LIMITS_FILE, 8192)):
+        yield name, most[name] if value < 0 else min(value, most[name])
 
 
 def _limits(engine: str, facts: Facts) -> frozenset[Feature]:

@@ -75,7 +75,7 @@ def describe_unreachable(engine: str) -> tuple[str, str]:
     return f"the {engine} engine cannot be reached", fixes[engine]
 
 
-def read_complaint(text: str, engine: str) -> tuple[str, str]:
+def read_complaint(text: str, engine: str, command: str = "info") -> tuple[str, str]:
     """(reason, fix) for what an engine said instead of an answer."""
     if any(needle in text for needle in _DENIED):
         return describe_denied(engine)
@@ -83,7 +83,7 @@ def read_complaint(text: str, engine: str) -> tuple[str, str]:
         return describe_unreachable(engine)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[-1][:300] if lines else "it said nothing"
-    return f"`{engine} info` failed: {said}", f"run `{engine} info` and mend what it complains about"
+    return f"`{engine} {command}` failed: {said}", f"run `{engine} info` and fix what it complains about"
 
 
 def start_failures(engine: str, image: str) -> tuple[StartFailure, ...]:
@@ -101,6 +101,12 @@ def start_failures(engine: str, image: str) -> tuple[StartFailure, ...]:
             "engine-disk-full",
             f"the {engine} engine has no room left",
             f"make room where it keeps its data (`{engine} system df`, `{engine} system prune`)",
+        ),
+        StartFailure(
+            "error setting rlimit",
+            "engine-failed",
+            f"the {engine} engine may not set the limits (`ulimit`) that it is configured with",
+            "lower the default ulimits in its configuration, or raise the hard limits it is started with",
         ),
         *(
             StartFailure(

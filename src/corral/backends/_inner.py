@@ -1,11 +1,13 @@
-"""What holds inside a file system that was rebuilt for the run, whoever rebuilt it: native or bwrap."""
+"""What holds inside a file system that was rebuilt for the run, whoever rebuilt it."""
 
 from __future__ import annotations
 
 from corral.backends import _gateway as gateway
 from corral.backends import _launcher as common
+from corral.backends import _limits as limiting
 from corral.linux import landlock
-from corral.linux.spec import Landlock, PathRule
+from corral.linux.filter import SocketPolicy
+from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.policy import NetMode
@@ -13,6 +15,26 @@ from corral.model.policy import NetMode
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.plan import Ground, Plan
+    from corral.model.probe import Probe
+
+
+def ground_spec(ground: Ground, probe: Probe, *, is_kept: bool) -> Spec:
+    """What the launcher does in the sandbox of bwrap or firejail, but for what depends on its files."""
+    is_locked, holders = common.is_locked(probe), limiting.read_holders(probe)
+    private_network = ground.net.mode is not NetMode.FULL
+    sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
+    machine = probe.detail("machine")
+    return Spec(
+        argv=(),
+        cwd="/",
+        inside=True,
+        uid_map=common.id_map(ground.uid, ground.uid) if is_locked else "",
+        gid_map=common.id_map(ground.uid, ground.gid) if is_locked else "",
+        lock=is_locked,
+        rlimits=common.rlimits(ground.limits)
+        + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
+        seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
+    )
 
 
 def rebuilt_landlock(ground: Ground, abi: int) -> Landlock:

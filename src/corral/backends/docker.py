@@ -34,7 +34,7 @@ class DockerBackend:
     depends = Dependence(programs=(DOCKER,), variables=VARIABLES[DOCKER])
 
     def probe(self, host: Host) -> Probe:
-        """Ask the engine, which answers for this machine or not at all."""
+        """Ask the engine, which answers for this machine or not at all, and run a command in it."""
         from corral.backends._engine_probe import probe_engine
 
         return probe_engine(DOCKER, host)

@@ -31,10 +31,10 @@ __all__ = ["CLAIMS", "CONDITIONS", "PodmanBackend"]
 
 class PodmanBackend:
     name = PODMAN
-    depends = Dependence(programs=(PODMAN,), variables=VARIABLES[PODMAN])
+    depends = Dependence(programs=(PODMAN,), variables=VARIABLES[PODMAN], hard_limits=True)
 
     def probe(self, host: Host) -> Probe:
-        """Ask the engine, which answers for this machine or not at all."""
+        """Ask the engine, which answers for this machine or not at all, and run a command in it."""
         from corral.backends._engine_probe import probe_engine
 
         return probe_engine(PODMAN, host)

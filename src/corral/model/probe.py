@@ -18,6 +18,7 @@ class Dependence(Record):
 
     programs: tuple[str, ...] = ()  # by name, as they are found on the caller's PATH
     variables: tuple[str, ...] = ()  # of the caller's environment
+    hard_limits: bool = False  # of the caller's processes (setrlimit(2)), as `read_hard_limits` tells them
 
 
 class Probe(Record):
@@ -65,3 +66,18 @@ class Stat(Record):
     is_unknown: bool = False  # the caller may not look there, so nothing is known about it
     is_executable: bool = False  # a file with a right to be executed, by whomever
     is_closed: bool = False  # its owner is the caller, who took the right to look into it away
+
+
+#: Where the kernel tells a process its own limits.
+LIMITS_FILE = "/proc/self/limits"
+_RESOURCES = {"Max open files": "nofile", "Max processes": "nproc"}
+
+
+def read_hard_limits(text: str) -> tuple[tuple[str, int], ...]:
+    """(name, number) of the hard limits that engines set to values of their own; -1 is none (proc(5))."""
+    found = []
+    for line in text.splitlines():
+        name, values = _RESOURCES.get(line[:26].strip(), ""), line[26:].split()
+        if name and len(values) > 1:
+            found.append((name, int(values[1]) if values[1].isdigit() else -1))
+    return tuple(sorted(found))

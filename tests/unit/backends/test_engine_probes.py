@@ -6,8 +6,10 @@ import pytest
 
 from corral.backends._engine_probe import probe_engine
 from corral.backends._holes import known_holes, read_version
+from corral.linux.decode import decode
 from corral.model.feature import Feature
-from corral.model.probe import ToolRun
+from corral.model.probe import LaunchTrial, ToolRun
+from support.engine_launches import values
 from support.fake_host import FakeHost
 from support.tools import DOCKER_INFO, DOCKER_VERSION, PODMAN_INFO, docker, podman, said
 
@@ -202,6 +204,56 @@ def test_crun_gives_way_to_runc_where_it_would_give_up() -> None:
         probe = probe_engine("podman", FakeHost(tools=tools))
         assert probe.detail("chosen runtime") == ""
         assert probe.detail("runtime") == "crun 1.14"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_works_when_a_command_has_run_in_it_and_nothing_is_left(engine: str) -> None:
+    host = FakeHost()
+
+    assert probe_engine(engine, host).available
+    (trial,) = host.tried
+    assert decode(trial.spec).argv[1:] == ("--version",)
+    assert f"sha256:{'5' * 64}" in trial.argv
+    assert host.asked[-1] == (f"/usr/bin/{engine}", "rmi", "--force", f"sha256:{'5' * 64}")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("trial", "word"),
+    [
+        (LaunchTrial(False, "outer", 0, "runc: error setting rlimit type 7"), "error setting rlimit type 7"),
+        (LaunchTrial(False, "outer", 0, "it said nothing"), "no command could be run"),
+        (LaunchTrial(False, "lock", 1, "unshare"), "phase lock failed"),
+        (LaunchTrial(False, "exec", 2, "/.corral/launch"), "phase exec failed"),
+    ],
+)
+def test_an_engine_in_which_no_command_runs_does_not_work(engine: str, trial: LaunchTrial, word: str) -> None:
+    host = FakeHost(outer=trial)
+
+    refused(engine, host, word)
+    assert host.asked[-1][1:3] == ("rmi", "--force")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_that_takes_no_image_does_not_work(engine: str) -> None:
+    answers = docker() if engine == "docker" else podman()
+    full = {**answers, "import": ToolRun(125, "", "no space left on device")}
+
+    refused(engine, FakeHost(tools={engine: full}), f"`{engine} import` failed: no space left")
+
+
+def test_podman_is_given_hard_limits_that_are_the_callers() -> None:
+    """It would ask for a million open files, which fails where the caller may have fewer."""
+    (trial,) = probed("podman").tried
+
+    assert values(trial, "--ulimit") == ["nofile=20000:20000", "nproc=4194304:4194304"]
+    assert values(probed("docker").tried[0], "--ulimit") == []  # a daemon's containers have the daemon's
+
+
+def probed(engine: str) -> FakeHost:
+    host = FakeHost()
+    assert probe_engine(engine, host).available
+    return host
 
 
 def test_only_what_is_set_of_the_environment_is_kept() -> None:
