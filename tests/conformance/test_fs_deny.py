@@ -51,6 +51,23 @@ def test_nothing_is_written_into_a_denied_directory(backend: Case, stage: Stage)
     assert not done.worked
 
 
+def test_what_is_denied_in_a_read_only_directory_does_not_open_that(backend: Case, stage: Stage) -> None:
+    """What lies above it is held in its place, which must not make it writable."""
+    written = stage.work / "docs/part/written"
+    (stage.work / "docs/part/secrets").mkdir(parents=True)
+
+    done = attempt(
+        backend,
+        stage,
+        shell("echo evil > docs/part/written"),
+        effect=lambda _: written.exists(),
+        reset=written.unlink,
+        capabilities=["filesystem:read:${workspace}/docs", "filesystem:deny:${workspace}/docs/part/secrets"],
+    )
+
+    assert not done.worked
+
+
 def test_renaming_a_denied_directory_does_not_open_it(backend: Case, stage: Stage) -> None:
     stolen = stage.work / "stolen"
     (stage.work / "secrets").mkdir()

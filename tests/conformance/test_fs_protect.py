@@ -201,7 +201,7 @@ def test_a_directory_of_another_sandbox_is_no_way_around_one_that_hides_it(
     backend: Case, stage: Stage, hooks: Path, rule: str
 ) -> None:
     """One sandbox shows .git, and holds its hooks. It hands a way there to another one, which hides .git."""
-    _skip_where_nothing_is_held_beneath(backend, rule)
+    _skip_where_there_is_no_such_area(backend, rule)
 
     def reset() -> None:
         shutil.rmtree(hooks)
@@ -220,12 +220,18 @@ def test_a_directory_of_another_sandbox_is_no_way_around_one_that_hides_it(
             )
 
     assert b"received" in done.result.stdout_bytes
+    if backend.backend.name in _ENGINES:
+        assert done.worked, "it is held by now: docs/limits.md, Denied directories in containers"
+        pytest.xfail("docs/limits.md, Denied directories in containers")
     assert not done.worked
 
 
-def _skip_where_nothing_is_held_beneath(case: Case, rule: str) -> None:
-    if case.backend.name in {"docker", "podman"}:
-        pytest.skip("engines mount from shallow to deep: nothing can be held beneath a cover")
+_ENGINES = frozenset({"docker", "podman"})
+
+
+def _skip_where_there_is_no_such_area(case: Case, rule: str) -> None:
+    if case.backend.name in _ENGINES and rule == "private":
+        pytest.skip("engines refuse a private area in a granted path")
     if case.backend.name == "firejail" and rule == "private" and os.getuid() != 0:
         pytest.skip("firejail makes such an area for root alone")
 

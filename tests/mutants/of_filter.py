@@ -52,6 +52,7 @@ BY_REASON = (
     ("line disciplines", (f"{_T}terminals_cannot_be_typed_into_by_any_spelling",)),
     ("starves the host", (f"{_T}real_time_scheduling_is_refused_with_and_without_reset_on_fork",)),
     ("address randomisation", (f"{_T}personality_keeps_to_the_harmless_ones",)),
+    ("makes memory executable", (f"{_T}a_debugger_gets_what_it_needs_and_nothing_else",)),
     (
         "limits of another process",
         ("tests/unit/linux/test_filter_on_this_kernel.py::test_arguments_are_judged_by_their_low_half",),

@@ -12,19 +12,28 @@ if TYPE_CHECKING:
 
 _GUARD = "tests/unit/runtime/test_guard_over_names.py"
 _LOOKS = "tests/unit/runtime/test_guard_that_looks.py"
+_HOLDS = "tests/unit/runtime/test_holds.py"
 _UNIT = "tests/unit/runtime/test_lookout_of_sessions.py"
 _SESSIONS = "tests/sessions/test_protected_in_sessions.py::test_what_"
-_MADE = f"{_SESSIONS}the_host_makes_meanwhile_makes_a_session_stale[native]"
-_REPLACED = f"{_SESSIONS}the_host_replaces_makes_a_session_stale[idle-native]"
+_MADE = f"{_SESSIONS}the_host_makes_meanwhile_is_protected_from_the_next_command_on"
+_REPLACED = f"{_SESSIONS}the_host_replaces_again_and_again_is_protected"
+_OTHER = "tests/sessions/test_protected_in_sessions.py::test_a_file_without_a_copy_that_the_host_replaces"
+_OTHER += "_is_protected"
+_WAITED = "tests/sessions/test_protected_in_sessions.py::test_a_command_that_somebody_waits_for_is_not_ended"
+_UNMENDED = f"{_SESSIONS}a_command_left_that_nobody_could_take_away_is_not_taken_for_the_hosts"
+_COPY = (
+    "tests/sessions/test_git_settings_in_sessions.py::test_what_the_host_writes_is_seen_by_the_next_command"
+)
 _PLANTED = f"{_SESSIONS}a_command_plants_is_in_its_own_result[native]"
 _LEFT = f"{_SESSIONS}is_left_running_cannot_plant_between_commands"
 _HELD = f"{_SESSIONS}is_protected_keeps_its_number_from_others"
 _DENIED = "tests/escape/test_denied_later.py::test_by_a_session"
 #: What decides whether a command may start, and what is told of it; the rest passes on what the guard says.
 _LOOKOUT = {
-    "__init__": (_REPLACED, _HELD, _DENIED, _PLANTED),
-    "begin": (_UNIT, _MADE, _REPLACED, _LEFT),
+    "__init__": (_UNIT, _REPLACED, _HELD, _DENIED, _PLANTED),
+    "begin": (_UNIT, _MADE, _OTHER, _LEFT, _COPY),
     "_resume": (_UNIT, _PLANTED, _MADE),
+    "retire": (_UNMENDED, _WAITED),
     "end": (_UNIT, _PLANTED, _LEFT),
 }
 _ROOT = "no mode is in the way of root; ordinary users have a test of it"
@@ -34,25 +43,41 @@ EQUIVALENT = {
     "guard._text: _may_search(handle) always": _ROOT,
     "guard._writable: mode & 192 == 192 never": "only slower: the mode is written as it is",
     "guard._writable: mode & 192 == 192 always": _ROOT,
-    "guard.glance: stamp != self._stamps.get(directory) or time.time_ns() - stamp < _TICK_NS always": _SLOWER,
+    "guard.glance: stamp != self._stamps.get(path) or time.time_ns() - stamp < _TICK_NS always": _SLOWER,
     "guard._listen: self.descriptor < 0 never": "the next call fails in its stead",
     "guard.react: number < 0 always": _SLOWER,
     "guard.sweep: not wrong never": _SLOWER,
     "guard.resume: self.descriptor >= 0 never": "it returns the names that this is about",
-    "guard._find_wrong: self._trusted and stamp == self._settled.get(directory) never": _SLOWER,
+    "guard._find_wrong: self._trusted and stamp == self._settled.get(path) never": _SLOWER,
     "guard._find_wrong: not found and time.time_ns() - stamp > _TICK_NS never": _SLOWER,
     "guard._find_wrong: self._trusted always": "a time that nobody trusts is not compared",
+    "guard._find_made: handle >= 0 and _text(handle, name) is not None always": "nothing has no status",
+    "guard._inspect_in: name never": _SLOWER,
     "guard._inspect: _text(handle, watch.name) is not None always": "what is not there cannot be moved",
     "guard._inspect: watch.link_text always": "the kernel makes no link without a text",
+}
+EQUIVALENT_WATCHED = {
+    "watched.stamp: (status.st_dev, status.st_ino) == self._identity always": (
+        "another time as well; what it is, is compared when it is opened"
+    ),
+}
+EQUIVALENT_HOLDS = {
+    "holds._hold: problem.errno not in CHANGED always": f"{REFUSED}what is gone cannot be held",
+    "holds._listen: self._teller < 0 never": "the next call fails in its stead",
+    "holds._listen: self._teller < 0 always": f"{REFUSED}nobody tells anything",
+    "holds._listen: number >= 0 never": f"{REFUSED}nothing can be held",
+    "holds._listen: ctypes.get_errno() in CHANGED never": f"{REFUSED}what is gone cannot be held",
+    "holds._hear: path is not None always": "nobody asks for what has no path",
 }
 EQUIVALENT_LOOKOUT = {
     "lookout.__init__: target.inode always": f"{REFUSED}what is not there counts as replaced",
     "lookout.__init__: target.kind is PathKind.MISSING and target.path not in watched always": (
         f"{REFUSED}what is there counts as made"
     ),
+    "lookout.__init__: copies is not None never": f"{REFUSED}there is nothing to mount",
     "lookout.begin: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
+    "lookout.begin: self._is_retired always": f"{REFUSED}every sandbox has a successor",
     "lookout.begin: changed always": f"{REFUSED}every sandbox is stale",
-    "lookout.begin: _identity(path) != identity always": f"{REFUSED}everything counts as replaced",
     "lookout.end: left always": f"{REFUSED}nothing counts as put right",
 }
 
@@ -60,4 +85,7 @@ EQUIVALENT_LOOKOUT = {
 def guard_mutants() -> Iterator[Mutant]:
     guard, lookout = (f"src/corral/runtime/{name}.py" for name in ("guard", "lookout"))
     yield from branch_mutants("guard", guard, "fs.protect", {"": (_LOOKS, _GUARD)}, EQUIVALENT)
+    watched, holds = (f"src/corral/runtime/{name}.py" for name in ("watched", "holds"))
+    yield from branch_mutants("watched", watched, "fs.protect", {"": (_LOOKS, _GUARD)}, EQUIVALENT_WATCHED)
+    yield from branch_mutants("holds", holds, "fs.protect in sessions", {"": (_HOLDS,)}, EQUIVALENT_HOLDS)
     yield from branch_mutants("lookout", lookout, "fs.protect in sessions", _LOOKOUT, EQUIVALENT_LOOKOUT)

@@ -34,10 +34,16 @@ MUTANTS = (
         "shields-read-only",
         "fs.protect by mounts",
         (
-            Edit(_MOUNTS, "    flags = MountFlag.READ_ONLY if rank == SHIELDED else", "    flags ="),
+            Edit(_MOUNTS, "    flags = MountFlag.READ_ONLY if is_read_only else", "    flags ="),
             NO_LANDLOCK,
         ),
         f"{_C}fs_protect.py::test_the_configuration_of_a_repository_cannot_be_changed[native]",
+    ),
+    _wall(
+        "pins-sealed",
+        "fs.deny by mounts",
+        (Edit(_MOUNTS, "        is_sealed = pin.path in sealed\n", "        is_sealed = False\n"),),
+        f"{_C}fs_deny.py::test_what_is_denied_in_a_read_only_directory_does_not_open_that[native]",
     ),
     _wall(
         "pins",

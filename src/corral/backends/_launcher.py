@@ -30,7 +30,7 @@ GRACE_MS = 2000
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
-_ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS = 1, 28, 87
+_ERRNO_EPERM, _ERRNO_EACCES, _ERRNO_ENOSPC, _ERRNO_EUSERS = 1, 13, 28, 87
 
 _filters: dict[tuple[object, ...], bytes] = {}
 
@@ -55,6 +55,7 @@ def compile_seccomp(
     *,
     by_filter: bool,
     single: bool = False,
+    debugging: bool = False,
     watch: Watch | None = None,
     kept: bool = False,
     denied: frozenset[str] = frozenset(),
@@ -63,13 +64,14 @@ def compile_seccomp(
     watched = (False, False, False)
     if watch is not None:
         watched = (watch.memory_bytes > 0, watch.processors > 0, 0 < watch.share_permille < 1000)
-    key = (machine, sockets, by_filter, single, watched, kept, denied)
+    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied)
     if key not in _filters:
         try:
             rules = default_filter(
                 sockets=sockets,
                 private_ipc_by_filter=by_filter,
                 single_process=single,
+                debugging=debugging,
                 watched_memory=watched[0],
                 pinned=watched[1],
                 stopped=watched[2],
@@ -102,6 +104,7 @@ def ground_filter(
         sockets,
         by_filter=by_filter,
         single=not ground.spawn,
+        debugging=ground.debug and ground.spawn,
         watch=watch,
         kept=kept,
         denied=ground.deny_syscalls,
@@ -232,12 +235,12 @@ LOCKING_CAPABILITIES = ("SETFCAP", "SETGID", "SETUID")
 
 def explain_trial(trial: LaunchTrial) -> tuple[str, str]:
     """(reason, fix) for a launch that was tried and failed."""
-    if trial.phase in {"namespaces", "net"} and trial.errno in {_ERRNO_EPERM, _ERRNO_ENOSPC, _ERRNO_EUSERS}:
+    denied = {_ERRNO_EPERM, _ERRNO_EACCES, _ERRNO_ENOSPC, _ERRNO_EUSERS}
+    if trial.phase in {"namespaces", "net"} and trial.errno in denied:
         return (
             f"user namespaces are forbidden or used up here ({trial.detail})",
-            "as root: `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu), "
-            "`sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or `sysctl -w "
-            "user.max_user_namespaces=15000`; in a container, or without root, use --backend landlock",
+            "as root: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or `sysctl -w "
+            "user.max_user_namespaces=15000`; without root, use --backend landlock",
         )
     if trial.phase == "mounts":
         return (

@@ -85,16 +85,39 @@ def shields(plan: Plan, copies: tuple[CopyMount, ...] = ()) -> Iterator[Place]:
 
     What commands have a copy of is covered by a link to that.
     """
+    sealed = sealed_pins(plan)
     for pin in plan.pins:
-        yield _bound(pin.path, pin.device, pin.inode, PINNED)
+        is_sealed = pin.path in sealed
+        yield _bound(pin.path, pin.device, pin.inode, PINNED, is_read_only=is_sealed)
     copied = {mount.copy.target.path for mount in copies}
     for shield in plan.shields:
         target = shield.target
         if target.path not in copied:
-            yield _bound(target.path, target.device, target.inode, SHIELDED)
+            yield _bound(target.path, target.device, target.inode, SHIELDED, is_read_only=True)
     for mount in copies:
         target = mount.copy.target
         yield _linked(target.path, target.device, target.inode, f"{mount.inside}/{COPY_NAME}")
+
+
+def sealed_pins(plan: Plan) -> frozenset[str]:
+    """Pins inside what cannot be written: a mount of their own must not open that again.
+
+    But for the git directories of submodules that the plan knows: commands work there, and no new one comes
+    beside them.
+    """
+    is_sealed = {grant.target.path: grant.access is FsAccess.READ for grant in plan.ground.grants}
+    is_sealed |= dict.fromkeys((shield.target.path for shield in plan.shields), True)
+    kept = {shield.target.path for shield in plan.shields}
+    kept |= {f"{watch.directory}/{watch.name}" for watch in plan.watches}
+    found = set()
+    for path in (pin.path for pin in plan.pins):
+        above = path
+        while above and above not in is_sealed:
+            above = above.rpartition("/")[0]
+        is_module = above.endswith("/modules") and {f"{path}/config", f"{path}/hooks"} <= kept
+        if is_sealed.get(above, False) and not is_module:
+            found.add(path)
+    return frozenset(found)
 
 
 def copy_mounts(plan: Plan) -> tuple[CopyMount, ...]:
@@ -113,10 +136,10 @@ def _linked(path: str, device: int, inode: int, text: str) -> Place:
     return place(Mount(MountKind.LINK, path, text, device=device, inode=inode), SHIELDED)
 
 
-@lru_cache(maxsize=4096)
-def _bound(path: str, device: int, inode: int, rank: int) -> Place:
+@lru_cache(maxsize=32_768)
+def _bound(path: str, device: int, inode: int, rank: int, *, is_read_only: bool) -> Place:
     """A protected path onto itself. Most are as they were when the last command ran."""
-    flags = MountFlag.READ_ONLY if rank == SHIELDED else MountFlag(0)
+    flags = MountFlag.READ_ONLY if is_read_only else MountFlag(0)
     return place(Mount(MountKind.BIND, path, path, flags, device, inode), rank)
 
 

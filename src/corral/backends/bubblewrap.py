@@ -46,8 +46,8 @@ _COVERS = "/.corral"  # a tmpfs for its masks, which it takes away: see launcher
 _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
-#: Over the new network alone: routes, and sockets at low ports.
-_GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE")
+#: Over the new network alone: routes, sockets at low ports, and hearing of connections that were refused.
+_GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
 
 CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 #: Where it claims less, and for whom.
@@ -57,8 +57,8 @@ CONDITIONS = (
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
 _NAMESPACES_FORBIDDEN = (
-    "as root: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or `sysctl -w "
-    "kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu); or use --backend landlock"
+    "as root: `sysctl -w kernel.unprivileged_userns_clone=1` (Debian), or a profile of AppArmor for bwrap "
+    "(Ubuntu; `corral install apparmor` makes one for --backend native); or use --backend landlock"
 )
 _FAILURES = (
     StartFailure(
@@ -134,14 +134,7 @@ class BubblewrapBackend:
             env=(),
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(
-                    ground,
-                    abi,
-                    probe.detail("machine"),
-                    holders,
-                    is_kept=plan.command.keeps,
-                    is_locked=is_locked,
-                ),
+                _encoded_ground(ground, probe, is_kept=plan.command.keeps),
                 mounts.in_order((*_inner_mounts(ground), *mounts.shields(plan))),
                 encode_command(command),
             ),
@@ -247,24 +240,12 @@ def _area(path: str, size: int) -> Mount:
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool, is_locked: bool
-) -> tuple[int, bytes]:
-    private_network = ground.net.mode is not NetMode.FULL
-    sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
+def _encoded_ground(ground: Ground, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
+    abi = int(probe.detail("landlock_abi"))
     return encode_ground(
-        Spec(
-            argv=(),
-            cwd="/",
-            inside=True,
-            uid_map=common.id_map(ground.uid, ground.uid) if is_locked else "",
-            gid_map=common.id_map(ground.uid, ground.gid) if is_locked else "",
-            lock=is_locked,
+        inner.ground_spec(ground, probe, is_kept=is_kept).replace(
             gateway=gateway.sockets(ground),
-            rlimits=common.rlimits(ground.limits)
-            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
             expects=tuple(_expects(ground)),
         )
     )

@@ -35,7 +35,6 @@ from corral.model.probe import Dependence, Probe
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.backends._firejail_profile import Files
-    from corral.backends._limits import Holders
     from corral.model.backend import Host
     from corral.model.plan import Ground, Plan
 
@@ -184,14 +183,7 @@ class FirejailBackend:
             env=_ENVIRONMENT,
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
             spec=join(
-                _encoded_ground(
-                    ground,
-                    abi,
-                    probe.detail("machine"),
-                    holders,
-                    is_kept=plan.command.keeps,
-                    is_locked=is_locked,
-                ),
+                _encoded_ground(ground, probe, is_kept=plan.command.keeps),
                 encode_expects(files.expects),
                 encode_paths(PathRule(write, path) for path in areas),
                 encode_command(command),
@@ -276,25 +268,9 @@ def _redirected(
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, *, is_kept: bool, is_locked: bool
-) -> tuple[int, bytes]:
-    private_network = ground.net.mode is not NetMode.FULL
-    sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
-    return encode_ground(
-        Spec(
-            argv=(),
-            cwd="/",
-            inside=True,
-            uid_map=common.id_map(ground.uid, ground.uid) if is_locked else "",
-            gid_map=common.id_map(ground.uid, ground.gid) if is_locked else "",
-            lock=is_locked,
-            rlimits=common.rlimits(ground.limits)
-            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
-            landlock=_landlock(ground, abi),
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
-        )
-    )
+def _encoded_ground(ground: Ground, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
+    rules = _landlock(ground, int(probe.detail("landlock_abi")))
+    return encode_ground(inner.ground_spec(ground, probe, is_kept=is_kept).replace(landlock=rules))
 
 
 def _landlock(ground: Ground, abi: int) -> Landlock:

@@ -7,9 +7,10 @@ Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded proc
 Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter; where the
              network is limited another one, which has corral asked about every connection
 Not covered  fs.deny and fs.protect (Landlock only ever grants); fs.metadata (it knows no right for modes,
-             owners and times); proc.hidden (names in /proc); proc.contained (a process that escapes its
-             parent is hunted, not contained); names, sizes, times and link texts of files outside;
-             loopback and Unix sockets inside; a writable /tmp: $TMPDIR is elsewhere
+             owners and times); private areas inside a granted path, which are refused; proc.hidden (names in
+             /proc); proc.contained (a process that escapes its parent is hunted, not contained); names,
+             sizes, times and link texts of files outside; loopback and Unix sockets inside; a writable /tmp:
+             $TMPDIR is elsewhere
 Order        irrelevant: Landlock rules are a union, so no rule can narrow another
 """
 
@@ -25,6 +26,7 @@ from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
+from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Inside, Launch
 from corral.model.plan import PrivateFile
@@ -126,6 +128,9 @@ class LandlockBackend:
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """A spec without namespaces; $HOME and $TMPDIR lead to a scratch directory of this run."""
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        if Feature.FS_PRIVATE not in plan.waived:
+            _check_areas(ground)
+        gateway.refuse_published(ground, self.name)
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
         is_proxied = gateway.is_limited(ground) and probe.detail("proxy") == "yes"
@@ -153,6 +158,18 @@ class LandlockBackend:
             group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=True),
             gateway=proxy.request(ground) if is_proxied else None,
             inside=Inside(command.env, has_own_root=False),
+        )
+
+
+def _check_areas(ground: Ground) -> None:
+    """Inside a grant the name of a private area leads to what the host has there."""
+    for path in ground.private_in_grants:
+        raise UnenforceableError(
+            "unenforceable",
+            f"the backend landlock cannot make the private area {path}",
+            why="it lies in a granted path, and Landlock cannot hide what the host has there",
+            fix="use another backend, or a private area elsewhere",
+            lacking=frozenset({Feature.FS_PRIVATE}),
         )
 
 

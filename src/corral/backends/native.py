@@ -18,6 +18,7 @@ from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
 from corral.backends import _mounts as mounts
+from corral.backends._surroundings import explain_surroundings
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
@@ -71,7 +72,7 @@ class NativeBackend:
             )
         )
         if found.trial.phase != "exec":
-            reason, fix = common.explain_trial(found.trial)
+            reason, fix = explain_surroundings(found.trial, host) or common.explain_trial(found.trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         holders = limiting.find_holders(host, namespaced=True)
         probe = Probe(

@@ -63,7 +63,7 @@ def get_backend(name: str) -> Backend:
             "unknown-backend",
             f"there is no backend {name!r}",
             why=f"the backends are {', '.join((AUTO_NAME, *BUILTIN))}",
-            fix="choose one of them with --backend",
+            fix="choose one of them",
         )
     module, _, attribute = BUILTIN[name].partition(":")
     backend: Backend = getattr(import_module(module), attribute)()

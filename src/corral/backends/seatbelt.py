@@ -112,6 +112,15 @@ class SeatbeltBackend:
                 fix="leave syscall:deny out, or use --backend lima",
                 lacking=frozenset({Feature.SYSCALLS}),
             )
+        if ground.debug:
+            raise UnenforceableError(
+                "unenforceable",
+                "Seatbelt cannot grant process:debug",
+                why="a debugger on macOS needs an entitlement that no profile gives",
+                fix="leave process:debug out, or use --backend lima",
+                lacking=frozenset(),
+            )
+        gateway.refuse_published(ground, self.name)
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
         is_proxied = gateway.is_limited(ground)

@@ -83,7 +83,7 @@ _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
 _LED = frozenset({MountKind.BIND, MountKind.LINK})  # their sources are paths
 _GIVEN = frozenset(map(str, range(6, 32)))
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
-_GATEWAY_FLAGS, _MOST_PORT = int(GatewayFlag.ROUTES | GatewayFlag.NOTIFY), 65535
+_GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
 

@@ -54,6 +54,7 @@ F_SETLEASE, F_SETDELEG = 1024, 1040
 SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
 SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
 PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFF_FFFF)  # LINUX, LINUX32, UNAME26, both, "tell me"
+ADDR_NO_RANDOMIZE = 0x40000
 
 
 class SocketPolicy(Enum):
@@ -208,6 +209,16 @@ SHARED_NAMESPACE_RULES: tuple[Rule, ...] = (
 SINGLE_PROCESS_RULES: tuple[Rule, ...] = (
     *_deny("fork vfork", EPERM, "the policy grants no further process"),
     *_deny("clone", EPERM, "the policy grants no further process", masked_equal(0, CLONE_THREAD, 0)),
+)
+
+#: What debuggers need. TRUST: the kernel asks the filter after the tracer has had its say; Landlock lets no
+#: process trace another outside its own domain; and the launcher's processes are not dumpable.
+DEBUGGING_CALLS = frozenset({"ptrace", "process_vm_readv", "process_vm_writev", "personality"})
+DEBUGGING_RULES: tuple[Rule, ...] = _deny(
+    "personality",
+    EPERM,
+    "makes memory executable",
+    *(different(0, allowed) for allowed in (*PERSONALITIES, ADDR_NO_RANDOMIZE)),
 )
 
 #: Where the launcher looks itself how much memory there is: it sees what processes map and what lies in the
@@ -371,6 +382,7 @@ def default_filter(
     sockets: SocketPolicy,
     private_ipc_by_filter: bool,
     single_process: bool = False,
+    debugging: bool = False,
     watched_memory: bool = False,
     pinned: bool = False,
     stopped: bool = False,
@@ -381,12 +393,15 @@ def default_filter(
 
     `private_ipc_by_filter`: there are no IPC and PID namespaces, so the filter must close what they would.
     `single_process`: the command may have threads, and no further process.
+    `debugging`: it may trace processes; which ones is not the filter's affair.
     `watched_memory`: the launcher keeps the memory by itself; `pinned` and `stopped`: the share of the
     processors, by using only some of them, and these for a part of the time.
     `kept`: other commands follow, started by processes that this one sees.
     Raises ValueError, with the name, for a denied call that does not exist or that nothing can do without.
     """
     rules = (*DEFAULT_RULES, *_SOCKET_RULES[sockets])
+    if debugging:
+        rules = (*(rule for rule in rules if rule.syscall not in DEBUGGING_CALLS), *DEBUGGING_RULES)
     if private_ipc_by_filter:
         rules += SHARED_NAMESPACE_RULES
     elif kept:

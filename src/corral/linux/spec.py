@@ -98,6 +98,7 @@ class ServeFlag(IntFlag):
 class GatewayFlag(IntFlag):
     ROUTES = 1  # every address is made the sandbox's own, so that the gateway hears of all
     NOTIFY = 2  # no sockets: the filter tells corral about connections, and corral makes them
+    PUBLISH = 4  # sockets as well by which corral connects to servers inside
 
 
 class GatewaySockets(Record):

@@ -116,6 +116,11 @@ start(lambda: os.posix_spawn('/bin/sh', line, {}))
 start(lambda: subprocess.call(line) and -1)
 """
 
+_ATTACH = (
+    "libc.ptrace(16, int(MORE[0]), 0, 0); time.sleep(0.1)\n"
+    "if libc.ptrace(17, int(MORE[0]), 0, 19) == 0: prove('traced')\n"
+)
+
 PROBES = (
     python_probe(
         "kill-host-process",
@@ -178,10 +183,20 @@ for act in (lambda p: os.setpriority(0, p, 15), lambda p: os.sched_setaffinity(p
         "Attach to a process of the host with ptrace.",
         Feature.PROC_SHIELDED,
         "E57",
-        "libc.ptrace(16, int(MORE[0]), 0, 0); time.sleep(0.1)\n"
-        "if libc.ptrace(17, int(MORE[0]), 0, 19) == 0: prove('traced')\n",
+        _ATTACH,
         proved("ptrace"),
         _with_victim,
+    ),
+    EscapeProbe(
+        "debug-host-process",
+        "Attach to a process of the host with ptrace, where debuggers are granted.",
+        Feature.PROC_SHIELDED,
+        "corral",
+        _ATTACH,
+        proved("ptrace"),
+        _with_victim,
+        Language.PYTHON,
+        capabilities=("process:debug",),
     ),
     python_probe(
         "read-host-memory",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Judge = Callable[[Stage, str], str]
 
 
-class ProbeOutcome(Enum):
+class ProbeOutcome(StrEnum):
     HELD = "held"
     ESCAPED = "ESCAPED"
     NOT_APPLICABLE = "not-applicable"  # it does not work on this host even without a sandbox
@@ -26,7 +26,7 @@ class ProbeOutcome(Enum):
     NOT_CLAIMED = "not-claimed"  # the backend does not promise to stop it; never counted as held
 
 
-class Language(Enum):
+class Language(StrEnum):
     SHELL = "sh"
     PYTHON = "python3"
 

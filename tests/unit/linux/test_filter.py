@@ -163,6 +163,22 @@ def test_personality_keeps_to_the_harmless_ones() -> None:
         assert decide("personality", harmful) == EPERM.code
 
 
+def test_a_debugger_gets_what_it_needs_and_nothing_else() -> None:
+    policy = default_filter(sockets=SocketPolicy.NONE, private_ipc_by_filter=True, debugging=True)
+    program = compile_filter(policy, Arch.X86_64)
+
+    def decide_debugging(name: str, *arguments: int) -> int:
+        arch, values = Arch.X86_64, (*arguments, 0, 0, 0, 0, 0, 0)[:6]
+        return interpret(program, Call(numbers(arch)[name], arch.audit, values)).code
+
+    for name in ("ptrace", "process_vm_readv", "process_vm_writev"):
+        assert decide_debugging(name) == ALLOW.code
+    assert decide_debugging("personality", 0x40000) == decide_debugging("personality", 0) == ALLOW.code
+    for name in ("pidfd_getfd", "kcmp", "process_madvise", "unshare"):
+        assert decide_debugging(name) == EPERM.code
+    assert decide_debugging("personality", 0x400000) == EPERM.code
+
+
 def test_terminals_cannot_be_typed_into_by_any_spelling() -> None:
     for request in (0x5412, 0x541C, 0x5423):
         assert decide("ioctl", 0, request) == decide("ioctl", 0, 1 << 32 | request) == EPERM.code
