@@ -275,4 +275,5 @@ def _note(explanation: Explanation, plan: Plan, launch: Launch) -> dict[str, Any
         "network": plan.ground.net.mode.value,
         "enforced": {feature.value: named[feature] for feature in plan.requires - plan.waived},
         "waived": sorted(feature.value for feature in plan.waived),
+        "notes": list(plan.notes),
     }

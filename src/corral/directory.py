@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.model.arguments import wrong_argument
 from corral.model.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 def find_directory(path: str | os.PathLike[str] | None, host: Host) -> str:
     """The real path of a directory; None is the caller's own. Raises PolicyError."""
+    if path is not None and not isinstance(path, str) and not hasattr(path, "__fspath__"):
+        raise wrong_argument("workspace or cwd", path, "a path", "workspace='project'")
     try:
         named = os.path.join(host.cwd(), os.fspath(path) if path is not None else "")
         _check_links(named, host.cwd())

@@ -64,7 +64,9 @@ class RealHost:
             _check_absent(path, problem)
             return None
         is_owner = status.st_uid == self.uid != 0
-        return _stat(status.st_mode, status.st_dev, status.st_ino, status.st_nlink, is_owner)
+        # A directory has another number of names whenever one is made in it, and nobody asks for it.
+        names = 1 if stat_bits.S_ISDIR(status.st_mode) else status.st_nlink
+        return _stat(status.st_mode, status.st_dev, status.st_ino, names, is_owner)
 
     def readlink(self, path: str) -> str:
         try:
@@ -289,7 +291,7 @@ def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, 
         return ()
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=32_768)
 def _stat(mode: int, device: int, inode: int, names: int, is_owner: bool) -> Stat:
     """The same status is the same object: a run looks at a hundred paths, most of which are as they were."""
     kind = stat_bits.S_IFMT(mode)

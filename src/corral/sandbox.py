@@ -7,8 +7,19 @@ from _thread import allocate_lock  # `threading` costs a millisecond, and a lock
 
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, check_order, get_backend, names_for
 from corral.directory import find_directory
-from corral.given import arguments_of, bytes_of, destinations_of
+from corral.given import (
+    REFUSE,
+    RUN_UNCONFINED,
+    arguments_of,
+    bytes_of,
+    check_companions,
+    destinations_of,
+    falls_back,
+    features_of,
+    narrow,
+)
 from corral.host import RealHost
+from corral.model.arguments import texts_of
 from corral.model.container import Container, check_container
 from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, UnenforceableError
@@ -16,17 +27,17 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command, PathKind, StdioMode
 from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
-from corral.planning.build import build, find_held, nested_repositories
+from corral.planning.build import Nested, build, find_held, nested_repositories
 from corral.planning.ground import build_ground
 from corral.planning.recall import Recall
-from corral.planning.select import select_launch
+from corral.planning.select import inside_already, select_launch
 from corral.policy.check import check_policy
 from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
 from corral.probes import forget, probe_remembered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from corral.attempt import Attempt
     from corral.limits.ceiling import Ceiling
@@ -46,8 +57,6 @@ if TYPE_CHECKING:
     from corral.watch import Watch
 
 
-#: What to do where no backend can enforce the policy.
-REFUSE, RUN_UNCONFINED = "refuse", "unconfined"
 _OWN_CONTAINER = Container()
 
 
@@ -84,25 +93,26 @@ class Sandbox:
         network: NetworkOptions | None = None,
         host: Host | None = None,
     ) -> None:
-        if isinstance(policy, str):
+        if not isinstance(policy, Policy):
             self._policy = load_preset(policy)
             backend = preset_backend(policy) or backend if backend == AUTO_NAME else backend
         else:
             self._policy = policy
         check_policy(self._policy)
         check_container(container)
-        self._order = tuple(backends)
+        check_companions(within, network)
+        self._order = texts_of("backends", backends, "backends=['native', 'podman']")
         check_order(self._order)
         self._container = container
-        self._falls_back = _falls_back(fallback)
+        self._falls_back = falls_back(fallback)
         self._host: Host = host if host is not None else RealHost()
         self._workspace = find_directory(workspace, self._host)
         self._backend = backend
-        self._waived = frozenset(_feature(name) for name in waive)
+        self._waived = features_of(waive)
         self._within = within
         self._network = network
         self._lock = allocate_lock()
-        self._ground: tuple[Ground, tuple[str, ...]] | None = None
+        self._ground: tuple[Ground, Nested] | None = None
         self._held = Recall()
         self._probes: dict[str, Probe] = {}
 
@@ -151,18 +161,27 @@ class Sandbox:
             host=self._host,
         )
 
+    def narrowed(self, timeout: float | None = None, env: Mapping[str, str] | None = None) -> Sandbox:
+        """This sandbox, or the same with less time and further variables. Raises PolicyError."""
+        if timeout is None and not env:
+            return self
+        return self.with_policy(narrow(self._policy, timeout, env))
+
     def run(
         self,
         command: str | Sequence[str],
         *,
         cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
         stdin: bytes | str = b"",
+        timeout: float | None = None,
         stream: Stream | None = None,
         stdout: Target | None = None,
         stderr: Target | None = None,
     ) -> Result:
         """Run a command and return what happened. A text is given to a shell, a sequence is not.
 
+        `env` has further variables, and `timeout` seconds that can only shorten the policy's own limit.
         `stream(name, data)` is called with every piece of output as it comes; `stdout` and `stderr` are
         paths or binary files to write it to. Then the result holds only the end of that output. What
         `stream` raises ends the run and is passed on.
@@ -170,8 +189,9 @@ class Sandbox:
         Raises PolicyError, UnenforceableError or SetupError if the command did not run; a command
         that ran and failed is a result like any other.
         """
-        prepared = self.prepare(command, cwd=cwd, stdin=stdin)
-        return self.start(prepared, destinations_of(stream, stdout, stderr)).run()
+        sandbox = self.narrowed(timeout, env)
+        prepared = sandbox.prepare(command, cwd=cwd, stdin=stdin)
+        return sandbox.start(prepared, destinations_of(stream, stdout, stderr)).run()
 
     def watch(
         self,
@@ -284,7 +304,7 @@ class Sandbox:
         return decide_path(self._plan(self.prepare(("true",))), self._host, absolute, writes=writes)
 
     def decide_connection(self, endpoint: Endpoint | str) -> Decision:
-        """Whether a command may connect to an endpoint (`https:pypi.org`), as far as the policy says."""
+        """Whether a command may connect to an endpoint (`https:example.org`), as far as the policy says."""
         from corral.model.connection import decide_connection
         from corral.model.endpoint import read_endpoint
 
@@ -325,7 +345,7 @@ class Sandbox:
         except UnenforceableError as problem:
             self._forget_failures()
             if not self._falls_back or problem.code != "unenforceable":
-                raise
+                raise inside_already(problem, self._host.environment()) from None
             return self._explain_unconfined(command, problem)
         return Explanation(plan, probe, launch)
 
@@ -341,7 +361,7 @@ class Sandbox:
         waived = self._given_up(ground, unconfined=unconfined)
 
         def find(host: Host) -> Held:
-            return find_held(self._policy, ground, host, nested=nested, waived=waived)
+            return find_held(self._policy, ground, host, nested=nested.repositories, waived=waived)
 
         with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
             held = find(self._host) if unconfined else self._held.find(self._host, find)
@@ -351,6 +371,7 @@ class Sandbox:
             ground,
             self._host,
             run_id=os.urandom(8).hex(),
+            nested=nested,
             waived=waived,
             container=self._container,
             held=held,
@@ -361,7 +382,7 @@ class Sandbox:
             return self._waived | (ground.requires - RUNNER_FEATURES)
         return self._waived
 
-    def _current_ground(self) -> tuple[Ground, tuple[str, ...]]:
+    def _current_ground(self) -> tuple[Ground, Nested]:
         with self._lock:
             if self._ground is None or self._has_what_was_denied(self._ground[0]):
                 ground = build_ground(self._policy, self._workspace, self._host)
@@ -369,7 +390,7 @@ class Sandbox:
                     writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
                     self._host.distrust((self._workspace, *writable))
                 protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
-                nested = nested_repositories(ground, self._host) if protects else ()
+                nested = nested_repositories(ground, self._host) if protects else Nested()
                 self._ground = (ground, nested)
                 self._held = Recall()
             return self._ground
@@ -414,36 +435,14 @@ def run(
     backend: str = "auto",
     workspace: str | os.PathLike[str] | None = None,
     waive: Iterable[Feature | str] = (),
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
     stdin: bytes | str = b"",
+    timeout: float | None = None,
     stream: Stream | None = None,
     stdout: Target | None = None,
     stderr: Target | None = None,
 ) -> Result:
     """Run one command in a sandbox of its own. See `Sandbox` and `Sandbox.run`."""
-    sandbox = Sandbox(policy, backend=backend, workspace=workspace, waive=waive)
-    return sandbox.run(command, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)
-
-
-def _falls_back(fallback: str) -> bool:
-    if fallback not in {REFUSE, RUN_UNCONFINED}:
-        raise PolicyError(
-            "unknown-fallback",
-            f"there is no fallback {fallback!r}",
-            why=f"it is `{REFUSE}` or `{RUN_UNCONFINED}`",
-            fix="leave it out: then a policy that cannot be enforced is refused",
-        )
-    return fallback == RUN_UNCONFINED
-
-
-def _feature(name: Feature | str) -> Feature:
-    if isinstance(name, Feature):
-        return name
-    try:
-        return Feature(name)
-    except ValueError:
-        raise PolicyError(
-            "unknown-feature",
-            f"there is no feature {name!r} to waive",
-            why=f"the features are {', '.join(feature.value for feature in Feature)}",
-            fix="name one of them",
-        ) from None
+    sandbox = Sandbox(policy, backend=backend, workspace=workspace, waive=waive).narrowed(timeout, env)
+    return sandbox.run(command, cwd=cwd, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)

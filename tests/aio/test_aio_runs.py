@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import corral
 from corral import Outcome, PolicyError, SetupError, aio
 from corral.model.errors import SessionClosed
 
@@ -26,6 +27,22 @@ def test_a_single_command_needs_no_sandbox_object(sandbox: aio.Sandbox, work: Pa
 
     assert done.stdout == f"{work}\n"
     assert asyncio.run(aio.run("echo x", policy=sandbox.blocking)).stdout == "x\n"
+
+
+def test_a_single_command_has_variables_a_directory_input_and_a_time_of_its_own(
+    sandbox: aio.Sandbox, work: Path
+) -> None:
+    (work / "deep").mkdir()
+    how = {"env": {"COLOUR": "green"}, "cwd": work / "deep", "stdin": "in\n", "timeout": 60}
+    line = 'echo "$COLOUR $PWD"; cat'
+
+    alone = corral.run(line, backend="native", workspace=work, **how)
+    assert alone.stdout == f"green {work}/deep\nin\n"
+    assert sandbox.blocking.run(line, **how).stdout == alone.stdout
+    assert asyncio.run(sandbox.run(line, **how)).stdout == alone.stdout
+    late = corral.run("exec cat /dev/zero > /dev/null", backend="native", workspace=work, timeout=0.3)
+    assert late.outcome is Outcome.TIMED_OUT
+    assert sandbox.blocking.run('echo "$COLOUR"').stdout == "\n"  # the sandbox itself is as it was
 
 
 def test_a_session_keeps_what_its_commands_leave(sandbox: aio.Sandbox) -> None:

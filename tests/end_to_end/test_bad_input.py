@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,32 @@ def test_an_empty_command_is_refused(corral: Corral, project: Path) -> None:
     assert_refused(corral("run", "-c", "  "), 2, project)
 
 
-@pytest.mark.parametrize("where", ["/", "~"])
+def test_a_workspace_of_somebody_else_is_warned_about(corral: Corral, project: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a directory away")
+    before = corral("run", "-c", MARK)
+    os.chown(project, 61234, 61234)
+    after, as_json = corral("run", "-c", MARK), corral("run", "--json", "-c", MARK)
+
+    assert (before.returncode, before.stderr) == (0, b"")
+    assert (after.returncode, after.stderr.count(b"\n")) == (0, 1)
+    assert b"belongs to another user (61234)" in after.stderr
+    assert as_json.stderr == b""
+
+
+def test_inside_corral_a_further_sandbox_is_refused_with_that_before_all_else(
+    corral: Corral, project: Path
+) -> None:
+    inside = f"{sys.executable} -m corral run -c '{MARK}'; echo status $?"
+    done = corral("run", "--read", sys.prefix, "--read", sys.base_prefix, "-c", inside)
+
+    assert done.stdout == b"status 3\n"
+    assert done.stderr.startswith(b"corral: the command did not run: already inside corral")
+    assert b"run the command by itself" in done.stderr
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.parametrize("where", ["/", "~", "/tmp", "/etc", "/etc/profile.d", "/usr", "/usr/bin", "/var"])
 def test_a_workspace_of_everything_is_refused(corral: Corral, project: Path, home: Path, where: str) -> None:
     directory = Path(where).expanduser()
 

@@ -337,12 +337,16 @@ def test_trust_is_for_a_content_and_a_change_takes_it_back(
         return b"TEXT" in corral("run", "--", "cat", str(docs / "text")).stdout
 
     assert not reads()
-    assert corral("policy", "trust").returncode == 0
+    for unasked in (("policy", "trust"), ("policy", "trust", "--json")):
+        done = corral(*unasked)
+        assert done.returncode == 2 and not reads()
+        assert b"--yes" in done.stdout + done.stderr
+    assert corral("policy", "trust", "--yes").returncode == 0
     assert reads()
     file.write_text(file.read_text() + "# a comment\n")
     assert not reads()
     assert b"not trusted" in corral("policy", "trust", "--show").stdout
-    assert corral("policy", "trust").returncode == 0 and reads()
+    assert corral("policy", "trust", "--yes").returncode == 0 and reads()
     assert corral("policy", "distrust").returncode == 0 and not reads()
 
 
@@ -350,8 +354,9 @@ def test_a_command_inside_cannot_trust_anything(corral: Corral, user_file: Path,
     (project / "corral.toml").write_text('[sandbox]\nnetwork = "full"\n')
     import sys
 
-    inside = f"{sys.executable} -m corral policy trust; echo alive"
-    assert b"alive" in corral("run", "-c", inside).stdout
+    inside = f"{sys.executable} -m corral policy trust --yes; echo alive"
+    done = corral("run", "--read", sys.prefix, "--read", sys.base_prefix, "-c", inside)
+    assert b"trusted: " in done.stdout and b"alive" in done.stdout  # in its own home, which goes away
 
     assert "network:none" in capabilities(corral)
 

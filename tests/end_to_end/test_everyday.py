@@ -219,3 +219,31 @@ def test_a_failing_command_is_a_value_and_check_raises(project: Path) -> None:
         result.check()
     assert caught.value.result is result
     assert "the command ran" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "advice"),
+    [
+        ("docker", "ps", b"docker needs its engine's socket"),
+        (
+            "chromium",
+            "--headless",
+            b"chromium's own sandbox cannot be made inside corral's: pass --no-sandbox",
+        ),
+        ("chromium", "--no-sandbox", b""),
+        ("gdb", "--args ls", b"tracing processes takes `--cap process:debug`"),
+    ],
+)
+def test_a_program_that_cannot_work_inside_comes_with_a_sentence(
+    corral: Corral, project: Path, program: str, arguments: str, advice: bytes
+) -> None:
+    fake = project / program
+    fake.write_text("#!/bin/sh\nexit 3\n")
+    fake.chmod(0o755)
+
+    by_words = corral("run", "--", str(fake), *arguments.split())
+    by_line = corral("run", "-c", f"./{program} {arguments}")
+
+    assert by_words.returncode == by_line.returncode == 3
+    for done in (by_words, by_line):
+        assert done.stderr.startswith(b"corral: " + advice) if advice else not done.stderr

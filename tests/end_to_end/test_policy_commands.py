@@ -198,6 +198,25 @@ def test_the_capability_that_why_names_changes_the_answer(
         assert corral("run", "--cap", capability, "--", "cat", str(outside / "file")).stdout == b"TEXT"
 
 
+def test_why_says_that_settings_of_git_are_changed_in_a_copy(corral: Corral, project: Path) -> None:
+    (project / ".git/config").write_text("[core]\n\tbare = false\n")
+    native = ("--backend", "native")
+
+    said = {
+        name: corral("why", "write", f".git/{name}", *native).stdout.decode() for name in ("config", "hooks")
+    }
+    script = r"printf '[user]\n\tname = x\n[core]\n\tpager = x\n' >> .git/config"
+    ran = corral("run", *native, "--", "sh", "-c", script)
+
+    assert said["config"].splitlines()[:2] == [
+        "in part: write .git/config",
+        "  because  a command changes a copy; what is harmless of that is taken over when it has ended",
+    ]
+    assert said["hooks"].startswith("no: write .git/hooks\n")
+    assert ran.returncode == 0
+    assert (project / ".git/config").read_text() == "[core]\n\tbare = false\n[user]\n\tname = x\n"
+
+
 def test_why_names_the_rule_and_the_file_that_decided(corral: Corral, project: Path, home: Path) -> None:
     (project / "corral.toml").write_text('[sandbox]\ndenied_paths = ["${workspace}/secret"]\n')
     (project / "secret").write_text("x")

@@ -38,7 +38,14 @@ CAPABILITIES = [
     *(f"filesystem:{verb}:{path}" for verb in ("read", "write", "deny", "private") for path in PATHS),
     *(f"network:{word}" for word in ("none", "limited", "full", "https:a.org", "tcp:b.org:1", "deny:a.org")),
     *("memory:limit:1g", "memory:limit:9g", "time:limit:1s", "cpu:time:1s", "pids:limit:5"),
-    *("process:spawn", "process:none", "module:call:x", "syscall:deny:chmod", "filesystem:tools:path"),
+    *(
+        "process:spawn",
+        "process:debug",
+        "process:none",
+        "module:call:x",
+        "syscall:deny:chmod",
+        "filesystem:tools:path",
+    ),
     *("filesystem:protect:x", "filesystem:protect:.git", "env:pass:*", "env:pass:AB", "env:set:AB=1"),
 ]
 

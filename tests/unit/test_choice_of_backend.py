@@ -155,7 +155,7 @@ def test_a_refusal_has_a_line_for_each_and_the_nearest_fix_first(registered) -> 
         "           firejail: not installed",
         "           podman: not installed",
         "           docker: the daemon does not answer\\nat all",
-        "  fix: ask for less, or give this up, on record, with `--backend bubblewrap --waive fs.private`; "
+        "  fix: ask for less, or give this up, on record, with `backend='bubblewrap', waive=['fs.private']`; "
         "`corral doctor` says what each backend needs",
     ]
 

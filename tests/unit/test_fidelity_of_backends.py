@@ -143,7 +143,7 @@ def test_a_refusal_is_told_with_its_reason_and_fix() -> None:
 
     assert found.chosen == ""
     assert "fs.protect" in found.refusal
-    assert "--waive" in found.fix
+    assert "waive=" in found.fix
 
 
 def test_a_waiver_changes_what_is_chosen_and_not_what_is_found() -> None:

@@ -33,16 +33,15 @@ if TYPE_CHECKING:
         """See `corral.Sandbox.run`."""
 
         cwd: str | os.PathLike[str] | None
+        env: Mapping[str, str] | None
         stdin: bytes | str
+        timeout: float | None
         stream: AsyncStream | None
         stdout: Target | None
         stderr: Target | None
 
     class KeptOptions(CommandOptions, total=False):
         """See `corral.session.Session.run`, without `stateful`."""
-
-        env: Mapping[str, str] | None
-        timeout: float | None
 
     class PoolOptions(KeptOptions, total=False):
         """See `corral.Pool.run`."""

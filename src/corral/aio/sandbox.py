@@ -38,11 +38,12 @@ class Sandbox:
         """See `corral.Sandbox.run`. `stream` may be a coroutine function; it is called in the loop."""
 
         def work(held: Held) -> Result:
-            prepared = self.blocking.prepare(command, cwd=options.get("cwd"), stdin=options.get("stdin", b""))
+            sandbox = self.blocking.narrowed(options.get("timeout"), options.get("env"))
+            prepared = sandbox.prepare(command, cwd=options.get("cwd"), stdin=options.get("stdin", b""))
             output = destinations_of(
                 held.in_loop(options.get("stream")), options.get("stdout"), options.get("stderr")
             )
-            attempt = self.blocking.start(prepared, output)
+            attempt = sandbox.start(prepared, output)
             held.take(attempt)
             return attempt.run()
 

@@ -165,10 +165,12 @@ def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
 
 def _add_groups() -> None:
     from corral.cli.image_commands import image
+    from corral.cli.install_commands import install
     from corral.cli.policy_commands import policy, why  # they need `with_options`, from above
     from corral.cli.session_commands import sandbox, session, status_here
 
     cli.add_command(image)
+    cli.add_command(install)
     cli.add_command(policy)
     cli.add_command(why)
     for command in (session, sandbox, status_here):

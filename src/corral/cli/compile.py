@@ -49,10 +49,13 @@ def compile_request(options: Mapping[str, Any], output: str) -> int:
     except CorralError as error:
         return report_error(error, as_json=False, about_command=False)
     command = shlex.join((compiled.launcher, "--plan", target, "--"))
-    waived = json.loads(compiled.plan.note)["waived"]
+    told = json.loads(compiled.plan.note)
+    waived = told["waived"]
     sys.stdout.write(printable(f"{command} COMMAND") + "\n")
     if waived:
         sys.stderr.write(f"corral: not enforced, because it was waived: {', '.join(waived)}\n")
+    for note in told["notes"]:
+        sys.stderr.write(f"corral: {printable(note)}\n")
     return 0
 
 

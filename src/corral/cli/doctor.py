@@ -8,10 +8,12 @@ import textwrap
 
 from corral import __version__
 from corral.backends._holes import known_holes
+from corral.backends._surroundings import find_container
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
 from corral.cli.matrix import LEGEND, hold_of, render_matrix
 from corral.cli.printable import printable
 from corral.host import RealHost
+from corral.model.container import DEFAULT_IMAGE
 from corral.model.enforcer import TITLES
 from corral.model.feature import Feature
 from corral.model.probe import Probe
@@ -107,6 +109,7 @@ def _facts(host: RealHost) -> dict[str, Any]:
         "landlock_abi": host.landlock_abi(),
         "limits": [_enforcer_json(enforcer) for enforcer in host.enforcers()],
         "launcher": launcher or f"missing: {reason}",
+        "container": find_container(host) or None,
         "auto": list(names_for(AUTO_NAME, host.platform)),
     }
 
@@ -151,6 +154,8 @@ def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: b
     system = _SYSTEMS.get(facts["platform"], facts["platform"])
     yield f"corral {facts['corral']} on {system} {facts['kernel']}, {facts['machine']}, user {facts['user']}"
     yield f"  launcher        {facts['launcher']}"
+    if facts["container"]:
+        yield f"  surroundings    a container ({facts['container']})"
     yield f"  landlock        ABI {facts['landlock_abi']}" + " (not available)" * (not facts["landlock_abi"])
     for number, line in enumerate(_render_enforcers(facts["limits"])):
         yield f"  {'limits by' if number == 0 else '':<14}  {line}"
@@ -201,6 +206,9 @@ def _render_probe(probe: Probe, width: int) -> Iterator[str]:
     if not probe.available:
         yield from _wrapped("  because: ", probe.reason, width)
         yield from _wrapped("  fix: ", probe.fix, width)
+    if ("default image", "") in probe.details:
+        note = f"it has no image {DEFAULT_IMAGE} yet: run `corral image build`, or name another one"
+        yield from _wrapped("  note: ", note, width)
     for feature, how in probe.approximates:
         yield from _wrapped(f"  near: {feature.value}: ", how, width)
     for hole in known_holes(probe):

@@ -74,6 +74,7 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     copies = explanation.launch.copies
     yield from _section("changed in a copy", (mount.copy.target.path for mount in copies))
     yield from _section("protected, not here yet", (watch.label for watch in plan.watches))
+    yield from _section("not protected", plan.notes)
     yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
     yield from _section("limits", list_limits(plan.ground.limits))
     yield from _section("environment", (name for name, _ in plan.env))
@@ -168,6 +169,7 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "denied": [target.requested for target in plan.ground.denied],
         "shielded": [shield.target.path for shield in plan.shields],
         "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
+        "notes": list(plan.notes),
         "network": plan.ground.net.mode.value,
         "limits": list(list_limits(plan.ground.limits)),
         "environment": [name for name, _ in plan.env],

@@ -8,6 +8,8 @@ import io
 import os
 import sys
 
+from corral.model.errors import CorralError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -29,6 +31,7 @@ def main() -> NoReturn:
 
 def _main() -> NoReturn:
     arguments = sys.argv[1:]
+    CorralError.speaks_of_flags = True
     _open_closed_streams()
     gc.disable()  # nothing lives long enough to be worth looking for
     if arguments[:1] == ["run"]:

@@ -33,10 +33,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "allow",
         ("--allow",),
-        "Let it connect to a host: pypi.org, *.npm.org, db:5432.",
+        "Let it connect to a host: files.example.org, *.example.com, db:5432.",
         "HOST",
         multiple=True,
     ),
+    Option("publish", ("--publish",), "Reach its server at localhost:PORT.", "PORT", multiple=True),
     Option("cap", ("--cap",), "Add a capability, such as filesystem:read:/docs.", "TEXT", multiple=True),
     Option("env", ("--env",), "Pass a variable (NAME), or set one (NAME=VALUE).", "NAME", multiple=True),
     Option("memory", ("--memory",), "Memory for all its processes together: 512m, 1GiB.", "SIZE"),

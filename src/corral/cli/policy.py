@@ -150,8 +150,8 @@ def _said(compiled: Compiled) -> list[str]:
     return [*policy, *dict.fromkeys(other)]
 
 
-def accept(path: str | None, *, ask: bool) -> Answer:
-    """Trust the project's file as it is now, having said what it would allow."""
+def accept(path: str | None, *, yes: bool, can_ask: bool) -> Answer:
+    """Trust the project's file as it is now, having said what it would allow, if somebody says yes."""
     file, settings = _project_file(path)
     cuts = cuts_of(settings)
     wishes = [f"  {cut.setting.origin}: {cut.setting.key.name} = {show(cut.setting)}" for cut in cuts]
@@ -159,8 +159,15 @@ def accept(path: str | None, *, ask: bool) -> Answer:
     lines = (
         [head, *wishes] if cuts else [f"{shorten(file.path)} asks for nothing that you do not allow already"]
     )
-    if ask:
+    if not yes:
         sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+        if not can_ask:
+            raise PolicyError(
+                "trust-unasked",
+                f"{shorten(file.path)} is not trusted",
+                why="nobody can be asked: there is no terminal, or the answer is to be JSON",
+                fix="read what it would allow, and say so with `corral policy trust --yes`",
+            )
         import click
 
         click.confirm("Trust it, as it is now?", abort=True, err=True)

@@ -140,14 +140,16 @@ def init(*, user: bool, force: bool, to_stdout: bool, as_json: bool, **given: An
 @policy.command()
 @click.argument("file", required=False)
 @click.option("--show", "only_show", is_flag=True, help="Say which of the project's files are trusted.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask on a terminal.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @_JSON
 def trust(file: str | None, *, only_show: bool, yes: bool, as_json: bool) -> None:
     """Let a project's file allow what your own does not, as it is now. Any change takes that back."""
     from corral.cli.policy import accept, answer, trust_state
 
-    ask = sys.stdin.isatty() and not yes and not as_json
-    sys.exit(answer(trust_state if only_show else lambda: accept(file, ask=ask), as_json=as_json))
+    can_ask = sys.stdin.isatty() and not as_json
+    sys.exit(
+        answer(trust_state if only_show else lambda: accept(file, yes=yes, can_ask=can_ask), as_json=as_json)
+    )
 
 
 @policy.command()

@@ -34,6 +34,7 @@ FLAG_CAPABILITIES = {
     "write": "filesystem:write",
     "deny": "filesystem:deny",
     "net": "network",
+    "publish": "network:publish",
     "env": "env",
     "memory": "memory:limit",
     "cpus": "cpu:limit",
@@ -132,9 +133,34 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             else:
                 yield flag, f"{capability}:{value}"
     for host in options["allow"]:
+        _check_host(host)
         yield from (("allow", f"network:{scheme}:{host}") for scheme in _schemes(host))
     for value in options["cap"]:
         yield "cap", value
+
+
+def _check_host(host: str) -> None:
+    """What is easily written and not meant. Whoever means it writes the capability."""
+    from corral.model.breadth import why_too_broad
+    from corral.model.endpoint import host_in_url
+
+    within = host_in_url(host)
+    if within:
+        raise PolicyError(
+            "allow-host",
+            f"--allow takes a host name, not a URL: {host!r}",
+            why="what is permitted is a host, by http and https, with all of its paths",
+            fix=f"write --allow {within}",
+        )
+    why = why_too_broad(host.rpartition(":")[0] or host)
+    if why:
+        mode = "--net limited" if host == "*" else f"--cap 'network:https:{host}'"
+        raise PolicyError(
+            "allow-host",
+            f"--allow {host!r} permits too much to be meant",
+            why=why,
+            fix=f"name the hosts; if it is meant, write {mode}",
+        )
 
 
 def _schemes(host: str) -> tuple[str, ...]:
@@ -176,6 +202,15 @@ def _check_contradiction(options: Mapping[str, Any]) -> None:
                 why=f"--{name} is about the configuration, and --no-config leaves it out",
                 fix="leave one of them out",
             )
+    mode, hosts = options["net"], options["allow"]
+    if hosts and mode in {"none", "full"}:
+        permits = "nothing" if mode == "none" else "every host"
+        raise PolicyError(
+            "contradiction",
+            f"--net {mode} and --allow {hosts[0]} contradict each other",
+            why=f"--net {mode} permits {permits}, and --allow permits the hosts that it names and no others",
+            fix=f"drop --net {mode} to permit these hosts alone, or drop --allow to permit {permits}",
+        )
     backend, wanted = options["backend"], options["sandbox"]
     if wanted is None or backend is None or wanted is (backend != UNCONFINED):
         return

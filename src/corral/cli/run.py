@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from corral.cli.request import Request
     from corral.model.errors import UnenforceableError
     from corral.model.result import Result
+    from corral.model.traffic import Traffic
     from corral.runtime.monitor import Monitor
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
@@ -33,6 +34,12 @@ _LIMITS_SAID = {
     Outcome.DISK_LIMIT: "its private areas were full",
     Outcome.BLOCKED: "the sandbox ended it",
 }
+
+
+_WITHOUT_PROXY = (
+    "nothing was asked of corral's proxy; with landlock, a program that goes by no http_proxy has no network"
+    " (with native it needs none)"
+)
 
 
 def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
@@ -51,6 +58,12 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     if options["verbose"] or not options["json"]:
         for line in describe_result(result, verbose=bool(options["verbose"])):
             say(line)
+        if not result.ok:
+            from corral.cli.advice import advise
+
+            advice = advise(command, request.sandbox.policy, result)
+            if advice:
+                say(advice)
     if options["stats"]:
         from corral.cli.stats import describe_traffic, summarize
 
@@ -131,6 +144,8 @@ def announce(request: Request, *, verbose: bool, as_json: bool) -> None:
     """Before the command has a say: that nothing confines it; what a project's file asked for in vain."""
     if request.sandbox.is_unconfined and (verbose or not as_json):
         say(f"the command runs without a sandbox: {_unconfined_because(request)}{_dropped(request)}")
+    if verbose or not as_json:
+        _warn_of_owner(request.sandbox.workspace)
     cuts = request.configuration.cuts if request.configuration is not None else ()
     if verbose:
         for cut in cuts:
@@ -141,6 +156,16 @@ def announce(request: Request, *, verbose: bool, as_json: bool) -> None:
         files = ", ".join(dict.fromkeys(shorten(cut.setting.origin.name) for cut in cuts))
         count = "1 setting was" if len(cuts) == 1 else f"{len(cuts)} settings were"
         say(f"{count} cut in {files}; `corral policy show --effective` says which")
+
+
+def _warn_of_owner(workspace: str) -> None:
+    """Whoever owns the workspace may have put things there for others; root need not."""
+    try:
+        owner = os.stat(workspace).st_uid
+    except OSError:
+        return  # whoever plans the run says what is wrong with it
+    if owner not in {0, os.geteuid()}:
+        say(f"warning: {workspace} belongs to another user ({owner}), who decides what lies there")
 
 
 def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:
@@ -186,11 +211,26 @@ def describe_result(result: Result, *, verbose: bool) -> Iterator[str]:
     if result.outcome in _LIMITS_SAID:
         what = "failed" if result.exit_code is not None else "was stopped"
         yield f"the command {what}: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})"
+    yield from result.notes
     for violation in result.violations:
         if verbose or violation.evidence is Evidence.OBSERVED:
             yield violation.describe()
+    if result.network is not None:
+        yield from _describe_network(result, result.network)
     if verbose:
         yield from _describe_enforcement(result)
+
+
+def _describe_network(result: Result, traffic: Traffic) -> Iterator[str]:
+    """What stood in the way and was not the policy."""
+    from corral.model.traffic import SENTENCES, NetReason  # most runs have no network
+
+    for event in traffic.refusals:
+        if event.reason is NetReason.TOO_MANY and event.port:
+            yield f"network: {event.host}:{event.port}: {SENTENCES[event.reason]}: {event.detail}"
+    is_unused = traffic == type(traffic)()
+    if is_unused and not result.ok and result.enforcement.backend == "landlock":
+        yield f"network: {_WITHOUT_PROXY}"
 
 
 def _describe_enforcement(result: Result) -> Iterator[str]:

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.result import Result, UsageSample
-    from corral.model.traffic import Traffic
+    from corral.model.traffic import HostTraffic, Traffic
 
 #: A run that is over before says nothing on the way.
 PATIENCE_SECONDS = 2.0
@@ -61,11 +61,25 @@ def describe_traffic(traffic: Traffic) -> Iterator[str]:
             parts += [f"{approximate(host.sent)} sent", f"{approximate(host.received)} received"]
         if host.refused:
             parts.append(f"{host.refused} refused")
+        if host.failed:
+            parts.append(f"{host.failed} failed: {_why_failed(traffic, host)}")
         name = f"[{host.host}]" if ":" in host.host else host.host
         place = f"{name}:{host.port}" if host.port else name
         yield f"network: {place}: {', '.join(parts) or 'nothing passed'}"
     if len(traffic.hosts) > _MOST_HOSTS:
         yield f"network: and {len(traffic.hosts) - _MOST_HOSTS} more hosts"
+
+
+def _why_failed(traffic: Traffic, host: HostTraffic) -> str:
+    """A name that does not exist is another matter than one that is refused."""
+    from corral.model.traffic import FAILURES, SENTENCES
+
+    reasons = {
+        SENTENCES[event.reason]: None
+        for event in traffic.refusals
+        if (event.host, event.port) == (host.host, host.port) and event.reason in FAILURES
+    }
+    return " and ".join(reasons) or "it led to nothing"
 
 
 def _processes(count: int) -> str:

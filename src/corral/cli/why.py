@@ -32,6 +32,7 @@ _SENTENCES = {
     Reason.NOT_GRANTED: "no rule grants it",
     Reason.UNCONFINED: "it runs without a sandbox",
 }
+_COPIED = "a command changes a copy; what is harmless of that is taken over when it has ended"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1"})
 
 
@@ -44,6 +45,7 @@ class Answer(Record):
     rule: tuple[Capability, Origin] | None
     change: Change
     refusal: str  # why nothing would run at all
+    is_copied: bool  # a command may write a copy, and harmless settings of that are taken over
 
 
 class Change(Record):
@@ -66,7 +68,9 @@ def explain_why(
     if refusal and sandbox.falls_back:
         decision = Decision(True, Reason.UNCONFINED, decision.subject, is_missing=decision.is_missing)
         rule, change, refusal = None, Change(), ""
-    answer = Answer(operation, target, decision, rule, change, refusal)
+    is_copied = operation == "write" and decision.reason is Reason.PROTECTED and not refusal
+    is_copied = is_copied and _has_copy(sandbox, decision.subject)
+    answer = Answer(operation, target, decision, rule, change, refusal, is_copied)
     status = 3 if refusal else 0 if decision.allowed else 1
     return status, _render(answer), _json(answer)
 
@@ -95,6 +99,12 @@ def _refusal(sandbox: Sandbox) -> str:
     """Why no command would run at all; empty if one would."""
     problem = sandbox.refusal()
     return "" if problem is None else problem.why
+
+
+def _has_copy(sandbox: Sandbox, path: str) -> bool:
+    """Whether the backend that would be chosen gives commands a copy of this git configuration."""
+    copies = sandbox.explain(("true",)).launch.copies
+    return any(mount.copy.target.path == path for mount in copies)
 
 
 def read_target(text: str) -> Endpoint:
@@ -229,10 +239,10 @@ def _wanted(operation: str, decision: Decision) -> Capability:
 
 def _render(answer: Answer) -> Iterator[str]:
     operation, target, decision, change = answer.operation, answer.target, answer.decision, answer.change
-    yield f"{'yes' if decision.allowed else 'no'}: {operation} {target}"
+    yield f"{'in part' if answer.is_copied else 'yes' if decision.allowed else 'no'}: {operation} {target}"
     if operation != "connect" and os.path.basename(decision.subject) != os.path.basename(target):
         yield f"  really   {shorten(decision.subject)}"
-    yield f"  because  {_SENTENCES[decision.reason]}"
+    yield f"  because  {_COPIED if answer.is_copied else _SENTENCES[decision.reason]}"
     if answer.rule is not None:
         yield f"  rule     {answer.rule[0]}"
         yield f"  said in  {answer.rule[1]}"
@@ -262,4 +272,5 @@ def _json(answer: Answer) -> dict[str, Any]:
         "capability": answer.change.capability or None,
         "advice": answer.change.advice or None,
         "refusal": answer.refusal or None,
+        "copied": answer.is_copied,
     }

@@ -155,7 +155,7 @@ KEYS: tuple[Key, ...] = (
         "allow_domains",
         list_of(DOMAIN),
         "limit the network to these: a name by http and https, `*.name`, or `name:port`",
-        ["pypi.org", "*.example.com", "db.internal:5432"],
+        ["files.example.org", "*.example.com", "db.internal:5432"],
         grants=True,
     ),
     Key(

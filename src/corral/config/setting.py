@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from corral.config.keys import Key
 
 
-class Source(Enum):
+class Source(StrEnum):
     """Where a value can come from, in the order in which they count."""
 
     DEFAULT = "default"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.model.capability import parse_capability
 from corral.model.container import EXAMPLES, parse_image, parse_inside, parse_port, parse_volume
-from corral.model.endpoint import has_port, parse_endpoint, parse_host
+from corral.model.endpoint import has_port, host_in_url, parse_endpoint, parse_host
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.feature import Feature
 from corral.model.record import Record
@@ -203,6 +203,8 @@ def _path(value: object) -> str:
 def _domain(value: object) -> str:
     """A name stands for http and https; with a port it stands for that port alone."""
     fix = "write a name, *.name or name:port"
+    if isinstance(value, str) and host_in_url(value):
+        raise WrongValue(f"{describe(value)} is a URL, not a host name", f'write "{host_in_url(value)}"')
     if not isinstance(value, str) or not value or "/" in value:
         raise WrongValue(f"{describe(value)} is not the name of a host", fix)
     try:

@@ -36,6 +36,8 @@ def meet(a: Policy, b: Policy) -> Policy:
         env=_meet_env(a.env, b.env),
         deny_syscalls=a.deny_syscalls | b.deny_syscalls,
         spawn=a.spawn and b.spawn,
+        debug=a.spawn and b.spawn and a.debug and b.debug,
+        publish=a.publish & b.publish,
         modules=a.modules & b.modules,
     )
 
@@ -51,6 +53,8 @@ def is_within(a: Policy, b: Policy) -> bool:
         and all(_is_covered(name, b.env.passed, name_covers) for name in a.env.passed)
         and a.deny_syscalls >= b.deny_syscalls
         and a.spawn <= b.spawn
+        and (a.spawn and a.debug) <= b.debug
+        and a.publish <= b.publish
         and a.modules <= b.modules
     )
 

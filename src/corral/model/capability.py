@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.model.endpoint import parse_endpoint, parse_host
+from corral.model.arguments import wrong_argument
+from corral.model.endpoint import parse_endpoint, parse_host, parse_port
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.policy import WEB, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
 from corral.model.quantities import (
@@ -41,6 +42,8 @@ class Capability(Record):
 
 def parse_capability(text: str) -> Capability:
     """Read one capability. Raises CapabilitySyntaxError, which points at the column."""
+    if not isinstance(text, str):
+        raise wrong_argument("capability", text, "a text", "corral.parse_capability('time:limit:10s')")
     kind, _, rest = text.partition(":")
     if kind not in _VERBS:
         raise _error(text, 1, f"{kind!r} is not a kind of capability", kind, tuple(_VERBS))
@@ -77,7 +80,8 @@ class PolicyDraft:
         self._passed = set(base.env.passed)
         self._fixed = dict(base.env.fixed)
         self._deny_syscalls = set(base.deny_syscalls)
-        self._spawn = base.spawn
+        self._spawn, self._debug = base.spawn, base.debug
+        self._publish = set(base.publish)
         self._modules = set(base.modules)
         self._read_only = set(base.read_only)
 
@@ -96,7 +100,7 @@ class PolicyDraft:
         elif kind == "syscall":
             self._deny_syscalls.add(target)
         elif kind == "process":
-            self._spawn = verb == "spawn"
+            self._spawn, self._debug = verb != "none", verb == "debug" or (self._debug and verb == "spawn")
         elif kind == "module":
             self._modules.add(target)
         else:
@@ -116,7 +120,9 @@ class PolicyDraft:
     def _add_network(self, verb: str, target: str) -> None:
         """A mode replaces what was there before; an endpoint adds to it. A denied host stays denied."""
         net = self._net
-        if verb == "deny":
+        if verb == "publish":
+            self._publish.add(target)
+        elif verb == "deny":
             self._net = net.replace(deny=net.deny | {target})
         elif verb == "fronting":
             self._net = net.replace(fronting=True)
@@ -161,6 +167,8 @@ class PolicyDraft:
             env=EnvPolicy(frozenset(self._passed), tuple(self._fixed.items())),
             deny_syscalls=frozenset(self._deny_syscalls),
             spawn=self._spawn,
+            debug=self._debug,
+            publish=frozenset(self._publish),
             modules=frozenset(self._modules),
             read_only=frozenset(self._read_only),
         )
@@ -179,6 +187,7 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     found += [Capability("filesystem", "protect", name) for name in sorted(policy.protect)]
     found += [Capability("filesystem", "tools", "path")] if policy.tools else []
     found += _network_capabilities(policy.net)
+    found += [Capability("network", "publish", ports) for ports in sorted(policy.publish)]
     for (kind, verb), (field, _) in _LIMITS.items():
         value = getattr(policy.limits, field)
         if value is not None:
@@ -186,6 +195,7 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     found += [Capability("env", "pass", name) for name in sorted(policy.env.passed)]
     found += [Capability("env", "set", f"{name}={value}") for name, value in policy.env.fixed]
     found.append(Capability("process", "spawn" if policy.spawn else "none"))
+    found += [Capability("process", "debug")] if policy.spawn and policy.debug else []
     found += [Capability("syscall", "deny", name) for name in sorted(policy.deny_syscalls)]
     found += [Capability("module", "call", name) for name in sorted(policy.modules)]
     return tuple(found)
@@ -292,6 +302,12 @@ def _endpoint(scheme: str) -> Callable[[str], str]:
     return canonical
 
 
+def _ports(target: str) -> str:
+    outside, _, inside = target.partition(":")
+    ports = [parse_port(text) for text in (outside, inside or outside)]
+    return str(ports[0]) if ports[0] == ports[1] else f"{ports[0]}:{ports[1]}"
+
+
 def _module(target: str) -> str:
     if not target.isascii() or not target.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise ValueError(f"{target!r} is not the name of a module: letters, digits, -, _ and .")
@@ -357,6 +373,7 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
         "tcp": _endpoint("tcp"),
         "deny": parse_host,
         "fronting": None,
+        "publish": _ports,
     },
     "memory": {"limit": _memory},
     "cpu": {"limit": _share, "time": _duration},
@@ -368,7 +385,7 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "disk": {"limit": _size, "files": _count},
     "traffic": {"limit": _size, "rate": _size},
     "env": {"pass": _variable, "set": _assignment},
-    "process": {"spawn": None, "none": None},
+    "process": {"spawn": None, "none": None, "debug": None},
     "syscall": {"deny": _system_call},
     "module": {"call": _module},
 }

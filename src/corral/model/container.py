@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.model.arguments import wrong_argument
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 
@@ -30,6 +31,8 @@ class Container(Record):
 
 def check_container(container: Container) -> None:
     """Raise PolicyError for what no engine should be told."""
+    if not isinstance(container, Container):
+        raise wrong_argument("container", container, "a corral.Container", "corral.Container(image='x')")
     _check("image", container.image, parse_image)
     if container.workspace:
         _check("workspace", container.workspace, parse_inside)

@@ -30,14 +30,25 @@ class CorralError(Exception):
     exit_status = 1
     #: Whether there was a command to run or not to run.
     is_about_command = True
+    #: Whether whoever reads the errors of this process is at the command line; if not, it is a program.
+    speaks_of_flags = False
 
     def __init__(self, code: str, what: str, *, why: str, fix: str, ran: bool = False) -> None:
         super().__init__(what)
         self.code = code
         self.what = what
-        self.why = why
-        self.fix = fix
+        self.why = self._spoken(why)
+        self.fix = self._spoken(fix)
         self.ran = ran
+
+    def _spoken(self, text: str) -> str:
+        if self.speaks_of_flags or "-" not in text:
+            return text
+        try:
+            from corral.model.spoken import in_python
+        except OSError:  # no more files can be opened: that may be the very error
+            return text
+        return in_python(text)
 
     def render(self, *, about_command: bool = True) -> str:
         """Three lines for a person: what (and whether the command ran, if there is one), because, fix."""
@@ -132,7 +143,7 @@ class UnenforceableError(CorralError):
     ) -> None:
         super().__init__(code, what, why=why or "; ".join(reasons), fix=fix)
         self.lacking = lacking
-        self._reasons = reasons
+        self._reasons = tuple(map(self._spoken, reasons))
 
     @property
     def reasons(self) -> tuple[str, ...]:

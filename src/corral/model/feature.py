@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Feature(Enum):
+class Feature(StrEnum):
     """Each member is a promise about the whole process tree of one run."""
-
-    __hash__ = object.__hash__  # members are single; the inherited hash is written in Python
 
     FS_READ = "fs.read"
     FS_WRITE = "fs.write"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
 
 
-class Hold(Enum):
+class Hold(StrEnum):
     ENFORCED = "enforced"
     APPROXIMATED = "approximated"  # something is done, but less than is promised: it counts as not enforced
     NOT_ENFORCEABLE = "not enforceable"

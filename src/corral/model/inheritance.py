@@ -48,7 +48,7 @@ def _requested(capabilities: Iterable[str | Capability]) -> Policy:
 
 
 #: Verbs of the network that lead nowhere by themselves.
-_NO_REACH = frozenset({"none", "deny", "fronting"})
+_NO_REACH = frozenset({"none", "deny", "fronting", "publish"})
 
 
 class _Comparison:
@@ -79,6 +79,11 @@ class _Comparison:
         refusals = {
             ("filesystem", "tools"): (self._parent.tools, "the parent does not grant the tools on the PATH"),
             ("process", "spawn"): (self._parent.spawn, "the parent may not start further processes itself"),
+            ("process", "debug"): (
+                self._parent.spawn and self._parent.debug,
+                "the parent may not trace processes itself",
+            ),
+            ("network", "publish"): (target in self._parent.publish, "the parent may not publish it itself"),
             ("module", "call"): (
                 target in self._parent.modules,
                 "the parent may not call this module itself",

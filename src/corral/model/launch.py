@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -73,7 +73,7 @@ COPY_NAME = "config"
 HOSTNAME = "corral"
 
 
-class Front(Enum):
+class Front(StrEnum):
     """How the connections of a command come to the gateway."""
 
     SOCKETS = "sockets"  # listening sockets out of the sandbox's own network: no program knows of it

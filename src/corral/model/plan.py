@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.container import Container
 from corral.model.record import Record
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
 
 
-class PathKind(Enum):
+class PathKind(StrEnum):
     DIRECTORY = "directory"
     FILE = "file"
     MISSING = "missing"
 
 
-class StdioMode(Enum):
+class StdioMode(StrEnum):
     CAPTURE = "capture"  # pipes; output is kept in the result
     INHERIT = "inherit"  # the caller's own descriptors
     TERMINAL = "terminal"  # a new pseudo-terminal, relayed
@@ -115,12 +115,15 @@ class Ground(Record):
     limits: Limits
     deny_syscalls: frozenset[str]
     spawn: bool  # further processes may be started
+    debug: bool  # and traced
+    published: tuple[tuple[int, int], ...]  # ports: outside, on loopback, and of a server inside
     workspace: str
     home: str
     uid: int
     gid: int
     scratch: str  # where a backend without private mounts may put a private directory
     requires: frozenset[Feature]  # what must be enforced for the policy to hold
+    private_in_grants: tuple[str, ...] = ()  # private areas that lie, or lead, into a grant
 
     # Compared and hashed by identity: backends keep what they compiled from a ground.
     __eq__ = object.__eq__
@@ -154,6 +157,7 @@ class Plan(Record):
     hook_directories: tuple[str, ...] = ()  # in every worktree, as the caller's own git configuration says
     copies: tuple[ConfigCopy, ...] = ()  # of shields; a backend without copies holds the shields alone
     copies_directory: str = ""  # where the runner may keep them
+    notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
 
     @property
     def requires(self) -> frozenset[Feature]:

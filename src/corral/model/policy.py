@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from corral.model.inheritance import Inheritance
 
 
-class FsAccess(Enum):
+class FsAccess(StrEnum):
     READ = "read"
     WRITE = "write"  # implies READ
     DENY = "deny"  # beats READ and WRITE at any depth
@@ -27,7 +27,7 @@ class FsRule(Record):
     within: tuple[str, ...] = ()  # made by `&`: grants above it; what the path leads to must lie in each
 
 
-class NetMode(Enum):
+class NetMode(StrEnum):
     NONE = "none"
     LIMITED = "limited"  # to what is allowed; an empty list allows nothing
     FULL = "full"
@@ -86,6 +86,10 @@ class Policy(Record):
     env: EnvPolicy = EnvPolicy()
     deny_syscalls: frozenset[str] = frozenset()
     spawn: bool = False  # the command may start further processes
+    debug: bool = False  # and trace those that it may start
+    publish: frozenset[str] = (
+        frozenset()
+    )  # ports of servers inside: "3000", or "8080:3000" for another outside
     modules: frozenset[str] = frozenset()  # WebAssembly modules that may be called by name
 
     def __and__(self, other: object) -> Policy:
@@ -123,7 +127,7 @@ class Policy(Record):
             repr(self.limits),
             (sorted(self.env.passed), sorted(self.env.fixed)),
             sorted(self.deny_syscalls),
-            self.spawn,
-            sorted(self.modules),
+            (self.spawn, self.debug),
+            (sorted(self.modules), sorted(self.publish)),
         )
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

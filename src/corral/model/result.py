@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.errors import CommandFailed
 from corral.model.record import Record
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from corral.model.violation import Violation
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     EXITED = "exited"  # by itself; see exit_code
     SIGNALLED = "signalled"
     TIMED_OUT = "timed-out"
@@ -91,6 +91,7 @@ class Result(Record):
     stdout_size: int | None = None  # bytes that were printed; None: the command had the caller's own
     stderr_size: int | None = None
     network: Traffic | None = None  # what passed the gateway; None: there was none
+    notes: tuple[str, ...] = ()  # what there is to say besides: what a session that was made anew has lost
 
     @property
     def ok(self) -> bool:
@@ -162,6 +163,7 @@ class Result(Record):
                 }
                 for violation in self.violations
             ],
+            **({"notes": list(self.notes)} if self.notes else {}),
             **({} if self.network is None else {"network": self.network.to_json()}),
             "enforcement": {
                 "backend": self.enforcement.backend,

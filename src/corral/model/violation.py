@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from corral.model.record import Record
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
 
 
-class Evidence(Enum):
+class Evidence(StrEnum):
     OBSERVED = "observed"  # the enforcing mechanism told us
     INFERRED = "inferred"  # guessed from what the command printed; may be wrong
 
@@ -25,6 +25,12 @@ class Violation(Record):
 
     def describe(self) -> str:
         """One sentence that a person or a model can act on."""
-        hint = f"; to permit it: --cap {self.hint}" if self.hint else ""
+        hint = f"; to permit it: {self._flag()}" if self.hint else ""
         guess = " (guessed from the output)" if self.evidence is Evidence.INFERRED else ""
         return f"{self.feature.value}: {self.subject}: {self.detail}{guess}{hint}"
+
+    def _flag(self) -> str:
+        """For a name that was looked up, http and https: nobody knows yet which of them was meant."""
+        if self.hint == f"network:https:{self.subject}":
+            return f"--allow {self.subject}"
+        return f"--cap {self.hint}"

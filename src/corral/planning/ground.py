@@ -7,7 +7,7 @@ import posixpath
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
-from corral.model.policy import FsAccess, FsRule
+from corral.model.policy import FsAccess, FsRule, NetMode
 from corral.planning.bounds import find_ceilings, hold_within, most_read
 from corral.planning.git import identity, linked_repository
 from corral.planning.require import required_features
@@ -27,6 +27,14 @@ _STRUCTURAL = ("/proc", "/dev")
 #: Full of the sockets of services that would act for the command outside the sandbox.
 _SOCKET_DIRECTORIES = ("/run", "/var/run")
 
+
+#: What everybody's programs depend on, and all beneath; and directories that everybody shares, by themselves.
+_SYSTEM_PLACES = (
+    *("/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
+    *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib"),
+)
+_SHARED_PLACES = frozenset({"/home", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/tmp"})
 
 #: Places in the home that hold keys and logins, and never a project.
 _SECRET_PLACES = (
@@ -78,6 +86,8 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         limits=policy.limits,
         deny_syscalls=policy.deny_syscalls,
         spawn=policy.spawn,
+        debug=policy.debug,
+        published=_published(policy),
         workspace=workspace,
         home=host.home,
         uid=host.uid,
@@ -85,7 +95,20 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         scratch=host.temporary_directory(),
         requires=required_features(policy, grants, private=bool(private), denied=bool(within))
         | _for_own_files(grants, host),
+        private_in_grants=_inside_grants(private, granted, host),
     )
+
+
+def _published(policy: Policy) -> tuple[tuple[int, int], ...]:
+    if policy.publish and policy.net.mode is NetMode.FULL:
+        raise PolicyError(
+            "contradiction",
+            "servers inside cannot be published with the whole network",
+            why="they listen on this machine already",
+            fix="leave network:publish out, or grant less than network:full",
+        )
+    pairs = (text.partition(":") for text in sorted(policy.publish))
+    return tuple((int(outside), int(inside or outside)) for outside, _, inside in pairs)
 
 
 def _expanded(rules: Iterable[FsRule], workspace: str, home: str) -> list[FsRule]:
@@ -215,14 +238,22 @@ def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
 
 def _check_workspace(workspace: str, host: Host) -> None:
     # TRUST: a link that an earlier command made may have led the caller here.
-    for name in _SECRET_PLACES:
-        if is_beneath(workspace, posixpath.join(host.home, name)):
-            raise PolicyError(
-                "grant-too-wide",
-                f"{workspace} cannot be the workspace",
-                why="keys and logins are kept there",
-                fix="change into a project directory; --read grants single files, if they are meant",
-            )
+    secret = (posixpath.join(host.home, name) for name in _SECRET_PLACES)
+    if any(is_beneath(workspace, place) for place in secret):
+        raise _no_workspace(workspace, "keys and logins are kept there")
+    if any(is_beneath(workspace, place) for place in _SYSTEM_PLACES):
+        raise _no_workspace(workspace, "the system itself is kept there, and runs what it finds")
+    if workspace in _SHARED_PLACES:
+        raise _no_workspace(workspace, "it is shared by all programs and users of this machine")
+
+
+def _no_workspace(workspace: str, why: str) -> PolicyError:
+    return PolicyError(
+        "grant-too-wide",
+        f"{workspace} cannot be the workspace",
+        why=why,
+        fix="change into a project directory; --read grants single files, if they are meant",
+    )
 
 
 def _too_wide(target: ResolvedPath, why: str) -> PolicyError:
@@ -256,6 +287,12 @@ def _check_denials(granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedP
 
 def _is_inside_any(path: str, granted: Iterable[ResolvedPath]) -> bool:
     return any(is_beneath(path, target.path) for target in granted)
+
+
+def _inside_grants(private: tuple[str, ...], granted: Iterable[ResolvedPath], host: Host) -> tuple[str, ...]:
+    """Wherever links lead on the host; in the sandbox there need be none, so they are not remembered."""
+    resolver = Resolver(host)
+    return tuple(path for path in private if _is_inside_any(resolver.resolve(path).path, granted))
 
 
 def _links_between(resolver: Resolver, grants: list[Grant], private: tuple[str, ...]) -> tuple[Link, ...]:

@@ -48,6 +48,7 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("network", "tcp"): (Feature.NET_PORTS, Feature.NET_DOMAINS),
     ("network", "deny"): (Feature.NET_DOMAINS,),
     ("network", "fronting"): (),
+    ("network", "publish"): (),
     ("memory", "limit"): (Feature.LIMIT_MEMORY,),
     ("cpu", "limit"): (Feature.LIMIT_CPU,),
     ("cpu", "time"): (Feature.LIMIT_CPU_TIME,),
@@ -64,6 +65,7 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("env", "set"): (Feature.ENVIRONMENT,),
     ("process", "spawn"): (),
     ("process", "none"): (Feature.PROC_SINGLE,),
+    ("process", "debug"): (),
     ("syscall", "deny"): (Feature.SYSCALLS,),
     ("module", "call"): (),  # a native command can call none
 }

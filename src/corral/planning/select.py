@@ -6,7 +6,7 @@ from corral.model.errors import UnenforceableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
     from corral.model.feature import Feature
@@ -50,6 +50,18 @@ def _refused(refusals: list[_Refusal]) -> UnenforceableError:
         "no backend on this host can enforce the policy",
         reasons=tuple(_reason(*refusal) for refusal in refusals) or ("there is no backend to try",),
         fix=_fix(refusals),
+    )
+
+
+def inside_already(problem: UnenforceableError, environment: Mapping[str, str]) -> UnenforceableError:
+    """A refusal, which inside of another sandbox has one cause before all others."""
+    if problem.code != "unenforceable" or not environment.get("CORRAL_SANDBOX"):
+        return problem
+    return UnenforceableError(
+        "nested",
+        "already inside corral, and no sandbox can be made inside of this one",
+        reasons=problem.reasons,
+        fix="run the command by itself: the sandbox around it confines it already",
     )
 
 

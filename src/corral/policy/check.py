@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
+from corral.model.policy import EnvPolicy, Limits, NetPolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,10 +26,15 @@ def check_policy(policy: Policy) -> None:
 
 
 def _problems(policy: Policy) -> Iterator[str]:
+    for name, kind in (("limits", Limits), ("net", NetPolicy), ("env", EnvPolicy)):
+        value = getattr(policy, name)
+        if not isinstance(value, kind):
+            yield f"{name} is {value!r}, which is no corral.{kind.__name__}"
+            return
     limits = policy.limits
     for field in type(limits)._fields:
         value = getattr(limits, field)
-        if value is not None and not 0 < value < _MOST:
+        if value is not None and not (isinstance(value, int | float) and 0 < value < _MOST):
             yield f"{field} is {value!r}"
     for rule in policy.fs:
         if "\0" in rule.path or not rule.path:

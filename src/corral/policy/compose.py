@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.model.arguments import texts_of
 from corral.model.capability import PolicyDraft, parse_capability
 from corral.policy.preset import DEFAULT_PRESET, load_preset
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def build_policy(preset: str = DEFAULT_PRESET, capabilities: Iterable[str] = ()) -> Policy:
     """Return a preset with capabilities added. Raises PolicyError."""
-    texts = tuple(capabilities)
+    texts = texts_of("capabilities", capabilities, "corral.build_policy('strict', ['time:limit:10s'])")
     policy = load_preset(preset)
     if not texts:
         return policy

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _VERSION = 1
-_SETS = ("private", "read_only", "protect", "deny_syscalls", "modules")
+_SETS = ("private", "read_only", "protect", "deny_syscalls", "publish", "modules")
 
 
 class Errand(Record):
@@ -81,6 +81,7 @@ def _policy_fields(policy: Policy) -> dict[str, Any]:
         **{name: sorted(getattr(policy, name)) for name in _SETS},
         "tools": policy.tools,
         "spawn": policy.spawn,
+        "debug": policy.debug,
         "net": [policy.net.mode.value, sorted(policy.net.allow), sorted(policy.net.deny)],
         "limits": {name: getattr(policy.limits, name) for name in Limits._fields},
         "env": [sorted(policy.env.passed), [list(pair) for pair in policy.env.fixed]],
@@ -99,6 +100,7 @@ def _read_policy(fields: dict[str, Any]) -> Policy:
         **{name: frozenset(map(_text, fields[name])) for name in _SETS},
         tools=bool(fields["tools"]),
         spawn=bool(fields["spawn"]),
+        debug=bool(fields["debug"]),
         net=NetPolicy(NetMode(mode), frozenset(map(_text, allow)), frozenset(map(_text, deny))),
         limits=Limits(**fields["limits"]),
         env=EnvPolicy(

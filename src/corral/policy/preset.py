@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os.path
 
+from corral.model.arguments import wrong_argument
 from corral.model.capability import Capability, PolicyDraft, parse_capability
 from corral.model.errors import PolicyError
 from corral.model.policy import Policy
@@ -71,6 +72,8 @@ def preset_backend(name: str) -> str:
 
 def check_preset(name: str) -> None:
     """Raise PolicyError, with the nearest name, if there is no such preset."""
+    if not isinstance(name, str):
+        raise wrong_argument("policy", name, "the name of a profile, or a corral.Policy", "policy='strict'")
     if name in PRESETS:
         return
     import difflib
@@ -80,7 +83,7 @@ def check_preset(name: str) -> None:
         "unknown-profile",
         f"there is no profile {name!r}",
         why=f"the profiles are {', '.join(PRESETS)}",
-        fix=f"did you mean `-p {near[0]}`?" if near else "choose one of them with -p",
+        fix=f"did you mean `{near[0]}`?" if near else "choose one of them",
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from corral.cli.run import describe_result
 from corral.cli.stats import PATIENCE_SECONDS, approximate, describe_sample, summarize
 from corral.model.policy import Policy
 from corral.model.result import Enforcement, Outcome, Result, Usage, UsageSample
+from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
 MIB = 1 << 20
 
@@ -78,3 +80,33 @@ def test_a_run_under_way_is_told_after_its_first_moments(sample: UsageSample, li
 )
 def test_a_size_is_read_at_a_glance(size: int, text: str) -> None:
     assert approximate(size) == text
+
+
+def network_lines(backend: str, exit_code: int, traffic: Traffic | None) -> list[str]:
+    enforcement = Enforcement(backend, {}, frozenset())
+    result = result_of(Usage(1.0)).replace(enforcement=enforcement, exit_code=exit_code, network=traffic)
+    return [line for line in describe_result(result, verbose=False) if line.startswith("network: ")]
+
+
+@pytest.mark.parametrize(
+    ("backend", "exit_code", "traffic", "is_said"),
+    [
+        ("landlock", 6, Traffic(), True),
+        ("landlock", 0, Traffic(), False),
+        ("landlock", 6, None, False),
+        ("landlock", 6, Traffic((HostTraffic("a.test", 80, 1),), connections=1), False),
+        ("native", 6, Traffic(), False),
+    ],
+)
+def test_a_program_that_fails_and_knows_no_proxy_is_told_of_on_landlock(
+    backend: str, exit_code: int, traffic: Traffic | None, is_said: bool
+) -> None:
+    assert ["http_proxy" in line for line in network_lines(backend, exit_code, traffic)] == [True] * is_said
+
+
+def test_connections_without_room_are_told_of() -> None:
+    event = NetEvent(NetAction.CONNECT, False, NetReason.TOO_MANY, "a.test", 443, detail="2048 are open")
+
+    assert network_lines("native", 0, Traffic(refusals=(event,), failed=1)) == [
+        "network: a.test:443: there were too many connections: 2048 are open"
+    ]
