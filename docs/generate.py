@@ -63,6 +63,7 @@ EXAMPLES = {
     "network:tcp:db.example.com:5432": "this name and port by TCP",
     "network:deny:ads.example.com": "never this name, whatever is permitted; `*.example.com` for all beneath",
     "network:fronting": "TLS and HTTP may ask for another host than the one that was looked up",
+    "network:publish:3000": "a server inside is reached at this port of localhost; `8080:3000`: at another",
     "traffic:limit:1GiB": "bytes that all connections carry together, both ways",
     "traffic:rate:10MB": "of these, in each second",
     "memory:limit:512MiB": "memory of all processes together, with no swap on top",
@@ -78,6 +79,7 @@ EXAMPLES = {
     "env:pass:LANG": "the caller's variable of this name; `LC_*` stands for all that begin so",
     "env:set:MODE=test": "this variable with this value",
     "process:spawn": "further processes may be started; every preset grants it",
+    "process:debug": "and traced, as `gdb` and `strace` do; nothing outside, nor corral's own",
     "process:none": "no further process: threads and `exec` in place remain; the default without a preset",
     "syscall:deny:chmod": "this system call answers EPERM",
     "module:call:json": "a WebAssembly module may call this one; a native command can call none",
@@ -110,7 +112,7 @@ class ImaginaryHost:
         return LaunchTrial(False, "exec")
 
     def try_outer(self, _launch: object) -> LaunchTrial:
-        return LaunchTrial(False, "exec")
+        return LaunchTrial(True, "exec")
 
     def environment(self) -> dict[str, str]:
         return {}
@@ -124,6 +126,9 @@ class ImaginaryHost:
     def read_text(self, _path: str, _limit_bytes: int) -> str:
         return _KERNEL
 
+    def temporary_directory(self) -> str:
+        return "/tmp"
+
     def which(self, name: str) -> str:
         return f"/usr/bin/{name}"
 
@@ -133,6 +138,8 @@ class ImaginaryHost:
             return ToolRun(0, "unix:///run/docker.sock\n")
         if question == "--version":
             return ToolRun(0, f"{engine} 99.0\n")
+        if question == "import":
+            return ToolRun(0, "sha256:99\n")
         return ToolRun(0, json.dumps(self._facts(engine)))
 
     def _facts(self, engine: str) -> dict[str, object]:

@@ -17,7 +17,7 @@ ROWS = (
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},
     {
         *("sandbox", "attempt", "fidelity", "session", "background", "stateful", "given"),
-        *("pool", "stock", "turns", "freshness", "aio", "watch"),
+        *("pool", "stock", "successor", "turns", "freshness", "aio", "watch"),
         *("executor", "batch", "function", "progress"),
         *("host", "tool", "probes", "state", "directory", "trace", "compilation", "crossing", "live"),
     },

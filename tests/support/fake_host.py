@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 DEVICE = 7
 LAUNCHER = "/opt/corral/bin/corral-launch"
 
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max processes             30000                unlimited            processes
+Max open files            1024                 20000                files
+"""
+
 #: What almost every Linux machine has.
 SYSTEM = {
     "/usr/bin/": "",
@@ -42,6 +48,9 @@ SYSTEM = {
     "/opt/corral/bin/corral-launch": "elf",
     "/dev/null": "",
     "/proc/sys/kernel/osrelease": f"{RELEASE}\n",
+    "/proc/sys/kernel/pid_max": "4194304\n",
+    "/proc/sys/kernel/random/uuid": "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9\n",
+    "/proc/self/limits": LIMITS,
     "/run/": "",
     "/tmp/": "",
     "/var/tmp/": "",
@@ -84,7 +93,7 @@ class FakeHost:
         self._corral_files = corral_files
         self.controls: tuple[str, ...] = ()
         self._tools = tools  # name -> beginning of the arguments -> answer
-        self._outer = outer or LaunchTrial(False, "exec", 2, "/corral-trial")
+        self._outer = outer
         self.tried: list[Launch] = []
         self.asked: list[tuple[str, ...]] = []
         self._files: dict[str, str] = {}
@@ -192,7 +201,10 @@ class FakeHost:
 
     def try_outer(self, launch: Launch) -> LaunchTrial:
         self.tried.append(launch)
-        return self._outer
+        if self._outer is not None:
+            return self._outer
+        is_engine = launch.outer is not None and launch.outer.control != ""  # their trial is of a command
+        return LaunchTrial(True, "command") if is_engine else LaunchTrial(False, "exec", 2, "/corral-trial")
 
     def corral_files(self) -> tuple[str, ...]:
         return self._corral_files

@@ -51,7 +51,7 @@ def run_leaking(plan: Plan, launch: Launch, quarantine: str) -> Result:
 def forgetful(plan: Plan) -> Plan:
     """The plan without what the runner would enforce."""
     limits = plan.ground.limits.replace(wall_seconds=None, output_bytes=None)
-    return plan.replace(ground=plan.ground.replace(limits=limits), watches=())
+    return plan.replace(ground=plan.ground.replace(limits=limits), watches=(), worktrees=())
 
 
 def spawn_leaking(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:

@@ -7,7 +7,8 @@ set -eu
 missing=
 for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux \
     dockerd:docker.io podman:podman runc:runc busybox:busybox-static qemu-system-x86_64:qemu-system-x86 \
-    mksquashfs:squashfs-tools mmdebstrap:mmdebstrap curl:curl wget:wget node:nodejs strace:strace; do
+    mksquashfs:squashfs-tools mmdebstrap:mmdebstrap curl:curl wget:wget node:nodejs strace:strace \
+    apparmor_parser:apparmor; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 # A static launcher needs the C library's archive.

@@ -73,5 +73,7 @@ def policies(fs: st.SearchStrategy[FsRule] = rules) -> st.SearchStrategy[Policy]
         env=envs,
         deny_syscalls=_sets("chmod", "chown"),
         spawn=st.booleans(),
+        debug=st.booleans(),
+        publish=_sets("3000", "8080:3000"),
         modules=_sets("parser", "report"),
     )

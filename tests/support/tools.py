@@ -43,6 +43,14 @@ PODMAN_INFO: dict[str, object] = {
 }
 
 
+#: The image of a trial is made and removed, and that of corral is there.
+MAKES_IMAGES = {
+    "import": ToolRun(0, f"sha256:{'5' * 64}\n"),
+    "rmi": ToolRun(0, "Deleted\n"),
+    "image inspect": ToolRun(0, "[{}]\n"),
+}
+
+
 def said(answer: dict[str, object]) -> ToolRun:
     """An answer in JSON."""
     return ToolRun(0, json.dumps(answer) + "\n")
@@ -54,12 +62,14 @@ def docker(**changed: object) -> dict[str, ToolRun]:
         "context inspect": ToolRun(0, "unix:///run/docker.sock\n"),
         "info": said({**DOCKER_INFO, **changed}),
         "version": said(DOCKER_VERSION),
+        **MAKES_IMAGES,
     }
 
 
 def podman(**changed: object) -> dict[str, ToolRun]:
     """A podman that answers; some facts about its host are others."""
-    return {"info": said({**PODMAN_INFO, "host": {**PODMAN_INFO["host"], **changed}})}  # type: ignore[dict-item]
+    about = {**PODMAN_INFO["host"], **changed}  # type: ignore[dict-item]
+    return {"info": said({**PODMAN_INFO, "host": about}), **MAKES_IMAGES}
 
 
 #: A host that has everything.
