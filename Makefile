@@ -60,14 +60,14 @@ test-all: prepared ## Run everything there is, other kernels and mutants too: 25
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
 	$(MAKE) mutants
 
-prepared: packages $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs 2 images lint types collected
+prepared: packages
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync images lint types collected
 
 collected: $(VENV)/.dev # Once, so that not every worker has to compile the tests for itself.
 	@$(BIN)/python -m pytest --collect-only -q >.collected || { cat .collected; exit 1; }
 
-images: packages $(VENV)/.dev ## Build the container image that the tests use, once.
-	@PYTHONPATH=tests $(BIN)/python -m support.images python
+images: packages ## Build the container image that the tests use, once. It needs no .venv, and is built beside it.
+	@PYTHONPATH=src:tests $(PYTHON) -m support.images python
 
 test-vm: packages $(VENV)/.dev ## Boot an older kernel with cgroup v2 and test there; VM_ARGS='tests/limits -k memory'.
 	@$(BIN)/python tests/vm/run.py $(VM_ARGS)

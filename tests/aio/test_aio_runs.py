@@ -91,11 +91,11 @@ def test_files_go_in_and_out(sandbox: aio.Sandbox, work: Path, tmp_path: Path) -
 
 def test_more_run_at_once_than_an_ordinary_executor_has_threads(sandbox: aio.Sandbox, work: Path) -> None:
     """All of them are there at the same time: each waits until the last one has come."""
-    count = 200
+    count = 2 * (32 + 1)  # an executor of asyncio's own has 32 threads at most
     line = f"""
         touch here-$1
         [ $(ls -d here-* | wc -l) -lt {count} ] || touch all
-        until [ -e all ]; do sleep 0.1; done
+        until [ -e all ]; do sleep 0.3; done
     """
 
     async def main() -> list[int | None]:

@@ -70,7 +70,7 @@ def told(machine: Path) -> list[str]:
     return (machine / "bin" / "limactl.log").read_text().splitlines()
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 70, 125, 127, 255])
+@pytest.mark.parametrize("code", [0, 3, 125, 255])
 def test_every_status_of_the_command_comes_back(machine: Path, code: int) -> None:
     done = corral(machine, "/bin/sh", "-c", f"exit {code}", options=("--json",))
     result = json.loads(done.stdout)

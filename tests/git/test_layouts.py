@@ -73,7 +73,11 @@ def test_the_control_springs_traps_wherever_the_repository_is(
     said = made.plant(traps).splitlines()
 
     made.keep()
-    found = [finding for sitting in springing(traps) for finding in sit_anew(made, sitting)]
+    sittings = springing(traps)
+    if group == FILES:  # in others one trap makes the commands of another end early
+        telling = {command for trap in traps if trap.name in SEEN[group] for command in trap.commands}
+        sittings = [sitting for sitting in sittings if not telling.isdisjoint(sitting)]
+    found = [finding for sitting in sittings for finding in sit_anew(made, sitting)]
 
     assert {f"planted {name}" for name in NEEDED[group]} <= {*said}
     assert {finding.trap for finding in found} >= SEEN[group], table(found)

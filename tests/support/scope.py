@@ -32,8 +32,8 @@ LEFT = "corral_left"
 #: Quick to start, and everything in them is corral's own.
 WHOLE = frozenset({"native", "native-session", "landlock"})
 ENGINES = frozenset({"docker", "podman"})
-#: Those in which a guarantee is proved, or a test repeated, once.
-ONCE = frozenset({"bubblewrap", "firejail", "none", *ENGINES})
+#: Those in which a guarantee is proved, or a test repeated, once; "leaky" is where it must fail.
+ONCE = frozenset({"bubblewrap", "firejail", "none", "leaky", *ENGINES})
 #: Directories whose tests start nothing.
 QUICK = frozenset({"unit", "property", "golden", "architecture", "fuzz"})
 #: Words in the names of tests that run twice or four times, by directory.
