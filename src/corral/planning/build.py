@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.plan import Command, ConfigCopy, Ground, ResolvedPath, Shield
     from corral.model.policy import Policy
+    from corral.planning.git import Known
 
 _MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
 _NO_CONTAINER = Container()
@@ -117,8 +118,11 @@ def find_held(
     roots = writable_roots(ground)
     guarded = Feature.FS_PROTECT in ground.requires - waived
     narrowed = narrowed_roots(ground)
+    known: Known = {}
     protection = (
-        protect(host, resolver, roots, policy.protect, nested, narrowed=narrowed) if guarded else None
+        protect(host, resolver, roots, policy.protect, nested, narrowed=narrowed, known=known)
+        if guarded
+        else None
     )
     if protection is not None:
         check_narrowed(narrowed, protection)
@@ -137,7 +141,7 @@ def find_held(
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
         worktrees=_worktrees(policy, roots, nested) if guarded else (),
-        hook_directories=relative_hook_paths(host, (*roots, *nested)) if guarded else (),
+        hook_directories=relative_hook_paths(host, (*roots, *nested), known) if guarded else (),
         copies=copies,
         copies_directory=copies_directory,
     )

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.planning.resolve import Resolver
 
+    Settings = tuple[tuple[Entry, str], ...]  # with what `names_program_or_path` says of each
+    #: Configurations that were read, by their paths. One plan reads each of them once.
+    Known = dict[str, Settings]
+
 _MOST_BYTES = 1 << 20
 _MOST_PATH_BYTES = 8192  # of a file that names one
 _MOST_INCLUDES = 64
@@ -26,8 +30,23 @@ _MOST_INCLUDES = 64
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("\n\t;&|()<>{}$`'\"=,", " "))
 
 
-def _settings(host: Host, file: str) -> tuple[Entry, ...]:
-    """Every setting of a git configuration, as git reads it; none if there is no such file."""
+def _settings(host: Host, file: str, known: Known | None) -> Settings:
+    """Every setting of a git configuration and what it leads to; none if there is no such file."""
+    if known is None:
+        return _read_settings(host, file)
+    if file not in known:
+        known[file] = _read_settings(host, file)
+    return known[file]
+
+
+def _read_settings(host: Host, file: str) -> Settings:
+    entries = _entries(host, file)
+    remotes = harmless_remotes(entries)
+    return tuple((entry, names_program_or_path(entry, remotes)) for entry in entries)
+
+
+def _entries(host: Host, file: str) -> tuple[Entry, ...]:
+    """As git reads them."""
     data = host.read_text(file, _MOST_BYTES).encode("utf-8", "surrogateescape")
     if len(data) >= _MOST_BYTES:
         raise _unreadable(file, "it is larger than 1 MiB")
@@ -53,16 +72,13 @@ class NamedPaths(Record):
     programs: tuple[str, ...]  # words that may be programs: filters, monitors, aliases, drivers
 
 
-def named_paths(host: Host, worktree: str, git_directory: str) -> NamedPaths:
+def named_paths(host: Host, worktree: str, git_directory: str, known: Known | None = None) -> NamedPaths:
     """Everything that git would read or run because the configuration, or one it includes, says so."""
     trees: list[str] = []
     programs: list[str] = []
     pending = [posixpath.join(git_directory, "config"), posixpath.join(git_directory, "config.worktree")]
     for file in pending:  # grows while it is gone through
-        entries = _settings(host, file)
-        remotes = harmless_remotes(entries)
-        for entry in entries:
-            kind = names_program_or_path(entry, remotes)
+        for entry, kind in _settings(host, file, known):
             for value in filter(None, dict.fromkeys((entry.value, entry.older_value))):
                 if kind == "hooks":
                     trees.append(posixpath.join(worktree, _expand(host, file, value)))
@@ -117,31 +133,31 @@ def enclosing_worktree(resolver: Resolver, directory: str) -> str:
     return ""
 
 
-def hook_paths(host: Host, worktree: str) -> tuple[str, ...]:
+def hook_paths(host: Host, worktree: str, known: Known | None = None) -> tuple[str, ...]:
     """Hook directories that the caller's own configuration names, relative to a worktree."""
     return tuple(
         posixpath.normpath(posixpath.join(worktree, _expand(host, file, value)))
-        for file, entry in _caller_config(host)
+        for file, entry in _caller_config(host, known)
         for value in filter(None, dict.fromkeys((entry.value, entry.older_value)))
         if entry.name == "core.hookspath"
     )
 
 
-def relative_hook_paths(host: Host, worktrees: Iterable[str]) -> tuple[str, ...]:
+def relative_hook_paths(host: Host, worktrees: Iterable[str], known: Known | None = None) -> tuple[str, ...]:
     """Hook directories that are in every worktree, also in one that a command makes.
 
     The caller's configuration names them, or that of a repository, whose worktrees have it in common.
     """
     marked = "/any worktree"
-    named = [*hook_paths(host, marked)]
+    named = [*hook_paths(host, marked, known)]
     for worktree in worktrees:
         for directory in git_directories(host, worktree):
-            named += named_paths(host, marked, directory).trees
+            named += named_paths(host, marked, directory, known).trees
     inside = (path for path in named if path.startswith(f"{marked}/"))
     return tuple(dict.fromkeys(path[len(marked) + 1 :] for path in inside))
 
 
-def _caller_config(host: Host) -> Iterator[tuple[str, Entry]]:
+def _caller_config(host: Host, known: Known | None = None) -> Iterator[tuple[str, Entry]]:
     env = host.environment()
     xdg = env.get("XDG_CONFIG_HOME", "")
     config = xdg if xdg.startswith("/") else posixpath.join(host.home, ".config")
@@ -149,8 +165,8 @@ def _caller_config(host: Host) -> Iterator[tuple[str, Entry]]:
     named = env.get("GIT_CONFIG_GLOBAL", "")
     pending = [*usual, *([named] if named.startswith("/") else [])]
     for path in pending:  # grows while it is gone through
-        for entry in _settings(host, path):
-            if names_program_or_path(entry) == "include" and entry.value:
+        for entry, kind in _settings(host, path, known):
+            if kind == "include" and entry.value:
                 _include(host, pending, path, entry.value)
             yield path, entry
 

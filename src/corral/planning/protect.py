@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from corral.model.backend import Host
     from corral.model.plan import Ground, ResolvedPath
+    from corral.planning.git import Known
     from corral.planning.resolve import Resolver
 
 GIT = ".git/"
@@ -27,9 +28,10 @@ _WORKTREE_FILES = ("commondir", "gitdir", "config.worktree")
 class Protection:
     """Collects shields (something is there), watches (nothing is there yet, or only a link) and pins."""
 
-    def __init__(self, resolver: Resolver, roots: tuple[str, ...]) -> None:
+    def __init__(self, resolver: Resolver, roots: tuple[str, ...], known: Known | None = None) -> None:
         self._resolver = resolver
         self._roots = roots
+        self.known: Known = {} if known is None else known  # git configurations that were read
         self.shields: dict[str, Shield] = {}
         self.watches: dict[tuple[str, str], Watch] = {}
         self.pins: dict[str, ResolvedPath] = {}
@@ -149,13 +151,14 @@ def protect(
     nested: Iterable[str],
     *,
     narrowed: Mapping[str, tuple[str, ...]] = {},
+    known: Known | None = None,
 ) -> Protection:
     """Find every protected path of the writable roots. `nested` are repositories inside them.
 
     What was protected in a wider grant stays protected in what a narrower policy leaves of it.
     """
     writable = tuple(roots)
-    protection = Protection(resolver, writable)
+    protection = Protection(resolver, writable, known)
     ordered = sorted(names)
     within_git = [name.removeprefix(GIT) for name in ordered if name.startswith(GIT)]
     tops = dict.fromkeys((*writable, *(top for tops in narrowed.values() for top in tops)))
@@ -227,9 +230,9 @@ def _protect_repository(
 def _protect_named(host: Host, protection: Protection, worktree: str, git_directory: str) -> None:
     """What the configuration of a git directory has git read or run in a worktree."""
     label = "(named in a git configuration)"
-    named = named_paths(host, worktree, git_directory)
+    named = named_paths(host, worktree, git_directory, protection.known)
     hooks = posixpath.join(git_directory, "hooks")
-    for path in (*named.trees, *hook_paths(host, worktree)):
+    for path in (*named.trees, *hook_paths(host, worktree, protection.known)):
         protection.add(path, f"{posixpath.basename(path)} {label}")
     for path in named.programs:
         protection.add_file(path, f"{posixpath.basename(path)} {label}")
@@ -242,6 +245,7 @@ def _protect_worktrees(
     host: Host, resolver: Resolver, protection: Protection, worktrees: Iterable[str], names: list[str]
 ) -> None:
     """Worktrees whose configuration lies elsewhere, and those that a writable path lies in."""
+    enclosing: dict[str, None] = {}  # many repositories lie in one
     for worktree in worktrees:
         elsewhere = git_directories(host, worktree)[1:]
         for directory in elsewhere[
@@ -252,8 +256,9 @@ def _protect_worktrees(
             _protect_repository(host, protection, worktree, directory, names)
         if worktree.endswith("/.git"):  # the repository of a linked worktree, which has a worktree of its own
             _protect_named(host, protection, posixpath.dirname(worktree), worktree)
-        around = enclosing_worktree(resolver, worktree)
-        for directory in git_directories(host, around) if around else ():
+        enclosing[enclosing_worktree(resolver, worktree)] = None
+    for around in filter(None, enclosing):
+        for directory in git_directories(host, around):
             _protect_named(host, protection, around, directory)
 
 

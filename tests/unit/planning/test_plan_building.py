@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from corral.git.config import read_config
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command
-from corral.planning.build import build
+from corral.planning import git
+from corral.planning.build import build, find_held
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
 from corral.policy.preset import PRESETS
@@ -127,3 +129,19 @@ def test_a_denied_link_that_leads_nowhere_is_left_as_it_is() -> None:
     (watch,) = [watch for watch in plan.watches if watch.name == "x"]
 
     assert watch.link_text == "x"
+
+
+def test_a_plan_reads_each_git_configuration_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    repositories = tuple(f"{WORK}/{name}" for name in ("a", "b", "b/c"))
+    files = {f"{place}/.git/config": f"[user]\n\tname = {place}\n" for place in (WORK, *repositories)}
+    files |= {"/home/ann/.gitconfig": "[core]\n\thooksPath = .team\n"}
+    host = FakeHost(files)
+    policy = build_policy("moderate", ())
+    ground = build_ground(policy, WORK, host)
+    read: list[bytes] = []
+    monkeypatch.setattr(git, "read_config", lambda data: read.append(data) or read_config(data))
+
+    held = find_held(policy, ground, host, nested=repositories)
+
+    assert sorted(filter(None, read)) == sorted(text.encode() for text in files.values())
+    assert {f"{place}/.git/config" for place in repositories} <= {one.target.path for one in held.shields}
