@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from corral.model.arguments import wrong_argument
 from corral.model.breadth import why_too_broad
 from corral.model.connection import Rules
-from corral.model.endpoint import Endpoint, has_port, parse_endpoint, parse_host
+from corral.model.endpoint import Endpoint, has_port, host_in_url, parse_endpoint, parse_host
 from corral.model.errors import PolicyError
 from corral.model.launch import Front
 from corral.model.policy import NetMode
@@ -38,9 +39,9 @@ class LiveNetwork:
         stays denied. Raises PolicyError if it cannot be.
         """
         border = self._opened()
-        if for_seconds is not None and not for_seconds > 0:
+        if not (for_seconds is None or (_is_number(for_seconds) and for_seconds > 0)):
             raise _mistake(f"{for_seconds!r} is no time", "give a number of seconds, or none")
-        for endpoint in self._read(host):
+        for endpoint in _read(host):
             verdict = Rules(self._net).decide(endpoint.host, endpoint.port)
             if verdict.reason is NetReason.DENIED:
                 raise _mistake(f"the policy denies {verdict.rule}", "take the denial out of the policy")
@@ -53,8 +54,10 @@ class LiveNetwork:
 
     def revoke(self, host: str) -> None:
         """Forbid a host from now on, whoever has permitted it, and end the connections to it."""
+        if not isinstance(host, str):
+            raise wrong_argument("host", host, "a text", "session.network.revoke('api.example.com')")
         try:
-            name = parse_host(host)
+            name = parse_host(host_in_url(host) or host)
         except ValueError as problem:
             raise _mistake(str(problem), "give the name of a host, without a port") from problem
         self._opened().revoke(name)
@@ -79,22 +82,32 @@ class LiveNetwork:
             )
         return self._border
 
-    def _read(self, host: str) -> tuple[Endpoint, ...]:
-        scheme, _, target = host.partition(":")
-        try:
-            if scheme in _SCHEMES and target and not target.isdigit():
-                return (parse_endpoint(scheme, target),)
-            if has_port(host):
-                return (parse_endpoint("tcp", host),)
-            found = parse_endpoint("http", host), parse_endpoint("https", host)
-        except ValueError as problem:
-            raise _mistake(
-                str(problem), "give a name, such as api.example.com or db.example.com:5432"
-            ) from problem
-        why = why_too_broad(found[0].host)
-        if why:
-            raise _mistake(why, f"name the hosts; whoever means it writes https:{found[0].host}")
-        return found
+
+def _read(host: str) -> tuple[Endpoint, ...]:
+    """What a host stands for, by the rules of `--allow`; whoever means more writes an endpoint."""
+    if not isinstance(host, str):
+        raise wrong_argument("host", host, "a text", "session.network.allow('api.example.com')")
+    within = host_in_url(host)
+    if within:
+        raise _mistake(f"{host!r} is a URL, and what is permitted is a host", f"give its host: {within}")
+    scheme, _, target = host.partition(":")
+    try:
+        if scheme in _SCHEMES and target and not target.isdigit():
+            return (parse_endpoint(scheme, target),)
+        schemes = ("tcp",) if has_port(host) else ("http", "https")
+        found = tuple(parse_endpoint(each, host) for each in schemes)
+    except ValueError as problem:
+        raise _mistake(
+            str(problem), "give a name, such as api.example.com or db.example.com:5432"
+        ) from problem
+    why = why_too_broad(found[0].host)
+    if why:
+        raise _mistake(why, f"name the hosts; whoever means it writes {schemes[-1]}:{host}")
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _list(ports: frozenset[int]) -> str:

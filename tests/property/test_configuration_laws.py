@@ -26,7 +26,7 @@ from corral.config.narrow import narrow
 from corral.config.read import read_settings
 from corral.config.schema import build_schema
 from corral.config.setting import Setting, Source
-from corral.policy.compose import build_policy
+from corral.policy.compose import compose
 from corral.policy.preset import DEFAULT_PRESET, PRESETS
 from support.examples import examples
 
@@ -169,7 +169,7 @@ def test_flags_mean_the_same_with_and_without_a_configuration(given_flags: dict[
     }
     assert {option.name for option in OPTIONS} == set(options)
 
-    plain = build_policy(
+    plain = compose(
         str(options["profile"] or DEFAULT_PRESET), [text for _, text in flag_capabilities(options)]
     )
 

@@ -16,7 +16,7 @@ from corral.config.find import (
 from corral.model.container import Container
 from corral.model.errors import CapabilitySyntaxError, PolicyError
 from corral.model.record import Record
-from corral.policy.compose import build_policy
+from corral.policy.compose import compose
 from corral.policy.preset import DEFAULT_PRESET, preset_backend
 
 TYPE_CHECKING = False
@@ -77,13 +77,19 @@ def load_request(options: Mapping[str, Any]) -> Configuration:
     from corral.cli.flags import flag_settings
     from corral.config.load import load_configuration
 
-    return load_configuration(
+    configuration = load_configuration(
         options["cwd"],
         agent=options["agent"],
         user_file=options["config"],
         flags=flag_settings(options),
         ignore_files=bool(options["no_config"]),
     )
+    compiled = configuration.compiled
+    if options["allow"] or options["cap"]:
+        from corral.cli.named_hosts import check_hosts
+
+        check_hosts(options, compiled.policy, compiled.origins)
+    return configuration
 
 
 def is_configured(options: Mapping[str, Any]) -> bool:
@@ -121,7 +127,7 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for flag, capability in FLAG_CAPABILITIES.items():
         given = options[flag]
         if flag == "net" and given == "limited" and options["allow"]:
-            continue  # to these, and not to every other host as well
+            given = "none"  # but for these, and not every other host as well
         for value in given if isinstance(given, tuple) else () if given is None else (given,):
             if flag in {"read", "write", "deny"}:
                 yield flag, f"{capability}:{_absolute(value)}"
@@ -132,42 +138,13 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield flag, f"env:set:{value}" if "=" in value else f"env:pass:{value}"
             else:
                 yield flag, f"{capability}:{value}"
-    for host in options["allow"]:
-        _check_host(host)
-        yield from (("allow", f"network:{scheme}:{host}") for scheme in _schemes(host))
+    if options["allow"]:
+        from corral.cli.named_hosts import capabilities_for
+
+        for host in options["allow"]:
+            yield from (("allow", text) for text in capabilities_for(host))
     for value in options["cap"]:
         yield "cap", value
-
-
-def _check_host(host: str) -> None:
-    """What is easily written and not meant. Whoever means it writes the capability."""
-    from corral.model.breadth import why_too_broad
-    from corral.model.endpoint import host_in_url
-
-    within = host_in_url(host)
-    if within:
-        raise PolicyError(
-            "allow-host",
-            f"--allow takes a host name, not a URL: {host!r}",
-            why="what is permitted is a host, by http and https, with all of its paths",
-            fix=f"write --allow {within}",
-        )
-    why = why_too_broad(host.rpartition(":")[0] or host)
-    if why:
-        mode = "--net limited" if host == "*" else f"--cap 'network:https:{host}'"
-        raise PolicyError(
-            "allow-host",
-            f"--allow {host!r} permits too much to be meant",
-            why=why,
-            fix=f"name the hosts; if it is meant, write {mode}",
-        )
-
-
-def _schemes(host: str) -> tuple[str, ...]:
-    """A name stands for http and https; with a port it stands for that port alone."""
-    from corral.model.endpoint import has_port
-
-    return ("tcp",) if has_port(host) else ("http", "https")
 
 
 def waived_names(options: Mapping[str, Any]) -> list[str]:
@@ -179,7 +156,11 @@ def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
     from corral.sandbox import Sandbox
 
     profile = options["profile"] or DEFAULT_PRESET
-    policy = build_policy(profile, (text for _, text in flag_capabilities(options)))
+    policy = compose(profile, (text for _, text in flag_capabilities(options)))
+    if options["allow"] or options["cap"]:
+        from corral.cli.named_hosts import check_hosts
+
+        check_hosts(options, policy, {})
     of_preset = preset_backend(profile)
     if options["sandbox"] is True and of_preset == UNCONFINED:
         of_preset = ""

@@ -12,6 +12,7 @@ from corral.config.compile import (
     is_lasting,
 )
 from corral.config.configuration import Configuration, FileState
+from corral.config.contradiction import contradictions
 from corral.config.document import DocumentProblems
 from corral.config.find import (
     PYPROJECT,
@@ -82,7 +83,11 @@ def read_file(found: Found) -> FileSettings:
     """The settings of one file. Raises DocumentProblems."""
     below = _IN_PYPROJECT if os.path.basename(found.path) == PYPROJECT else ()
     source = Source.PROJECT if found.is_project else Source.USER
-    return read_settings(found.text, found.path, source, below=below)
+    settings = read_settings(found.text, found.path, source, below=below)
+    problems = [each for section in settings.sections for each in contradictions(section.settings)]
+    if problems:
+        raise DocumentProblems(tuple(problems))
+    return settings
 
 
 def counts(found: Found, settings: FileSettings) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.config.contradiction import contradictions
 from corral.config.document import DocumentProblems
 from corral.config.find import OTHER_VARIABLES, PREFIX
 from corral.config.keys import BY_NAME, KEYS
@@ -37,10 +38,12 @@ def read_variables(environment: Mapping[str, str]) -> tuple[Setting, ...]:
             found += said
         except WrongValue as problem:
             problems.append(Problem(name, 0, 0, problem.what, problem.fix))
+    places = {key.name: number for number, key in enumerate(KEYS)}
+    settings = tuple(sorted(found, key=lambda setting: places[setting.key.name]))
+    problems += contradictions(settings)
     if problems:
         raise DocumentProblems(tuple(problems))
-    places = {key.name: number for number, key in enumerate(KEYS)}
-    return tuple(sorted(found, key=lambda setting: places[setting.key.name]))
+    return settings
 
 
 def settings_from_text(key: Key, text: str, origin: Origin) -> Iterator[Setting]:

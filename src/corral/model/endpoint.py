@@ -41,7 +41,7 @@ class Endpoint(Record):
 
 def parse_endpoint(scheme: str, target: str) -> Endpoint:
     """`https`, `API.example.com.` -> Endpoint. Raises ValueError with a sentence."""
-    if "://" in target:
+    if host_in_url(target):
         raise ValueError(f"{target!r}: a host name, not a URL, such as {host_in_url(target)}")
     host, port_text = _split(target)
     if not port_text:
@@ -71,10 +71,16 @@ def has_port(text: str) -> bool:
 
 
 def host_in_url(text: str) -> str:
-    """The host, and the port if there is one, of what is a URL and no host; empty for everything else."""
+    """The host, and the port if there is one, of what is a URL and no host; empty for everything else.
+
+    A URL may lack its scheme (`files.example.org/x`); a number behind the slash is that of a network.
+    """
     scheme, mark, rest = text.partition("://")
     if not mark:
-        return ""
+        _, slash, path = text.partition("/")
+        if not slash or path.isdigit():
+            return ""
+        scheme, rest = "", text
     authority = min((rest.partition(end)[0] for end in "/?#"), key=len)
     host = authority.rpartition("@")[2]
     default = DEFAULT_PORTS.get(scheme.lower())

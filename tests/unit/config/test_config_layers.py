@@ -11,7 +11,7 @@ from corral.config.configuration import Configuration
 from corral.config.find import find_project_files, read_named
 from corral.config.load import load_configuration
 from corral.config.trust import distrust, is_trusted, trust
-from corral.model.errors import PolicyError
+from corral.model.errors import ConfigurationError, PolicyError
 from corral.model.policy import NetMode
 from corral.policy.preset import load_preset
 from support.user_files import forget_settings
@@ -288,13 +288,42 @@ def test_the_nearest_trusted_file_has_the_last_word_with_and_without_a_user_file
     assert load(below).policy.net.mode is NetMode.NONE
 
 
-def test_an_agents_own_domains_take_the_place_of_the_network_it_names(user: Path, project: Path) -> None:
-    user.write_text(
-        '[sandbox]\nallow_domains = ["a.org"]\n[agent.x.sandbox]\nnetwork = "full"\n'
-        'allow_domains = ["b.org"]\n'
-    )
+def test_an_agents_own_domains_take_the_place_of_the_network_of_all(user: Path, project: Path) -> None:
+    user.write_text('[sandbox]\nnetwork = "full"\n[agent.x.sandbox]\nallow_domains = ["b.org"]\n')
 
     assert load(project, "x").policy.net.allow == {"http:b.org", "https:b.org"}
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ('network = "full"\nallow_domains = ["a.org"]', 'line 2, column 1: network = "full" and allow'),
+        ('allow_domains = ["a.org"]\nnetwork = "none"', 'line 3, column 1: network = "none" and allow'),
+        ('network = "full"\ncapabilities = ["network:https:a.org"]', "network:https:a.org is said in vain"),
+        ('profile = "permissive"\ncapabilities = ["network:tcp:a.org:1"]', "`full` permits every host"),
+    ],
+)
+def test_hosts_and_a_network_with_all_or_nothing_contradict_each_other(
+    user: Path, project: Path, said: str, place: str
+) -> None:
+    user.write_text(f"[sandbox]\n{said}\n")
+
+    with pytest.raises(ConfigurationError) as refused:
+        load(project)
+
+    assert place in refused.value.render()
+
+
+def test_variables_may_not_contradict_each_other(
+    user: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORRAL_NETWORK", "full")
+    monkeypatch.setenv("CORRAL_ALLOW_DOMAINS", "a.org")
+
+    with pytest.raises(ConfigurationError) as refused:
+        load(project)
+
+    assert "CORRAL_NETWORK" in refused.value.render()
 
 
 def test_a_project_chooses_no_backend_where_something_is_waived(user: Path, project: Path) -> None:

@@ -11,7 +11,7 @@ from corral.planning.build import build
 from corral.planning.clauses import list_clauses
 from corral.planning.ground import build_ground
 from corral.planning.require import _CLAUSES, features_of
-from corral.policy.compose import build_policy
+from corral.policy.compose import compose
 from corral.policy.preset import PRESETS
 from support.fake_host import FakeHost
 
@@ -36,7 +36,7 @@ EVERYTHING = (
 
 def plan_of(*capabilities: str, preset: str = "moderate") -> Plan:
     host = FakeHost({f"{WORK}/docs/": ""})
-    policy = build_policy(preset, capabilities)
+    policy = compose(preset, capabilities)
     ground = build_ground(policy, WORK, host)
     return build(policy, Command(("true",), WORK), ground, host, run_id="0" * 16)
 
