@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
 
 
-def find_directory(path: str | os.PathLike[str] | None, host: Host) -> str:
+def find_directory(path: str | os.PathLike[str] | None, host: Host, argument: str = "workspace") -> str:
     """The real path of a directory; None is the caller's own. Raises PolicyError."""
     if path is not None and not isinstance(path, str) and not hasattr(path, "__fspath__"):
-        raise wrong_argument("workspace or cwd", path, "a path", "workspace='project'")
+        raise wrong_argument(argument, path, "a path", f"{argument}='project'")
     try:
         named = os.path.join(host.cwd(), os.fspath(path) if path is not None else "")
         _check_links(named, host.cwd())

@@ -283,7 +283,7 @@ class Sandbox:
         stdio: StdioMode = StdioMode.CAPTURE,
     ) -> Command:
         """Bring a command into the form that plans are made of."""
-        directory = self._workspace if cwd is None else find_directory(cwd, self._host)
+        directory = self._workspace if cwd is None else find_directory(cwd, self._host, "cwd")
         return Command(arguments_of(command), directory, None if stdin is None else bytes_of(stdin), stdio)
 
     def start(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from corral.cli.stats import describe_traffic
+from corral.model.errors import CorralError
 from corral.model.feature import Feature
 from corral.model.policy import NetMode, NetPolicy
 from corral.model.traffic import SENTENCES, NetAction, NetEvent, NetReason
 from corral.network import tally as tally_module
 from corral.network.grants import Grants
+from corral.network.hosts_file import names_of
 from corral.network.names import Names
 from corral.network.tally import Tally
 
@@ -79,6 +82,11 @@ def test_events_that_nobody_takes_are_bounded_and_counted() -> None:
             Feature.NET_DOMAINS,
             "network:https:10.0.0.5",
         ),
+        (
+            NetEvent(NetAction.LOOKUP, False, NetReason.NOT_PUBLIC, "db.test", address="10.0.0.5"),
+            Feature.NET_DOMAINS,
+            "network:tcp:10.0.0.5:5432",
+        ),
         (_connect("x.test", reason=NetReason.NOT_TLS), Feature.NET_DOMAINS, "network:tcp:x.test:443"),
         (
             NetEvent(NetAction.LOOKUP, False, NetReason.NOT_GRANTED, "x.test"),
@@ -139,12 +147,31 @@ def test_an_address_that_stands_for_no_name_is_not_to_be_granted() -> None:
     assert violation.hint == ""
 
 
-def test_a_name_that_was_looked_up_is_permitted_by_http_and_by_https() -> None:
+def test_a_name_that_was_looked_up_is_permitted_by_http_and_by_https(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CorralError, "speaks_of_flags", True)
     tally = _tally()
     tally.record(NetEvent(NetAction.LOOKUP, False, NetReason.NOT_GRANTED, "x.test"))
     tally.record(_connect("x.test", 80, NetReason.NOT_GRANTED))
+    tally.record(NetEvent(NetAction.LOOKUP, False, NetReason.NOT_PUBLIC, "good.test", address="10.0.0.5"))
 
     assert [one.describe().partition("to permit it: ")[2] for one in tally.violations(GRANTS)] == [
         "--allow x.test",
         "--cap network:http:x.test",
+        "--allow 10.0.0.5",
     ]
+
+
+def test_a_name_of_the_hosts_own_table_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "hosts"
+    table.write_text("127.0.0.1 localhost\n10.9.8.7\tgood.test alias # a comment\n")
+    monkeypatch.setattr(tally_module, "names_of", lambda address: names_of(address, str(table)))
+    tally = _tally()
+    tally.record(_connect("10.9.8.7", 443, NetReason.ADDRESS))
+    tally.record(_connect("127.0.0.1", 443, NetReason.ADDRESS))
+    of_table, of_loopback = tally.violations(GRANTS)
+
+    assert "/etc/hosts has it for good.test, which is therefore never looked up" in of_table.detail
+    assert of_table.hint == "network:tcp:10.9.8.7:443"  # TLS will ask for the name
+    assert "/etc/hosts" not in of_loopback.detail

@@ -38,7 +38,7 @@ HERE = str(Path(__file__).parent)
         (lambda: corral.run(b"ls"), ("b'ls'", "bytes")),
         (lambda: corral.run(["ls", 5]), ("5", "`command`")),
         (lambda: corral.run([]), ("no command", "a list of a program and its arguments")),
-        (lambda: corral.run("ls", cwd=5), ("5", "a path")),
+        (lambda: corral.run("ls", cwd=5), ("5", "`cwd`", "a path", "cwd='project'")),
         (lambda: corral.run("ls", stdin=5), ("`stdin`", "bytes or a text")),
         (lambda: corral.run("ls", timeout="5"), ("`timeout`", "seconds")),
         (lambda: corral.run("ls", timeout=0), ("0 seconds",)),
@@ -73,6 +73,9 @@ def test_what_cannot_be_meant_is_refused_in_words(attempt, words: tuple[str, ...
         ("use `--net none`, or a newer kernel", "use `'network:none'`, or a newer kernel"),
         ("run `systemd-run --user --scope -p Delegate=yes`", "run `systemd-run --user --scope"),
         ("run `corral doctor --json`", "run `corral doctor --json`"),
+        ("outside, as in --publish 8080:3000", "outside, as in 'network:publish:8080:3000'"),
+        ("names hosts (`--allow HOST`), or", "names hosts (`'network:https:HOST'`), or"),
+        ("takes `--cap process:debug`", "takes `'process:debug'`"),
     ],
 )
 def test_flags_are_arguments_in_python(text: str, spoken: str | None) -> None:
@@ -96,6 +99,32 @@ def test_an_error_speaks_to_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) ->
     assert "backend='native', waive=['net.except']" in in_words[False]
     assert "--backend native --waive net.except" in in_words[True]
     assert "--" not in in_words[False]
+
+
+def test_a_mistake_in_a_capability_points_to_no_command_line() -> None:
+    with pytest.raises(corral.CapabilitySyntaxError) as caught:
+        corral.parse_capability("network:https:a b")
+
+    assert caught.value.fix == "write it as in 'filesystem:read:/docs' or 'time:limit:10s'"
+
+
+@pytest.mark.parametrize(
+    ("subject", "hint", "in_flags", "in_python"),
+    [
+        ("x.org", "network:https:x.org", "--allow x.org", "'network:http:x.org' and 'network:https:x.org'"),
+        ("x.org", "network:https:10.0.0.5", "--allow 10.0.0.5", "'network:http:10.0.0.5' and "),
+        ("x.org:443", "network:https:x.org", "--cap network:https:x.org", "'network:https:x.org'"),
+        ("/srv", "filesystem:read:/srv", "--cap filesystem:read:/srv", "'filesystem:read:/srv'"),
+    ],
+)
+def test_a_violation_speaks_to_whoever_reads_it(
+    monkeypatch: pytest.MonkeyPatch, subject: str, hint: str, in_flags: str, in_python: str
+) -> None:
+    violation = corral.Violation(corral.Feature.NET_DOMAINS, subject, corral.Evidence.OBSERVED, "no", hint)
+
+    assert f"to permit it: {in_python}" in violation.describe()
+    monkeypatch.setattr(CorralError, "speaks_of_flags", True)
+    assert violation.describe().endswith(f"to permit it: {in_flags}")
 
 
 def test_every_enumeration_goes_into_json() -> None:

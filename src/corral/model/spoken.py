@@ -16,7 +16,7 @@ def in_python(text: str) -> str:
     words, said = text.split(" "), list[str]()
     while words:
         word = words.pop(0)
-        opening = "`" if word.startswith("`") else ""
+        opening = word[: len(word) - len(word.lstrip("(`"))]
         flag, ending = _split(word[len(opening) :])
         if flag in _PLAIN:
             said.append(f"{opening}{_PLAIN[flag]}{ending}")
@@ -41,9 +41,18 @@ def _argument(flag: str, value: str) -> str:
 
 
 #: Flags with a value, and without.
-_VALUED = {"--backend": "backend='{}'", "--waive": "", "--net": "'network:{}'", "-p": "policy='{}'"}
+_VALUED = {
+    "--backend": "backend='{}'",
+    "--waive": "",
+    "--net": "'network:{}'",
+    "--allow": "'network:https:{}'",
+    "--publish": "'network:publish:{}'",
+    "--cap": "'{}'",
+    "-p": "policy='{}'",
+}
 _PLAIN = {"--read": "'filesystem:read:PATH'"}
 _PHRASES = {
+    "see `corral run --help` for examples": "write it as in 'filesystem:read:/docs' or 'time:limit:10s'",
     "after `--`, or a shell line with -c": "as a list of a program and its arguments, or a text for a shell",
     "run with --no-config to leave all configuration out": "use corral.Sandbox, which reads no configuration",
 }

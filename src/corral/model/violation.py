@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from corral.model.endpoint import has_port
+from corral.model.errors import CorralError
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -24,13 +26,15 @@ class Violation(Record):
     hint: str = ""  # the capability that would permit it
 
     def describe(self) -> str:
-        """One sentence that a person or a model can act on."""
-        hint = f"; to permit it: {self._flag()}" if self.hint else ""
+        """One sentence that a person or a model can act on: with flags at the command line, else without."""
+        hint = f"; to permit it: {self._remedy()}" if self.hint else ""
         guess = " (guessed from the output)" if self.evidence is Evidence.INFERRED else ""
         return f"{self.feature.value}: {self.subject}: {self.detail}{guess}{hint}"
 
-    def _flag(self) -> str:
+    def _remedy(self) -> str:
         """For a name that was looked up, http and https: nobody knows yet which of them was meant."""
-        if self.hint == f"network:https:{self.subject}":
-            return f"--allow {self.subject}"
-        return f"--cap {self.hint}"
+        scheme, _, host = self.hint.removeprefix("network:").partition(":")
+        is_of_lookup = scheme == "https" and not has_port(self.subject)
+        if CorralError.speaks_of_flags:
+            return f"--allow {host}" if is_of_lookup else f"--cap {self.hint}"
+        return f"'network:http:{host}' and '{self.hint}'" if is_of_lookup else f"'{self.hint}'"

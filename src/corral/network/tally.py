@@ -9,6 +9,7 @@ from itertools import islice
 
 from corral.model.endpoint import is_address
 from corral.model.traffic import FAILURES, SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
+from corral.network.hosts_file import names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ class Tally:
         for event in refusals:
             if event.reason not in _NO_VIOLATION:
                 is_grantable = not (is_address(event.host) and is_synthetic(event.host))
-                found[_violation(event, _hint(event, grants) if is_grantable else "", grants)] = None
+                named = names_of(event.host) if event.reason is NetReason.ADDRESS and is_grantable else ()
+                hint = _hint(event, grants, is_named=bool(named)) if is_grantable else ""
+                found[_violation(event, hint, grants, named)] = None
         return tuple(found)
 
     def _count(self, event: NetEvent) -> None:
@@ -187,7 +190,7 @@ class Tally:
             self._events.popleft()
 
 
-def _violation(event: NetEvent, hint: str, grants: Grants) -> Violation:
+def _violation(event: NetEvent, hint: str, grants: Grants, named: tuple[str, ...]) -> Violation:
     from corral.model.feature import Feature
     from corral.model.violation import Evidence, Violation
 
@@ -199,6 +202,8 @@ def _violation(event: NetEvent, hint: str, grants: Grants) -> Violation:
     detail = "no rule permits this port" if is_known else SENTENCES[event.reason]
     if event.detail:
         detail = f"{detail}: {event.detail}"
+    if named:
+        detail = f"{detail}: /etc/hosts has it for {named[0]}, which is therefore never looked up"
     return Violation(feature, subject, Evidence.OBSERVED, detail + _warning(event, hint), hint)
 
 
@@ -211,13 +216,18 @@ def _warning(event: NetEvent, hint: str) -> str:
     return f"; beware: {address} is {private}" if private else ""
 
 
-def _hint(event: NetEvent, grants: Grants) -> str:
-    """The capability that would permit what was refused; nothing where none would."""
+def _hint(event: NetEvent, grants: Grants, *, is_named: bool) -> str:
+    """The capability that would permit what was refused; nothing where none would.
+
+    `is_named`: an address that a client knows by a name, and TLS and HTTP will ask for that name.
+    """
     from corral.model.connection import capability_for
     from corral.model.endpoint import Endpoint
 
-    ports = grants.all_ports
+    ports = grants.ports(event.host) or grants.all_ports
     port = event.port or (443 if 443 in ports or not ports else min(ports))
+    if is_named:
+        return f"network:{Endpoint('tcp', event.host, port)}"
     if event.reason in _GRANTABLE:
         return capability_for(event.host, port)
     if event.reason is NetReason.NOT_PUBLIC and event.address:

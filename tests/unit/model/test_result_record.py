@@ -83,7 +83,7 @@ def test_the_record_is_json_and_names_everything() -> None:
 
 def test_a_guess_is_marked_as_a_guess() -> None:
     assert "guessed" in GOOD.violations[0].describe()
-    assert "--cap network:full" in GOOD.violations[0].describe()
+    assert "'network:full'" in GOOD.violations[0].describe()
 
 
 def test_the_hash_of_a_policy_follows_from_what_it_says() -> None:
