@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -13,9 +14,19 @@ from corral.cli.session_options import EXEC_OPTIONS, parse_exec
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 _NAME = click.argument("name", required=False)
-_SESSION = click.option(
-    "--session", "name", metavar="NAME", help="The session; that of the workspace by default."
-)
+
+
+def _last_name(function: Any) -> Any:
+    """NAME behind another argument, or `--session NAME`; the session of the workspace by default."""
+
+    @functools.wraps(function)
+    def take(*, last: str | None, session: str | None, **others: Any) -> Any:
+        if last is not None and session is not None:
+            raise click.UsageError("name the session once")
+        return function(name=last if last is not None else session, **others)
+
+    option = click.option("--session", metavar="NAME", help="The same as NAME.")
+    return click.argument("last", required=False, metavar="[NAME]")(option(take))
 
 
 class _ExecCommand(click.Command):
@@ -149,9 +160,9 @@ def logs(name: str | None, *, as_json: bool) -> None:
 
 @session.command()
 @click.argument("command")
-@_SESSION
-@click.option("--signal", "word", default="TERM", metavar="NAME", help="TERM; KILL ends all of it.")
+@click.option("--signal", "word", default="TERM", metavar="SIGNAL", help="TERM; KILL ends all of it.")
 @_JSON
+@_last_name
 def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
     """Pass a signal on to a command that runs in a session; `status` shows their numbers."""
     from corral.cli.policy import answer
@@ -163,8 +174,8 @@ def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
 @session.command()
 @click.argument("host")
 @click.option("--for", "length", metavar="TIME", help="For so long: 10m. Else until the session ends.")
-@_SESSION
 @_JSON
+@_last_name
 def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> None:
     """Let a session reach a host from now on: api.example.com, or db.example.com:5432.
 
@@ -178,8 +189,8 @@ def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> 
 
 @session.command()
 @click.argument("host")
-@_SESSION
 @_JSON
+@_last_name
 def revoke(host: str, *, name: str | None, as_json: bool) -> None:
     """Keep a session from a host from now on, whoever permitted it, and end its connections there."""
     from corral.cli.policy import answer

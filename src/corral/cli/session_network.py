@@ -5,13 +5,14 @@ from __future__ import annotations
 from corral.cli.session_exec import seconds
 from corral.cli.session_here import name_or_default
 from corral.cli.stats import approximate
+from corral.model.endpoint import host_covers, read_endpoint
 from corral.model.quantities import format_duration
-from corral.model.traffic import SENTENCES, NetReason
+from corral.model.traffic import FAILURES, SENTENCES, NetReason
 from corral.named.client import call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from corral.cli.policy import Answer
@@ -51,18 +52,26 @@ def _facts(name: str, heard: dict[str, Any]) -> dict[str, Any]:
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield "permitted"
-    yield from (f"  {endpoint}  by the policy" for endpoint in facts["permitted"])
+    by_policy = [each for each in facts["permitted"] if not _is_revoked(each, facts["revoked"])]
+    yield from (f"  {endpoint}  by the policy" for endpoint in by_policy)
     for one in facts["allowed"]:
         left = one["seconds_left"]
         until = "until the session ends" if left is None else f"for {format_duration(float(int(left)))} more"
         yield f"  {one['endpoint']}  {until}"
-    if not facts["permitted"] and not facts["allowed"]:
+    if not by_policy and not facts["allowed"]:
         yield "  nothing"
     if facts["revoked"]:
         yield "revoked"
         yield from (f"  {host}" for host in facts["revoked"])
     yield from _asked(facts["traffic"])
-    yield from _refused(facts["traffic"])
+    refusals = facts["traffic"]["refusals"]
+    yield from _listed("refused", (each for each in refusals if each["reason"] not in FAILURES))
+    yield from _listed("failed", (each for each in refusals if each["reason"] in FAILURES))
+
+
+def _is_revoked(endpoint: str, revoked: list[str]) -> bool:
+    """Whether nothing is left of what an endpoint of the policy permits."""
+    return any(host_covers(pattern, read_endpoint(endpoint).host) for pattern in revoked)
 
 
 def _asked(traffic: dict[str, Any]) -> Iterator[str]:
@@ -70,15 +79,16 @@ def _asked(traffic: dict[str, Any]) -> Iterator[str]:
     for host in traffic["hosts"]:
         place = f"{host['host']}:{host['port']}" if host["port"] else host["host"] or "others"
         passed = f"{approximate(host['sent'])} sent, {approximate(host['received'])} received"
-        refused = f", {host['refused']} refused" if host["refused"] else ""
-        yield f"  {place}  {host['connections']} connections{refused}, {passed}"
+        counts = [f"{host[kind]} {kind}" for kind in ("connections", "refused", "failed") if host[kind]]
+        yield f"  {place}  {', '.join((*counts, passed))}"
     if not traffic["hosts"]:
         yield "  nothing"
 
 
-def _refused(traffic: dict[str, Any]) -> Iterator[str]:
-    if traffic["refusals"]:
-        yield "refused"
-    for event in traffic["refusals"]:
+def _listed(title: str, events: Iterable[dict[str, Any]]) -> Iterator[str]:
+    found = list(events)
+    if found:
+        yield title
+    for event in found:
         place = f"{event['host']}:{event['port']}" if event["port"] else event["host"]
         yield f"  {place}  {SENTENCES[NetReason(event['reason'])]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.model.capability import capabilities_of
 from corral.model.errors import SetupError
+from corral.model.policy import NetMode
 from corral.model.quantities import format_duration
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
 
 _MOST_SAID = 6
+_DIGEST = "policy "
 
 
 def terms_of(entry: Entry, sandbox: Sandbox) -> tuple[str, ...]:
@@ -24,8 +26,10 @@ def terms_of(entry: Entry, sandbox: Sandbox) -> tuple[str, ...]:
 def _terms(entry: Entry, sandbox: Sandbox) -> Iterator[str]:
     yield f"workspace {sandbox.workspace}"
     yield f"backend {' or '.join(sandbox._names())}"
-    yield from map(str, capabilities_of(sandbox.policy))
-    yield f"policy {sandbox.policy.digest()[:12]}"  # what no capability says
+    names_hosts = sandbox.policy.net.mode is NetMode.LIMITED  # then there is no such thing as no network
+    said = map(str, capabilities_of(sandbox.policy))
+    yield from (text for text in said if not (names_hosts and text == "network:none"))
+    yield f"{_DIGEST}{sandbox.policy.digest()[:12]}"  # what no capability says
     yield from (f"--waive {feature.value}" for feature in sorted(sandbox.waived, key=lambda one: one.value))
     yield f"image {sandbox._container.image}"
     if entry.idle_seconds:
@@ -42,6 +46,9 @@ def check_terms(name: str, has: tuple[str, ...], wants: tuple[str, ...]) -> None
     less = [term for term in wants if term not in has]
     if not more and not less:
         return
+    if not all(term.startswith(_DIGEST) for term in (*more, *less)):
+        # It follows from the rest, and says nothing to people.
+        more, less = ([term for term in terms if not term.startswith(_DIGEST)] for terms in (more, less))
     raise SetupError(
         "session-differs",
         f"the session {name} that runs was started otherwise",
@@ -51,7 +58,5 @@ def check_terms(name: str, has: tuple[str, ...], wants: tuple[str, ...]) -> None
 
 
 def _list(what: str, terms: list[str]) -> str:
-    """The hash of a policy says nothing to people, unless there is nothing else to say."""
-    said = [term for term in terms if not term.startswith("policy ")] or terms
-    more = f" and {len(said) - _MOST_SAID} others" if len(said) > _MOST_SAID else ""
-    return f"{what} {', '.join(said[:_MOST_SAID])}{more}" if said else ""
+    more = f" and {len(terms) - _MOST_SAID} others" if len(terms) > _MOST_SAID else ""
+    return f"{what} {', '.join(terms[:_MOST_SAID])}{more}" if terms else ""
