@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 
+from corral.backends.registry import UNCONFINED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from corral.model.policy import Policy
     from corral.model.result import Result
 
 _ENGINE = (
@@ -26,18 +27,42 @@ _ADVICE = {
 }
 
 
-def advise(command: str | Sequence[str], policy: Policy, result: Result) -> str:
+#: Programs that run another one, which their words name.
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+_MOST_STEPS = 4
+
+
+def advise(command: str | Sequence[str], result: Result) -> str:
     """What is to be known of the program that was run; nothing if it has succeeded, or has what it needs."""
     words = _words(command)
-    if result.ok or not words:
+    if result.ok or not words or result.enforcement.backend == UNCONFINED:
         return ""
     name = os.path.basename(words[0])
     advice = _ADVICE.get(name, "")
-    is_met = (advice is _TRACER and policy.debug) or (advice is _BROWSER and "--no-sandbox" in words)
-    return "" if is_met else advice.format(name=name)
+    if advice is _BROWSER:
+        is_met = "--no-sandbox" in words
+    else:  # without anything to do it has said itself what is wrong
+        is_met = all(word.startswith("-") and word != "-p" for word in words[1:])
+    return "" if is_met or (advice is _TRACER and result.policy.debug) else advice.format(name=name)
 
 
 def _words(command: str | Sequence[str]) -> Sequence[str]:
+    """The program with its arguments, also where a shell or `env` is asked to start it."""
+    words = _split(command)
+    for _ in range(_MOST_STEPS):
+        name = os.path.basename(words[0]) if words else ""
+        if name in _SHELLS and len(words) > 2 and words[1] == "-c":
+            words = _split(words[2])
+        elif name in {"env", "exec"}:
+            words = words[1:]
+            while words and ("=" in words[0] or words[0] == "-i"):
+                words = words[1:]
+        else:
+            break
+    return words
+
+
+def _split(command: str | Sequence[str]) -> Sequence[str]:
     if not isinstance(command, str):
         return command
     try:

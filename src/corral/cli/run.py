@@ -61,7 +61,7 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
         if not result.ok:
             from corral.cli.advice import advise
 
-            advice = advise(command, request.sandbox.policy, result)
+            advice = advise(command, result)
             if advice:
                 say(advice)
     if options["stats"]:

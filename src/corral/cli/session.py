@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from corral.cli.advice import advise
 from corral.cli.limits import list_limits
 from corral.cli.request import build_request
 from corral.cli.run import announce, describe_result
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.cli.policy import Answer
+    from corral.model.result import Result
     from corral.named.place import Place
     from corral.sandbox import Sandbox
 
@@ -72,13 +74,18 @@ def _started(entry: Entry, sandbox: Sandbox, *, reuse: bool) -> bool:
         if reuse and _is_the_same(entry, sandbox):
             return True
         try:
-            start(entry, sandbox, lambda result, verbose: list(describe_result(result, verbose=verbose)))
+            start(entry, sandbox, _describe)
             return False
         except SetupError as error:
             # Somebody else starts it at this moment, perhaps for the same reason.
             if not reuse or error.code != "session-exists" or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+def _describe(result: Result, command: str | tuple[str, ...], verbose: bool) -> list[str]:
+    """What `corral run` would say besides."""
+    return [*describe_result(result, verbose=verbose), *filter(None, (advise(command, result),))]
 
 
 def _is_the_same(entry: Entry, sandbox: Sandbox) -> bool:

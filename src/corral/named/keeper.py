@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
     from corral.session import Session
 
-    Describe = Callable[[Result, bool], list[str]]
+    Describe = Callable[[Result, str | tuple[str, ...], bool], list[str]]
 
 _BACKLOG = 64
 #: For clients that are being answered when the end comes.

@@ -202,7 +202,7 @@ class Service:
             listener = threading.Thread(target=self._listen, args=(job, streams), daemon=True)
             listener.start()
             result = self._carry_out(session, request, job)
-        return result, self._keeper.describe(result, request.is_verbose)
+        return result, self._keeper.describe(result, request.command, request.is_verbose)
 
     def _listen(self, job: Job, streams: InheritedStreams) -> None:
         """Pass on what the client says; one that says no more is gone, and its command with it."""
