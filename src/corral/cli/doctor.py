@@ -31,6 +31,10 @@ _EVERYDAY = frozenset(Feature) - {
     *(Feature.FS_DENY, Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.NET_EXCEPT),
     *(feature for feature in Feature if feature.value.startswith("limit.")),
 }
+_NESTED = (
+    "This is already inside corral, and the sandbox around confines every command here: run them by "
+    "themselves. What follows is what that sandbox leaves, and not what the host can do."
+)
 _MARKS = {True: "works", False: "does not work"}
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 #: Every question to a program has a time limit of its own; this is for one that none of them holds.
@@ -110,6 +114,7 @@ def _facts(host: RealHost) -> dict[str, Any]:
         "limits": [_enforcer_json(enforcer) for enforcer in host.enforcers()],
         "launcher": launcher or f"missing: {reason}",
         "container": find_container(host) or None,
+        "nested": bool(host.environment().get("CORRAL_SANDBOX")),
         "auto": list(names_for(AUTO_NAME, host.platform)),
     }
 
@@ -153,11 +158,14 @@ def _as_json(probe: Probe) -> dict[str, Any]:
 def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: bool) -> Iterator[str]:
     system = _SYSTEMS.get(facts["platform"], facts["platform"])
     yield f"corral {facts['corral']} on {system} {facts['kernel']}, {facts['machine']}, user {facts['user']}"
+    if facts["nested"]:
+        yield from textwrap.wrap(_NESTED, width)
+        yield ""
     yield f"  launcher        {facts['launcher']}"
     if facts["container"]:
         yield f"  surroundings    a container ({facts['container']})"
     yield f"  landlock        ABI {facts['landlock_abi']}" + " (not available)" * (not facts["landlock_abi"])
-    for number, line in enumerate(_render_enforcers(facts["limits"])):
+    for number, line in enumerate(_render_enforcers(facts["limits"], advises=not facts["nested"])):
         yield f"  {'limits by' if number == 0 else '':<14}  {line}"
     yield ""
     shown = [probe for probe in probes if probe.available and probe.backend != UNCONFINED]
@@ -166,13 +174,14 @@ def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: b
         yield from textwrap.wrap(LEGEND, width)
         yield ""
     for probe in probes:
-        yield from _render_probe(probe, width)
+        # Inside of another sandbox it is that which forbids it, and nothing that could be set on the host.
+        yield from _render_probe(probe.replace(fix="") if facts["nested"] else probe, width)
     yield ""
     yield from _wrapped("auto takes the first that enforces all: ", ", ".join(facts["auto"]) or "none", width)
     yield from textwrap.wrap(_verdict(probes, usable=usable), width, break_on_hyphens=False)
 
 
-def _render_enforcers(enforcers: list[dict[str, Any]]) -> Iterator[str]:
+def _render_enforcers(enforcers: list[dict[str, Any]], *, advises: bool) -> Iterator[str]:
     for enforcer in enforcers:
         title = TITLES[enforcer["enforcer"]]
         if enforcer["holds"]:
@@ -180,7 +189,7 @@ def _render_enforcers(enforcers: list[dict[str, Any]]) -> Iterator[str]:
             yield f"{title}: {', '.join(enforcer['holds'])}{lacks}"
         else:
             yield f"no {title.split(',')[0]}: {enforcer['reason']}"
-            if enforcer["fix"]:
+            if enforcer["fix"] and advises:
                 yield f"  fix: {enforcer['fix']}"
 
 

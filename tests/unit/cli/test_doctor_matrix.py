@@ -104,6 +104,21 @@ def test_a_report_is_plain_and_no_wider_than_80_in_a_pipe(here, capsys: pytest.C
     assert any(line.startswith("  fix: start it") for line in body)
 
 
+def test_inside_corral_that_is_said_first_and_nothing_of_the_host_is_to_be_changed(
+    here, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here(Told(Probe("native", False, reason="user namespaces are forbidden", fix="as root: `sysctl -w x=1`")))
+    monkeypatch.setattr(doctor, "RealHost", lambda: FakeHost(env={"CORRAL_SANDBOX": "1"}))
+
+    assert examine(as_json=False) == 3
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[1].startswith("This is already inside corral")
+    assert not any("sysctl" in line or "fix:" in line for line in lines)
+    examine(as_json=True)
+    assert json.loads(capsys.readouterr().out)["nested"] is True
+
+
 def test_a_known_hole_is_a_note(here, capsys: pytest.CaptureFixture[str]) -> None:
     here(Told(probes("bubblewrap")[0].replace(version="0.8.0")))
 
