@@ -49,11 +49,12 @@ demo: install ## Watch hostile commands being contained.
 	@$(BIN)/corral demo
 
 packages: ## Install the system packages that the tests need (as root, with apt).
-	@sh tests/support/packages.sh
+	@sh tests/support/packages.sh $(PACKAGES)
 
 test: prepared ## Install what the tests need, and run them: ten minutes at most.
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 25 --require $(REQUIRED)
 
+test-all: PACKAGES = all
 test-all: prepared ## Run everything there is, other kernels and mutants too: 25 minutes.
 	$(BIN)/python -m pytest --all -n $(WORKERS) --durations 25 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
