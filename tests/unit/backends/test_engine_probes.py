@@ -213,6 +213,7 @@ def test_an_engine_works_when_a_command_has_run_in_it_and_nothing_is_left(engine
     assert probe_engine(engine, host).available
     (trial,) = host.tried
     assert decode(trial.spec).argv[1:] == ("--version",)
+    assert decode(trial.spec).lock  # whether mounts can be locked is tried as well
     assert f"sha256:{'5' * 64}" in trial.argv
     assert host.asked[-1] == (f"/usr/bin/{engine}", "rmi", "--force", f"sha256:{'5' * 64}")
 
