@@ -48,7 +48,9 @@ ENTRIES = {
         "the host's name is not told", f"{_L}surroundings.py::test_the_host_has_another_name_inside"
     ),
     "init.phase_mounts": Entry("fs.read by mounts, without Landlock", _READ, edits=(NO_LANDLOCK,)),
-    "init.phase_network_join": Entry("net.none", _NO_TCP),
+    "init.phase_network_join": refused(
+        "net.none", "the helper waits to be joined before it helps to lock", _NO_TCP
+    ),
     "init.phase_gateway": Entry("net.domains", f"{_PERMITTED}[native-curl]"),
     "init.phase_lock": Entry("fs.protect when the sandbox has ended", f"{_OUTLIVES}[native-config]"),
     "init.phase_no_new_privs": Entry(

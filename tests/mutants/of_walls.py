@@ -28,7 +28,7 @@ MUTANTS = (
         "shields",
         "fs.protect by mounts",
         (Edit(_MOUNTS, "    for shield in plan.shields:\n", "    for shield in ():\n"), NO_LANDLOCK),
-        f"{_C}fs_protect.py::test_the_configuration_of_a_repository_cannot_be_changed[native]",
+        f"{_C}fs_protect.py::test_no_hook_is_planted_in_a_repository[native]",
     ),
     _wall(
         "shields-read-only",
@@ -37,7 +37,7 @@ MUTANTS = (
             Edit(_MOUNTS, "    flags = MountFlag.READ_ONLY if is_read_only else", "    flags ="),
             NO_LANDLOCK,
         ),
-        f"{_C}fs_protect.py::test_the_configuration_of_a_repository_cannot_be_changed[native]",
+        f"{_C}fs_protect.py::test_no_hook_is_planted_in_a_repository[native]",
     ),
     _wall(
         "pins-sealed",
