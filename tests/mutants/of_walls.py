@@ -12,6 +12,7 @@ _CONFINE, _CAPS, _START, _MAIN, _LOCK = (
 )
 _DOORS = "src/corral/runtime/doors.py"
 _REPOSITORIES = "tests/unit/runtime/test_repositories.py::test_"
+_DETOURS = "tests/unit/runtime/test_git_detours.py::test_"
 _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
 _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
@@ -99,6 +100,26 @@ MUTANTS = (
             "            yield from ()\n",
         ),
         f"{_REPOSITORIES}no_link_is_left[COMMIT_EDITMSG]",
+    ),
+    _wall(
+        "links-in-place-of-pointers",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/git_pointers.py",
+            'os.path.realpath(f"{worktree}/.git") if may_be_link else ""',
+            'os.path.realpath(f"{worktree}/.git")',
+        ),
+        f"{_DETOURS}no_pointer_is_a_link",
+    ),
+    _wall(
+        "links-on-the-way-of-pointers",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/git_files.py",
+            "            if stat.S_ISLNK(os.fstat(here).st_mode):\n                return False\n",
+            "",
+        ),
+        f"{_DETOURS}no_pointer_leads_through_a_link_of_a_process",
     ),
     _wall(
         "unfinished-work",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_TEXT_BYTES = 4 << 20
 _TRIES = 3
@@ -71,6 +72,49 @@ def descend(handle: int, path: str) -> int:
         if here < 0:
             break
     return here
+
+
+def has_no_link(path: str) -> bool:
+    """Whether nothing on an absolute path is a link, and nothing hides whether it is.
+
+    Name by name: a path may be too long for the kernel here, and short enough for who begins further down.
+    """
+    here, parts = os.open("/", _NAME), [part for part in path.split("/") if part not in {"", "."}]
+    try:
+        for number, part in enumerate(parts):
+            try:
+                inner = os.open(part, _NAME, dir_fd=here)
+            except (FileNotFoundError, NotADirectoryError):
+                return ".." not in parts[number:]  # nobody comes there; nor does anything lead back
+            except OSError:
+                return False
+            os.close(here)
+            here = inner
+            if stat.S_ISLNK(os.fstat(here).st_mode):
+                return False
+    finally:
+        os.close(here)
+    return True
+
+
+def is_there(handle: int, path: str) -> bool:
+    """Whether there is anything at a path below a directory, also behind a link; if nobody can say, yes."""
+    here = os.dup(handle)
+    try:
+        for part in filter(None, path.split("/")):
+            try:
+                inner = os.open(part, _NAME, dir_fd=here)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            except OSError:
+                return True
+            os.close(here)
+            here = inner
+            if stat.S_ISLNK(os.fstat(here).st_mode):
+                return True
+    finally:
+        os.close(here)
+    return True
 
 
 def is_whole(handle: int) -> bool:

@@ -2,7 +2,8 @@
 
 A `.git` file may lead to the git directory of a linked worktree or of a submodule: to one that has been
 looked at as a part of its repository, and that names this very worktree. Git itself writes nothing else there
-inside a workspace, and readers could disagree on what it means.
+inside a workspace, and readers could disagree on what it means. A link can lead each reader elsewhere, by
+way of `/proc/self`: so nothing is believed that leads through one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 
 from corral.git.pointer import read_pointer
-from corral.runtime.git_files import descend, has_entry, link_text, names_of, read_file
+from corral.runtime.git_files import descend, has_entry, has_no_link, link_text, names_of, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,11 +52,14 @@ class Pointers:
         """Whether it is a git directory that was looked at with the one that it is in."""
         return path in self._worktrees
 
-    def read(self, worktree: str, handle: int) -> tuple[bytes, str]:
-        """What a `.git` that is no directory holds, and where inside it leads; empty if there is none."""
+    def read(self, worktree: str, handle: int, *, may_be_link: bool = False) -> tuple[bytes, str]:
+        """What a `.git` that is no directory holds, and where inside it leads; empty if there is none.
+
+        TRUST: a link is followed only where the plan holds it, and so is the user's own.
+        """
         text = link_text(handle, ".git")
         if text:
-            return text, os.path.realpath(f"{worktree}/.git")
+            return text, os.path.realpath(f"{worktree}/.git") if may_be_link else ""
         data = read_file(handle, ".git")
         if data is None:
             return (b"no file", "") if has_entry(handle, ".git") else (b"", "")
@@ -66,12 +70,12 @@ class Pointers:
     def lead_inside(self, path: str) -> bool:
         """Whether a path leads, without a link, to where commands write; it is looked at there.
 
-        `..` behind a link leads elsewhere than it seems: so the path is resolved as it is written.
+        As it is written: `..` behind a link leads elsewhere than it seems.
         """
         if "\0" in path:
             return False
         plain = os.path.normpath(path)
-        return any(is_beneath(plain, root) for root in self._roots) and os.path.realpath(path) == plain
+        return any(is_beneath(plain, root) for root in self._roots) and has_no_link(path)
 
     def open(self, path: str) -> int:
         """A descriptor, reached without following a link; -1 if there is no such directory inside."""

@@ -337,7 +337,7 @@ class RepositoryCheck:
         """What `.git` is in a worktree; where the plan knows one it is held, whatever it is."""
         git, path = open_directory(handle, ".git"), f"{worktree}/.git"
         if git < 0:
-            data, path = self._pointers.read(worktree, handle)
+            data, path = self._pointers.read(worktree, handle, may_be_link=is_planned)
             if data and not is_planned and not self._pointers.is_agreed(worktree, path):
                 shown = repr(data[:_EXCERPT].decode("utf-8", "replace"))
                 yield _Looked(

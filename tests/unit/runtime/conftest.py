@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from corral.model.feature import Feature
@@ -9,6 +11,8 @@ from corral.model.launch import Launch
 from corral.model.plan import Command, Grant, Ground, PathKind, Plan, ResolvedPath, Shield
 from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
 from corral.runtime.guard import Guard
+from corral.runtime.repositories import RepositoryCheck
+from support.git_repository import make_repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,3 +81,29 @@ def guarding(tmp_path: Path) -> Iterator[Callable[..., Guard]]:
     yield start
     for guard in opened:
         guard.close()
+
+
+@pytest.fixture
+def git(place: Path) -> Path:
+    """The git directory of the workspace, which the plan knows."""
+    (place / "away").symlink_to(place.parent)
+    return make_repository(place / ".git")
+
+
+@pytest.fixture
+def check(git: Path, checking: Callable[..., RepositoryCheck]) -> RepositoryCheck:
+    made = checking(str(git.parent))
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def checking(place: Path, tmp_path: Path, make_plan) -> Callable[..., RepositoryCheck]:
+    def make(*worktrees: str, watches: tuple[Watch, ...] = ()) -> RepositoryCheck:
+        held = [f"{worktree}/.git/{name}" for worktree in worktrees for name in ("config", "hooks")]
+        held = [path for path in held if os.path.lexists(path)]
+        shields = tuple(Shield(ResolvedPath(path, path, PathKind.FILE)) for path in held)
+        plan = make_plan(writable=(str(place),), worktrees=worktrees, watches=watches, shields=shields)
+        return RepositoryCheck(plan, str(tmp_path / "quarantine"))
+
+    return make

@@ -9,16 +9,15 @@ import socket
 import pytest
 
 from corral.model.errors import SetupError
-from corral.model.plan import PathKind, ResolvedPath, Shield, Watch
+from corral.model.plan import Watch
 from corral.runtime.repositories import RepositoryCheck
+from support.git_repository import CONFIG, EVIL, make_repository, put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
-EVIL = "\tfsmonitor = ./evil\n"
 LINKS = [
     *("COMMIT_EDITMSG", "FETCH_HEAD", "index.lock", "logs/HEAD", "logs/refs/heads/main", "logs/refs"),
     *(
@@ -57,46 +56,6 @@ STATES = [
     ("MERGE_RR", "1234\taway/key\0"),
     ("index", "not an index"),
 ]
-
-
-def make_repository(path: Path, config: str = CONFIG) -> Path:
-    for name in ("objects", "refs/heads", "hooks", "info", "logs"):
-        (path / name).mkdir(parents=True)
-    (path / "HEAD").write_text("ref: refs/heads/main\n")
-    (path / "config").write_text(config)
-    (path / "hooks/pre-commit.sample").touch()
-    return path
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-@pytest.fixture
-def git(place: Path) -> Path:
-    """The git directory of the workspace, which the plan knows."""
-    (place / "away").symlink_to(place.parent)
-    return make_repository(place / ".git")
-
-
-@pytest.fixture
-def check(git: Path, checking: Callable[..., RepositoryCheck]) -> RepositoryCheck:
-    made = checking(str(git.parent))
-    made.begin()
-    return made
-
-
-@pytest.fixture
-def checking(place: Path, tmp_path: Path, make_plan) -> Callable[..., RepositoryCheck]:
-    def make(*worktrees: str, watches: tuple[Watch, ...] = ()) -> RepositoryCheck:
-        held = [f"{worktree}/.git/{name}" for worktree in worktrees for name in ("config", "hooks")]
-        held = [path for path in held if os.path.lexists(path)]
-        shields = tuple(Shield(ResolvedPath(path, path, PathKind.FILE)) for path in held)
-        plan = make_plan(writable=(str(place),), worktrees=worktrees, watches=watches, shields=shields)
-        return RepositoryCheck(plan, str(tmp_path / "quarantine"))
-
-    return make
 
 
 def test_a_repository_at_rest_stays_as_it_is(check: RepositoryCheck) -> None:
