@@ -96,7 +96,7 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         Edit(
             "src/corral/runtime/git_directory.py",
-            "            yield _not_a_file(handle, prefix + path, name)\n",
+            "            yield not_a_file(handle, prefix + path, name)\n",
             "            yield from ()\n",
         ),
         f"{_REPOSITORIES}no_link_is_left[COMMIT_EDITMSG]",
@@ -120,6 +120,16 @@ MUTANTS = (
             "",
         ),
         f"{_DETOURS}no_pointer_leads_through_a_link_of_a_process",
+    ),
+    _wall(
+        "modules-behind-a-head",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/git_directory.py",
+            "            if is_git_directory(inner):\n                yield from self._module(",
+            '            if has_entry(inner, "HEAD"):\n                yield from self._module(',
+        ),
+        f"{_DETOURS}no_head_hides_the_git_directory_of_a_submodule",
     ),
     _wall(
         "unfinished-work",

@@ -12,27 +12,30 @@ import os
 import posixpath
 
 from corral.git.config import MalformedConfig, read_config, without
-from corral.git.index import MalformedIndex, read_index
+from corral.git.index import MalformedIndex
 from corral.git.keys import harmless_remotes, is_harmless
 from corral.git.pointer import read_path
 from corral.git.sequencer import is_judged_by_its_head, is_state, unsafe_state
-from corral.model.record import Record
 from corral.runtime.git_files import (
     changed_ns,
     has_entry,
     identity_of,
     inside,
+    is_git_directory,
+    is_gone,
+    is_there,
     link_text,
     names_of,
 )
-from corral.runtime.git_work import MOST_INDEX_BYTES, TooMuch, Work
+from corral.runtime.git_hazard import Hazard, not_a_file
+from corral.runtime.git_index import SECOND_NAME, TOO_LARGE, read_whole_index
+from corral.runtime.git_work import TooMuch, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from corral.git.config import Entry as Setting
-    from corral.git.index import IndexContent
     from corral.runtime.git_files import Entry
     from corral.runtime.git_pointers import Pointers
 
@@ -43,21 +46,10 @@ _EXCERPT = 60
 _HELD = frozenset({"config", "config.worktree", "commondir", "hooks"})
 _CONFIGS = frozenset({"config", "config.worktree"})
 _UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
-_SECOND_NAME = "it has a second name, by which git would write it as another file"
-_TOO_LARGE = "it is too large to be looked at"
+_WORKTREE = "core.worktree"
 _OBJECT_FORMAT = "extensions.objectformat"
 _ALTERNATES = frozenset({"objects/info/alternates", "objects/info/http-alternates"})
 _MOST_DEPTH = 64
-
-
-class Hazard(Record):
-    """Something that must not be left. What the host itself had there, with the same content, may stay."""
-
-    place: str  # inside the git directory
-    why: str
-    content: bytes = b""  # what makes it one: a file, the text of a link, steps of a list
-    instead: bytes | None = None  # what may stay in its place
-    is_unfinished: bool = False  # git itself would remove it at the end of what it is doing
 
 
 class GitDirectory:
@@ -179,7 +171,7 @@ class GitDirectory:
         elif name == "modules":
             yield from self._modules(handle, place, is_held=is_held)
         else:
-            yield from self._files(handle, prefix, name)
+            yield from self._inner(handle, prefix, name)
 
     def _objects(self, handle: int, place: str) -> Iterator[Hazard]:
         """Only those directories of objects in which something is new: git touches what it finds there.
@@ -195,8 +187,10 @@ class GitDirectory:
             elif changed_ns(handle, name) >= self._since_ns:
                 for inner in inside(handle, name):
                     for entry, is_inner_directory, is_file in self._list(inner, f"{place}/{name}"):
-                        if not is_inner_directory and not is_file:
-                            yield _not_a_file(inner, f"{place}/{name}/{entry}", entry)
+                        if is_inner_directory:
+                            yield Hazard(f"{place}/{name}/{entry}", "git has no directory there")
+                        elif not is_file:
+                            yield not_a_file(inner, f"{place}/{name}/{entry}", entry)
 
     def _files(
         self, handle: int, prefix: str, name: str, only: tuple[str, ...] | None = None
@@ -211,13 +205,20 @@ class GitDirectory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
             elif only is None or entry in only:
                 for inner in inside(handle, entry):
-                    yield from self._files(inner, prefix, f"{name}/{entry}")
+                    yield from self._inner(inner, prefix, f"{name}/{entry}")
+
+    def _inner(self, handle: int, prefix: str, name: str) -> Iterator[Hazard]:
+        """A directory of a git directory. In that of a submodule, older git takes it for another one's."""
+        if _is_in_modules(prefix) and is_git_directory(handle):
+            yield from self._module(handle, prefix + name, is_held=False)
+        else:
+            yield from self._files(handle, prefix, name)
 
     def _file(self, handle: int, prefix: str, path: str, *, is_file: bool) -> Iterator[Hazard]:
         """What is no directory, by its path in its git directory: no link, nothing that git would act on."""
         name = posixpath.basename(path)
         if not is_file:
-            yield _not_a_file(handle, prefix + path, name)
+            yield not_a_file(handle, prefix + path, name)
         elif path in _ALTERNATES:
             self.seen.append(prefix + path)
             content = self._read(handle, prefix + path) or identity_of(handle, name)
@@ -230,11 +231,11 @@ class GitDirectory:
         name = posixpath.basename(path)
         data = self._read(handle, prefix + path, only_head=is_judged_by_its_head(path))
         if data is None:
-            yield Hazard(prefix + path, _TOO_LARGE, identity_of(handle, name))
+            yield Hazard(prefix + path, TOO_LARGE, identity_of(handle, name))
             return
         why = unsafe_state(path, data)
         if not why and names_of(handle, name) > 1:
-            why = _SECOND_NAME
+            why = SECOND_NAME
         if why:
             is_list = path.endswith("todo")
             steps = [line for line in data.split(b"\n") if unsafe_state(path, line)] if is_list else []
@@ -251,23 +252,38 @@ class GitDirectory:
                 yield Hazard(f"{place}/{name}", "git would run it", content or identity_of(handle, name))
 
     def _modules(self, handle: int, place: str, *, is_held: bool) -> Iterator[Hazard]:
-        """Git directories of submodules, at the depth that their names have."""
+        """Git directories of submodules, at the depth that their names have.
+
+        INVARIANT: no name ends the search that does not end git's: it takes a directory with a HEAD, but
+        without objects and refs, for a part of a name.
+        """
         yield from self._files(handle, "", place, only=())
         for inner, name in self._subdirectories(handle, place):
             here = f"{place}/{name}"
-            if has_entry(inner, "HEAD"):
-                worktree = self._worktree_of_module(inner, here)
-                length = self._hash_length(inner, f"{here}/")
-                yield from self._repository(inner, f"{here}/", worktree, length, is_held=is_held)
+            if is_git_directory(inner):
+                yield from self._module(inner, here, is_held=is_held)
             elif here.count("/") > _MOST_DEPTH:
                 yield Hazard(here, "git has no directory as deep as that")
             else:
+                if has_entry(inner, "HEAD"):
+                    why = "it would be that of a submodule, but for what is missing beside it"
+                    yield Hazard(f"{here}/HEAD", why, identity_of(inner, "HEAD"))
                 yield from self._modules(inner, here, is_held=is_held)
+
+    def _module(self, handle: int, place: str, *, is_held: bool) -> Iterator[Hazard]:
+        worktree = self._worktree_of_module(handle, place)
+        length = self._hash_length(handle, f"{place}/")
+        yield from self._repository(handle, f"{place}/", worktree, length, is_held=is_held)
 
     def _worktree_of_module(self, handle: int, place: str) -> str:
         """Where a submodule has its files, by its own configuration, if these say the same."""
-        named = [entry.value for entry in self._config(handle, place) if entry.name == "core.worktree"]
-        return self._agreed(place, named[-1] or "") if named else ""
+        named = self._named_worktrees(handle, place)
+        return self._agreed(place, named[0]) if len(named) == 1 else ""
+
+    def _named_worktrees(self, handle: int, place: str) -> list[str]:
+        """Every value of `core.worktree`, as any version of git reads it."""
+        entries = (entry for entry in self._config(handle, place) if entry.name == _WORKTREE)
+        return list(dict.fromkeys(text for entry in entries for text in entry.readings))
 
     def _worktree_of(self, handle: int, place: str) -> str:
         """Where a linked worktree is, as its git directory says, if the worktree says the same."""
@@ -275,10 +291,10 @@ class GitDirectory:
         is_plain = path.startswith("/") and path.endswith("/.git")
         return self._agreed(place, path.removesuffix("/.git")) if is_plain else ""
 
-    def _claimed(self, handle: int, place: str) -> str:
+    def _claimed(self, handle: int, place: str) -> list[str]:
         """Where git would have the files by `core.worktree`, whether or not these say the same."""
-        named = [entry.value for entry in self._config(handle, place) if entry.name == "core.worktree"]
-        return os.path.normpath(os.path.join(self._path, place, named[-1] or "")) if named else ""
+        named = self._named_worktrees(handle, place)
+        return [os.path.normpath(os.path.join(self._path, place, text)) for text in named]
 
     def _agreed(self, place: str, worktree: str) -> str:
         """INVARIANT: each leads to the other. Then git takes paths of the index for the same as we do."""
@@ -297,7 +313,7 @@ class GitDirectory:
             is_fine = path == "../.."
         else:  # a worktree that was removed may be named
             is_fine = bool(worktree) or (
-                path.startswith("/") and self._may_lead_to(place, path) and not os.path.lexists(path)
+                path.startswith("/") and self._may_lead_to(place, path) and is_gone(path)
             )
         if not is_linked or not is_fine:
             content = identity_of(handle, name) if data is None else data
@@ -317,7 +333,7 @@ class GitDirectory:
         name = posixpath.basename(place)
         data, names = self._read(handle, place), names_of(handle, name)
         if data is None:
-            yield Hazard(place, _TOO_LARGE, identity_of(handle, name))
+            yield Hazard(place, TOO_LARGE, identity_of(handle, name))
             return
         try:
             entries = read_config(data)
@@ -333,50 +349,46 @@ class GitDirectory:
         }
         if refused or names > 1:
             what = ", ".join(dict.fromkeys(refused.values()))
-            why = f"git would run, or follow, what it says: {what}" if refused else _SECOND_NAME
+            why = f"git would run, or follow, what it says: {what}" if refused else SECOND_NAME
             yield Hazard(place, why, data, without(data, lambda entry: entry.start in refused))
 
     def _is_place_of_submodule(self, handle: int, place: str, entry: Setting) -> bool:
         """By this setting git finds the worktree of a submodule whose git directory is in here."""
-        is_module = f"/{place}".rpartition("/")[0].find("/modules/") >= 0
-        if entry.name != "core.worktree" or not is_module:
+        above = posixpath.dirname(place)
+        if entry.name != _WORKTREE or not _is_in_modules(above):
             return False
-        return bool(self._worktree_of_module(handle, posixpath.dirname(place)))
+        named = self._named_worktrees(handle, above)
+        is_one = len(named) == 1 and entry.readings == (named[0],) and named[0].isprintable()
+        return is_one and bool(self._worktree_of_module(handle, above))
 
     def _index(self, handle: int, place: str, worktree: str, length: int) -> Iterator[Hazard]:
         try:
-            content = self._read_index(handle, posixpath.dirname(place), length)
+            content = read_whole_index(self._work, handle, self._on_host(posixpath.dirname(place)), length)
         except MalformedIndex as problem:
+            self.depends_on_others = True  # on the other part of a split one, perhaps
             why = f"it is not an index that corral understands: {problem}"
             yield Hazard(place, why, identity_of(handle, "index"))
             return
+        self.depends_on_others |= bool(content.shared)
         for path in (*content.gitlinks, *content.sparse):
             self._work.look_up(self._on_host(place), f"{worktree}/{path}")
-        self.depends_on_others |= bool(content.sparse)
-        sparse = [path for path in content.sparse if worktree and os.path.lexists(f"{worktree}/{path}")]
-        unsafe = (*content.unsafe, *sparse)
+        unsafe = (*content.unsafe, *self._filled(worktree, content.sparse))
         if unsafe:
             why = f"git would write, or enter, {unsafe[0]!r}"
             yield Hazard(place, why, "\0".join(unsafe).encode("utf-8", "surrogateescape"))
-        places = filter(None, dict.fromkeys((worktree, self._claimed(handle, posixpath.dirname(place)))))
+        places = filter(None, dict.fromkeys((worktree, *self._claimed(handle, posixpath.dirname(place)))))
         self.gitlinks += tuple(os.path.join(top, path) for top in places for path in content.gitlinks)
 
-    def _read_index(self, handle: int, place: str, length: int) -> IndexContent:
-        content = read_index(self._whole_index(handle, place, "index"), length)
-        if not content.shared:
-            return content
-        self.depends_on_others = True
-        name = f"sharedindex.{content.shared}"
-        other = self._whole_index(handle, place, name) if has_entry(handle, name) else None
-        return read_index(self._whole_index(handle, place, "index"), length, other)
-
-    def _whole_index(self, handle: int, place: str, name: str) -> bytes:
-        data = self._work.read(handle, self._on_host(place), name, MOST_INDEX_BYTES)
-        if data is None:
-            raise MalformedIndex(_TOO_LARGE)
-        if names_of(handle, name) != 1:
-            raise MalformedIndex(_SECOND_NAME)
-        return data
+    def _filled(self, worktree: str, sparse: tuple[str, ...]) -> list[str]:
+        """Those of the directories that git says it has left out of the worktree, and that are there."""
+        self.depends_on_others |= bool(sparse)
+        top = self._pointers.open(worktree) if worktree and sparse else -1
+        if top < 0:
+            return []
+        try:
+            return [path for path in sparse if is_there(top, path)]
+        finally:
+            os.close(top)
 
     def _hash_length(self, handle: int, prefix: str) -> int:
         """How many bytes the names of objects have, as the configuration of a repository says."""
@@ -392,15 +404,11 @@ class GitDirectory:
             return ()
 
 
+def _is_in_modules(place: str) -> bool:
+    return "/modules/" in f"/{place}"
+
+
 def _has_extensions(entries: Iterable[Setting]) -> bool:
     """Whether git heeds `extensions`: a repository of the first version has none."""
     versions = [entry.value for entry in entries if entry.name == "core.repositoryformatversion"]
     return bool(versions) and versions[-1] == "1"
-
-
-def _not_a_file(handle: int, place: str, name: str) -> Hazard:
-    text = link_text(handle, name)
-    if text:
-        shown = os.fsdecode(text)[:_EXCERPT]
-        return Hazard(place, f"git would follow this link, to {shown!r}", text)
-    return Hazard(place, "git would wait for it: it is not a file")

@@ -117,6 +117,17 @@ def is_there(handle: int, path: str) -> bool:
     return True
 
 
+def is_gone(path: str) -> bool:
+    """Not merely out of sight."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def is_whole(handle: int) -> bool:
     """Whether git takes it for a git directory. Where it does not, it goes up and works in another one."""
     head = read_file(handle, "HEAD") or b""

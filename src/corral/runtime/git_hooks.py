@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from corral.runtime.git_directory import Hazard
 from corral.runtime.git_files import descend, identity_of, link_text, read_file
+from corral.runtime.git_hazard import Hazard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from corral.model.feature import Feature
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.violation import Evidence, Violation
-from corral.runtime.git_directory import GitDirectory, Hazard
+from corral.runtime.git_directory import GitDirectory
 from corral.runtime.git_files import (
     descend,
     has_entry,
@@ -31,6 +31,7 @@ from corral.runtime.git_files import (
     read_file,
     write_new,
 )
+from corral.runtime.git_hazard import Hazard
 from corral.runtime.git_hooks import WorktreeHooks
 from corral.runtime.git_pointers import Pointers
 from corral.runtime.git_work import MOST_MORE_STEPS, TooMuch, Work

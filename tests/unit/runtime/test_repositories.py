@@ -157,8 +157,7 @@ def test_a_rebase_of_another_command_is_left_to_it(check: RepositoryCheck, git: 
 def test_hooks_and_settings_that_are_held_are_the_hosts(check: RepositoryCheck, git: Path) -> None:
     put(git / "hooks/pre-commit", "#!/bin/sh\n")
     put(git / "config", CONFIG + EVIL)
-    put(git / "modules/x/config", CONFIG + EVIL)
-    put(git / "modules/x/HEAD", "ref: refs/heads/main\n")
+    make_repository(git / "modules/x", CONFIG + EVIL)
 
     assert check.sweep() == ()
     assert check.take_violations() == ()
@@ -204,8 +203,7 @@ def test_a_repository_that_was_made_keeps_nothing_that_git_would_run(
 ) -> None:
     made = make_repository(place / name / ".git", CONFIG + EVIL + "[user]\n\tname = x\n")
     put(made / "hooks/post-checkout", "#!/bin/sh\n")
-    put(made / "modules/x/HEAD", "ref: refs/heads/main\n")
-    put(made / "modules/x/config", CONFIG + EVIL)
+    make_repository(made / "modules/x", CONFIG + EVIL)
 
     assert check.sweep() == ()
     assert (made / "config").read_text() == CONFIG + "[user]\n\tname = x\n"

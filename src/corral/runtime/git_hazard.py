@@ -1,0 +1,29 @@
+"""What must not be left for git, as one finding."""
+
+from __future__ import annotations
+
+import os
+
+from corral.model.record import Record
+from corral.runtime.git_files import link_text
+
+_EXCERPT = 60
+
+
+class Hazard(Record):
+    """Something that must not be left. What the host itself had there, with the same content, may stay."""
+
+    place: str  # inside the git directory
+    why: str
+    content: bytes = b""  # what makes it one: a file, the text of a link, steps of a list
+    instead: bytes | None = None  # what may stay in its place
+    is_unfinished: bool = False  # git itself would remove it at the end of what it is doing
+
+
+def not_a_file(handle: int, place: str, name: str) -> Hazard:
+    """Something that is neither a file nor a directory."""
+    text = link_text(handle, name)
+    if text:
+        shown = os.fsdecode(text)[:_EXCERPT]
+        return Hazard(place, f"git would follow this link, to {shown!r}", text)
+    return Hazard(place, "git would wait for it: it is not a file")
