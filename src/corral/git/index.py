@@ -70,10 +70,13 @@ class IndexContent(Record):
     sparse: tuple[str, ...] = ()  # directories that stand for all that a tree has in them, gitlinks too
 
 
-def read_index(data: bytes, hash_length: int = 20, shared: bytes | None = None) -> IndexContent:
+def read_index(
+    data: bytes, hash_length: int = 20, shared: bytes | None = None, directories: set[bytes] | None = None
+) -> IndexContent:
     """What is in an index. Of a split one that is not all, until the `shared` part that it names is given.
 
-    Raises MalformedIndex for what is not fully understood.
+    The directories of its entries, not those above them, are added to `directories`. Raises MalformedIndex
+    for what is not fully understood.
     """
     try:
         own = _IndexFile(data, hash_length)
@@ -86,6 +89,8 @@ def read_index(data: bytes, hash_length: int = 20, shared: bytes | None = None) 
             files.append(other)
     except (IndexError, struct.error):
         raise MalformedIndex("it ends too early") from None
+    if directories is not None:
+        directories.update(*(file.directories for file in files))
     gitlinks = _texts(path for file in files for path in file.gitlinks)
     unsafe = _texts(path for file in files for path in file.unsafe)
     sparse = _texts(path for file in files for path in file.sparse)
@@ -105,6 +110,7 @@ class _IndexFile:
         self.gitlinks: list[bytes] = []
         self.sparse: list[bytes] = []
         self.unsafe: list[bytes] = []
+        self.directories: set[bytes] = set()
         self._replaced: list[int] = []  # gitlinks without a name, by their numbers
         self._has_nameless = False
         self._odd_names_left = len(data) // _BYTES_PER_ODD_NAME + _BATCH
@@ -190,6 +196,7 @@ class _IndexFile:
         fixed = _STAT_LENGTH + self._hash_length
         mode, rounded = fixed - _MODE_AT - 2, fixed + 2 + 8
         flags = at + fixed
+        find_slash, directory, directories = data.rfind, b"", self.directories
         for position in range(first, first + number):
             length = data[flags + 1]
             if (
@@ -200,8 +207,13 @@ class _IndexFile:
             ):
                 path, kind, following = self._padded_entry(flags - fixed)
                 self._note(path, kind, position)
+                directories.add(path.rpartition(b"/")[0])
                 flags = following + fixed
             else:
+                slash = find_slash(47, flags + 2, flags + 2 + length)
+                if slash >= 0 and data[flags + 2 : slash] != directory:
+                    directory = data[flags + 2 : slash]
+                    directories.add(directory)
                 flags += (length + rounded) & -8
         return flags - fixed
 
@@ -212,6 +224,7 @@ class _IndexFile:
             path, mode, at = self._compressed_entry(at, batch[-1], is_first=position == first)
             if mode & _KIND != _FILE or path[:1] in {b"", b"/"}:
                 self._note(path, mode, position)
+            self.directories.add(path.rpartition(b"/")[0])
             batch.append(path)
             if len(batch) == _BATCH:
                 self._judge(batch)

@@ -45,7 +45,7 @@ blame.blankboundary blame.showemail blame.showroot blame.markunblamablelines bla
 checkout.guess commit.status
 commitgraph.changedpaths commitgraph.readchangedpaths
 core.commitgraph core.filemode core.fsyncobjectfiles core.ignorecase core.multipackindex
-core.precomposeunicode core.preloadindex core.quotepath core.sparsecheckout core.sparsecheckoutcone
+core.precomposeunicode core.preloadindex core.quotepath
 core.splitindex core.symlinks core.trustctime core.usereplacerefs core.warnambiguousrefs
 diff.autorefreshindex diff.indentheuristic diff.mnemonicprefix diff.noprefix diff.relative
 diff.suppressblankempty
@@ -54,7 +54,7 @@ feature.experimental feature.manyfiles
 fetch.all fetch.prune fetch.prunetags fetch.showforcedupdates fetch.writecommitgraph
 gc.autodetach gc.cruftpacks gc.writecommitgraph
 grep.column grep.extendedregexp grep.fullname grep.linenumber
-index.recordendofindexentries index.recordoffsettable index.skiphash index.sparse interactive.singlekey
+index.recordendofindexentries index.recordoffsettable index.skiphash interactive.singlekey
 lfs.allowincompletepush lfs.*.locksverify lfs.locksverify lfs.skipdownloaderrors
 log.abbrevcommit log.follow log.mailmap log.showroot
 maintenance.auto maintenance.autodetach

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from corral.git.config import Entry as Setting
     from corral.runtime.git_files import Entry
     from corral.runtime.git_pointers import Pointers
+    from corral.runtime.git_tracked import Tracked
 
 
 _EXCERPT = 60
@@ -81,6 +82,7 @@ class GitDirectory:
         self._work = work
         self._left_out = left_out
         self.gitlinks: tuple[str, ...] = ()  # directories in which git would run
+        self.tracked: tuple[Tracked, ...] = ()  # where git removes files that an index has
         self.seen: list[str] = []  # what the last look depended on, as paths in here
         self.depends_on_others = False  # on what is not in here
 
@@ -99,7 +101,7 @@ class GitDirectory:
 
     def hazards(self) -> list[Hazard]:
         """Everything that git would run, follow or be led by; less of it if that is too much work."""
-        self.gitlinks, self.seen, self.depends_on_others = (), [], False
+        self.gitlinks, self.tracked, self.seen, self.depends_on_others = (), (), [], False
         found = []
         with contextlib.suppress(TooMuch):
             length = self._hash_length(self._handle, "")
@@ -363,7 +365,8 @@ class GitDirectory:
 
     def _index(self, handle: int, place: str, worktree: str, length: int) -> Iterator[Hazard]:
         try:
-            content = read_whole_index(self._work, handle, self._on_host(posixpath.dirname(place)), length)
+            above = self._on_host(posixpath.dirname(place))
+            content, directories = read_whole_index(self._work, handle, above, length)
         except MalformedIndex as problem:
             self.depends_on_others = True  # on the other part of a split one, perhaps
             why = f"it is not an index that corral understands: {problem}"
@@ -376,8 +379,10 @@ class GitDirectory:
         if unsafe:
             why = f"git would write, or enter, {unsafe[0]!r}"
             yield Hazard(place, why, "\0".join(unsafe).encode("utf-8", "surrogateescape"))
-        places = filter(None, dict.fromkeys((worktree, *self._claimed(handle, posixpath.dirname(place)))))
+        claimed = self._claimed(handle, posixpath.dirname(place))
+        places = [top for top in dict.fromkeys((worktree, *claimed)) if top]
         self.gitlinks += tuple(os.path.join(top, path) for top in places for path in content.gitlinks)
+        self.tracked += tuple((self._on_host(place), top, directories) for top in places if directories)
 
     def _filled(self, worktree: str, sparse: tuple[str, ...]) -> list[str]:
         """Those of the directories that git says it has left out of the worktree, and that are there."""

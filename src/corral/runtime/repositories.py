@@ -34,6 +34,7 @@ from corral.runtime.git_files import (
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.git_hooks import WorktreeHooks
 from corral.runtime.git_pointers import Pointers
+from corral.runtime.git_tracked import links_among
 from corral.runtime.git_work import MOST_MORE_STEPS, TooMuch, Work
 from corral.runtime.quarantine import Quarantine
 from corral.runtime.unchanged import TICK_NS, Folders, Memory, list_directory
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from corral.model.plan import Plan
+    from corral.runtime.git_tracked import Tracked
 
-    # What was found in a git directory: hazards, gitlinks, whether it is whole, the steps it took.
-    Found = tuple[list[Hazard], tuple[str, ...], bool, dict[str, int]]
+    # What was found in a git directory: hazards, gitlinks, directories in the index, whether it is whole,
+    # the steps it took.
+    Found = tuple[list[Hazard], tuple[str, ...], tuple[Tracked, ...], bool, dict[str, int]]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Looks after the end, each but the last followed by removals: another command may work in the same place.
@@ -328,7 +331,7 @@ class RepositoryCheck:
             yield _Looked(worktree, handle, _patches(handle))
             yield from self._look_at_git(worktree, handle, is_planned=is_planned)
             if is_git_directory(handle) and not self._pointers.is_part(worktree):  # bare
-                yield self._inspect(worktree, handle, "")
+                yield from self._inspect(worktree, handle, "")
             if not is_planned:
                 yield _Looked(worktree, handle, list(self._hooks.hazards(worktree, handle, self._work)))
         finally:
@@ -350,11 +353,11 @@ class RepositoryCheck:
                 git = self._pointers.open(path)
         if git >= 0:
             try:
-                yield self._inspect(path, git, worktree)
+                yield from self._inspect(path, git, worktree)
             finally:
                 os.close(git)
 
-    def _inspect(self, path: str, handle: int, worktree: str) -> _Looked:
+    def _inspect(self, path: str, handle: int, worktree: str) -> Iterator[_Looked]:
         """INVARIANT: only a look before commands is remembered.
 
         A file that a process has mapped can be changed without a new time; but the first change by a process
@@ -364,9 +367,22 @@ class RepositoryCheck:
         if memory is None or found is None or not memory.holds():
             found = self._inspect_anew(path, handle, worktree)
         elif self._began_ns == _NEVER_NS:
-            self._work.add(found[3])
-        hazards, gitlinks, whole, _ = found
-        return _Looked(path, handle, hazards, gitlinks, is_whole=whole)
+            self._work.add(found[-1])
+        hazards, gitlinks, tracked, whole, _ = found
+        yield _Looked(path, handle, hazards, gitlinks, is_whole=whole)
+        for part in tracked:
+            yield from self._look_for_links(part)
+
+    def _look_for_links(self, tracked: Tracked) -> Iterator[_Looked]:
+        """Anew each time, also where the index has not changed."""
+        worktree = tracked[1]
+        handle = self._pointers.open(worktree)
+        if handle >= 0:
+            try:
+                found = links_among(tracked, handle, self._pointers, self._work)
+                yield _Looked(worktree, handle, list(found))
+            finally:
+                os.close(handle)
 
     def _inspect_anew(self, path: str, handle: int, worktree: str) -> Found:
         looked_ns, work = time.time_ns(), self._work.part()
@@ -379,7 +395,7 @@ class RepositoryCheck:
         self._memories.pop((path, worktree), None)
         hazards = directory.hazards()
         self._work.add(work.spent)
-        found = (hazards, directory.gitlinks, is_whole(handle), work.spent)
+        found = (hazards, directory.gitlinks, directory.tracked, is_whole(handle), work.spent)
         if self._began_ns == _NEVER_NS and not directory.depends_on_others:
             places = (*directory.seen, *_WHOLE)
             memory = Memory([f"{path}/{place}".rstrip("/") for place in places], looked_ns)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import struct
 
 import pytest
 
-from support.git_repository import CONFIG, EVIL, make_repository, put
+from support.git_repository import CONFIG, EVIL, make_index, make_repository, put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from corral.runtime.repositories import RepositoryCheck
+
+
+FILE, GITLINK, DIRECTORY = 0o100644, 0o160000, 0o40000
 
 
 def make_submodule(git: Path, name: str = "m", worktree: str = "../../../sub") -> Path:
@@ -102,14 +104,6 @@ def test_a_submodule_has_one_worktree_for_every_git(
     assert (module / "config").read_text().rstrip() == CONFIG.rstrip()
 
 
-def make_index(path: str) -> bytes:
-    """One that says of a directory that all of it is left out of the worktree."""
-    entry = struct.pack(">10I", 0, 0, 0, 0, 0, 0, 0o40000, 0, 0, 0) + bytes(20)
-    entry += struct.pack(">HH", 0x4000 | min(len(path), 0xFFF), 0x4000) + path.encode()
-    data = b"DIRC" + struct.pack(">II", 3, 1) + entry + bytes(8 - len(entry) % 8) + b"sdir" + bytes(4)
-    return data + hashlib.sha1(data).digest()
-
-
 @pytest.mark.parametrize("depth", [1, 20])
 def test_a_directory_that_git_has_left_out_is_not_there_however_long_its_path_is(
     check: RepositoryCheck, git: Path, place: Path, depth: int
@@ -123,7 +117,7 @@ def test_a_directory_that_git_has_left_out_is_not_there_however_long_its_path_is
         os.close(here)
         here = inner
     os.close(here)
-    (git / "index").write_bytes(make_index("/".join(parts) + "/"))
+    (git / "index").write_bytes(make_index(("/".join(parts) + "/", DIRECTORY)))
 
     assert check.sweep() == ()
     assert not (git / "index").exists()
@@ -132,7 +126,53 @@ def test_a_directory_that_git_has_left_out_is_not_there_however_long_its_path_is
 def test_a_directory_that_git_has_left_out_and_that_is_gone_may_stay_so(
     check: RepositoryCheck, git: Path
 ) -> None:
-    (git / "index").write_bytes(make_index("out/"))
+    (git / "index").write_bytes(make_index(("out/", DIRECTORY)))
 
     assert check.sweep() == ()
     assert check.take_violations() == ()
+
+
+@pytest.mark.parametrize("mode", [FILE, GITLINK])
+@pytest.mark.parametrize("place_of_link", ["docs", "a/b/c/d/e/f/g/h/docs", "node_modules/docs"])
+@pytest.mark.parametrize("target", ["/out", "UP/..", "UP/away", "UP/.git", "/proc/self/cwd/src", "UP"])
+def test_no_link_stands_where_the_index_has_a_directory(
+    check: RepositoryCheck, git: Path, place: Path, target: str, place_of_link: str, mode: int
+) -> None:
+    """Git removes what is at its end. `UP` is the top, which is no way out."""
+    link = place / place_of_link
+    (place / "src").mkdir()
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target.replace("UP", "/".join([".", *[".."] * place_of_link.count("/")])))
+    (git / "index").write_bytes(
+        make_index((f"{place_of_link}/sub" + ("/x" if mode == FILE else ""), mode), ("x", FILE))
+    )
+
+    assert check.sweep() == ()
+    assert link.is_symlink() == (target == "UP")
+    assert (git / "index").exists()
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_no_link_stands_in_the_place_of_a_submodule(
+    check: RepositoryCheck, git: Path, place: Path, version: int
+) -> None:
+    (place / "m").symlink_to("/out")
+    (git / "index").write_bytes(make_index(("m", GITLINK), version=version))
+
+    assert check.sweep() == ()
+    assert not (place / "m").is_symlink()
+
+
+def test_a_link_that_the_host_had_in_the_place_of_a_directory_stays_while_it_leads_there(
+    checking: Callable[..., RepositoryCheck], git: Path, place: Path
+) -> None:
+    (place / "docs").symlink_to("way/out")
+    (place / "way").symlink_to("/elsewhere")
+    (git / "index").write_bytes(make_index(("docs/x", FILE)))
+    check = checking(str(place))
+    check.begin()
+
+    assert check.sweep() == () and (place / "docs").is_symlink()
+    (place / "way").unlink()
+    (place / "way").symlink_to("/home")
+    assert check.sweep() == () and not (place / "docs").is_symlink()
