@@ -7,7 +7,6 @@ name), unfinished work (`exec` lines), the index (paths that lead into a git dir
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 
@@ -85,6 +84,7 @@ class GitDirectory:
         self.tracked: tuple[Tracked, ...] = ()  # where git removes files that an index has
         self.seen: list[str] = []  # what the last look depended on, as paths in here
         self.depends_on_others = False  # on what is not in here
+        self.failure: OSError | None = None  # which ended the last look
 
     def _may_lead_to(self, place: str, text: str) -> bool:
         """Whether git may follow a path that the file at this place names.
@@ -100,15 +100,23 @@ class GitDirectory:
         return f"{self._path}/{place}".rstrip("/")
 
     def hazards(self) -> list[Hazard]:
-        """Everything that git would run, follow or be led by; less of it if that is too much work."""
+        """Everything that git would run, follow or be led by; less of it if that is too much work, or fails.
+
+        What has been found is told all the same.
+        """
         self.gitlinks, self.tracked, self.seen, self.depends_on_others = (), (), [], False
+        self.failure = None
         found = []
-        with contextlib.suppress(TooMuch):
+        try:
             length = self._hash_length(self._handle, "")
             whole = self._repository(self._handle, "", self._worktree, length, is_held=self._is_held)
             for hazard in whole:
                 found.append(hazard)
                 self._work.take_away(self._on_host(posixpath.dirname(hazard.place)))
+        except TooMuch:
+            pass  # which whoever counts sees as well
+        except OSError as problem:
+            self.failure = problem
         return found
 
     def _list(self, handle: int, place: str) -> list[Entry]:
@@ -121,10 +129,13 @@ class GitDirectory:
         read = self._work.read_head if only_head else self._work.read
         return read(handle, self._on_host(directory), name)
 
+    def _inside(self, handle: int, name: str) -> Iterator[int]:
+        return inside(handle, name, may_open=self._pointers.may_open)
+
     def _subdirectories(self, handle: int, place: str) -> Iterator[tuple[int, str]]:
         for name, is_directory, _ in self._list(handle, place):
             if is_directory:
-                for inner in inside(handle, name):
+                for inner in self._inside(handle, name):
                     yield inner, name
 
     def _repository(
@@ -140,8 +151,7 @@ class GitDirectory:
                 continue
             place = prefix + name
             if is_directory:
-                for inner in inside(handle, name):
-                    yield from self._directory(inner, prefix, name, length, is_held=is_held)
+                yield from self._go_on(self._enter(handle, prefix, name, length, is_held=is_held))
             elif is_file and name in _CONFIGS:
                 self.seen.append(place)
                 yield from self._settings(handle, place)
@@ -155,6 +165,17 @@ class GitDirectory:
                 yield Hazard(place, "git would copy files from elsewhere", identity_of(handle, name))
             else:
                 yield from self._file(handle, prefix, name, is_file=is_file)
+
+    def _go_on(self, part: Iterator[Hazard]) -> Iterator[Hazard]:
+        """What a part has; if it fails, that ends it and nothing else."""
+        try:
+            yield from part
+        except OSError as problem:
+            self.failure = self.failure or problem
+
+    def _enter(self, handle: int, prefix: str, name: str, length: int, *, is_held: bool) -> Iterator[Hazard]:
+        for inner in self._inside(handle, name):
+            yield from self._directory(inner, prefix, name, length, is_held=is_held)
 
     def _directory(
         self, handle: int, prefix: str, name: str, length: int, *, is_held: bool
@@ -187,7 +208,7 @@ class GitDirectory:
             if len(name) != 2:
                 yield Hazard(f"{place}/{name}", "git has no such directory of objects")
             elif changed_ns(handle, name) >= self._since_ns:
-                for inner in inside(handle, name):
+                for inner in self._inside(handle, name):
                     for entry, is_inner_directory, is_file in self._list(inner, f"{place}/{name}"):
                         if is_inner_directory:
                             yield Hazard(f"{place}/{name}/{entry}", "git has no directory there")
@@ -206,7 +227,7 @@ class GitDirectory:
             if not is_directory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
             elif only is None or entry in only:
-                for inner in inside(handle, entry):
+                for inner in self._inside(handle, entry):
                     yield from self._inner(inner, prefix, f"{name}/{entry}")
 
     def _inner(self, handle: int, prefix: str, name: str) -> Iterator[Hazard]:

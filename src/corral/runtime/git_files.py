@@ -38,9 +38,9 @@ def entries_of(handle: int) -> Iterator[Entry]:
             yield entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
 
 
-def inside(handle: int, name: str) -> Iterator[int]:
+def inside(handle: int, name: str, *, may_open: bool = True) -> Iterator[int]:
     """A subdirectory, once, for as long as it is needed; not at all if it is gone."""
-    inner = open_directory(handle, name)
+    inner = open_directory(handle, name, may_open=may_open)
     if inner >= 0:
         try:
             yield inner
@@ -48,25 +48,41 @@ def inside(handle: int, name: str) -> Iterator[int]:
             os.close(inner)
 
 
-def open_directory(handle: int, name: str) -> int:
-    """A descriptor of a directory; -1 if there is none of that name, or only a link to one."""
+def open_directory(handle: int, name: str, *, may_open: bool = True) -> int:
+    """A descriptor of a directory; -1 if there is none of that name, or only a link to one.
+
+    A command may have taken its owner's rights away. What the host has closed stays closed: before commands
+    that is an error.
+    """
     try:
-        return os.open(name, _DIRECTORY, dir_fd=handle)
-    except PermissionError:  # a command may have taken its owner's rights away
+        inner = os.open(name, _DIRECTORY, dir_fd=handle)
+    except PermissionError:
+        if not may_open:
+            raise
         return open_up(handle, name)
     except OSError as problem:
         if problem.errno in _NO_DIRECTORY:
             return -1
         raise
+    if may_open:
+        _let_owner_in(inner)
+    return inner
 
 
-def descend(handle: int, path: str) -> int:
+def _let_owner_in(handle: int) -> None:
+    """With the right to read alone, nothing in a directory can be looked at."""
+    status = os.fstat(handle)
+    if status.st_mode & 0o500 != 0o500 and status.st_uid == os.geteuid() != 0:
+        os.fchmod(handle, stat.S_IMODE(status.st_mode) | 0o700)
+
+
+def descend(handle: int, path: str, *, may_open: bool = True) -> int:
     """A descriptor of a directory further down, reached without following a link; -1 if there is none."""
     here = os.dup(handle)
     for part in filter(None, path.split("/")):
         above = here
         try:
-            here = open_directory(above, part)
+            here = open_directory(above, part, may_open=may_open)
         finally:
             os.close(above)
         if here < 0:

@@ -32,7 +32,7 @@ class WorktreeHooks:
             if link:
                 yield Hazard(link, why, link_text(handle, link))
                 continue
-            directory = descend(handle, place)
+            directory = descend(handle, place, may_open=self._pointers.may_open)
             if directory >= 0:
                 try:
                     for name, _, _ in work.list(directory, f"{worktree}/{place}"):

@@ -26,10 +26,12 @@ class Pointers:
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = roots
         self._worktrees: dict[str, str] = {}  # of git directories inside others, as far as both agree
+        self.may_open = False  # what its owner has no rights in: afterwards that is a command's doing
 
-    def begin(self) -> None:
+    def begin(self, *, may_open: bool) -> None:
         """A new look: what the last one has found may have been taken away."""
         self._worktrees.clear()
+        self.may_open = may_open
 
     def agree(self, worktree: str, git_directory: str) -> bool:
         """Whether a worktree leads to the git directory that names it; then `.git` may stay there."""
@@ -84,7 +86,7 @@ class Pointers:
             return -1
         handle = os.open(root, _DIRECTORY)
         try:
-            return descend(handle, path[len(root) + 1 :])
+            return descend(handle, path[len(root) + 1 :], may_open=self.may_open)
         finally:
             os.close(handle)
 

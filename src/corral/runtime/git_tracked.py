@@ -40,7 +40,7 @@ def links_among(tracked: Tracked, handle: int, pointers: Pointers, work: Work) -
                 is_known[place] = False
                 continue
             work.spend(index, 1 + len(place) // _BYTES_PER_STEP)
-            mode = _mode_of(handle, place)
+            mode = _mode_of(handle, place, may_open=pointers.may_open)
             is_known[place] = stat.S_ISDIR(mode)
             if stat.S_ISLNK(mode) and not _stays_inside(worktree, os.fsdecode(place), handle, pointers):
                 yield _hazard(worktree, os.fsdecode(place), handle)
@@ -57,7 +57,7 @@ def _new_ways(path: bytes, known: dict[bytes, bool]) -> Iterator[bytes]:
         yield path
 
 
-def _mode_of(handle: int, path: bytes) -> int:
+def _mode_of(handle: int, path: bytes, *, may_open: bool) -> int:
     """What is there; 0 if nothing is. It is reached through directories alone."""
     try:
         return os.stat(path, dir_fd=handle, follow_symlinks=False).st_mode
@@ -66,7 +66,7 @@ def _mode_of(handle: int, path: bytes) -> int:
     except OSError as problem:
         if problem.errno == errno.ENAMETOOLONG:
             return 0  # for git as well, which begins at the same directory
-        if problem.errno != errno.EACCES:
+        if problem.errno != errno.EACCES or not may_open:
             raise
         return _mode_behind(handle, *os.path.split(os.fsdecode(path)))
 

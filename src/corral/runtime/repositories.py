@@ -25,7 +25,6 @@ from corral.runtime.git_files import (
     has_entry,
     is_git_directory,
     is_whole,
-    link_text,
     make_whole,
     open_directory,
     read_file,
@@ -33,11 +32,12 @@ from corral.runtime.git_files import (
 )
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.git_hooks import WorktreeHooks
+from corral.runtime.git_looked import Looked, traps_in
 from corral.runtime.git_pointers import Pointers
 from corral.runtime.git_tracked import links_among
 from corral.runtime.git_work import MOST_MORE_STEPS, TooMuch, Work
 from corral.runtime.quarantine import Quarantine
-from corral.runtime.unchanged import TICK_NS, Folders, Memory, list_directory
+from corral.runtime.unchanged import TICK_NS, Folders, Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,27 +61,6 @@ _FAILURES = (OSError, ValueError, RecursionError)
 _WHOLE = ("HEAD", "objects", "refs")
 #: Of one command: more would tell nothing new.
 _MOST_TOLD = 32
-
-
-class _Looked:
-    """A directory that was looked at, and what is wrong in it."""
-
-    __slots__ = ("gitlinks", "handle", "hazards", "is_whole", "path")
-
-    def __init__(
-        self,
-        path: str,
-        handle: int,
-        hazards: list[Hazard],
-        gitlinks: tuple[str, ...] = (),
-        *,
-        is_whole: bool | None = None,  # of a git directory
-    ) -> None:
-        self.path = path
-        self.handle = handle
-        self.hazards = hazards
-        self.gitlinks = gitlinks
-        self.is_whole = is_whole
 
 
 class RepositoryCheck:
@@ -110,7 +89,7 @@ class RepositoryCheck:
         self.found_at_the_top = 0
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
-        self._folders = Folders()
+        self._folders = Folders(self._pointers.open)
         self._memories: dict[tuple[str, str], tuple[Memory, Found]] = {}
         self._usual: dict[str, int] = {}  # the steps that what is the host's own takes
         self._left_out: set[str] = set()
@@ -134,7 +113,7 @@ class RepositoryCheck:
                     heads[looked.path] = read_file(looked.handle, "HEAD") or b""
         except _FAILURES as problem:
             raise _unreadable(problem, ran=False) from problem
-        self._began_ns = time.time_ns() - TICK_NS
+        self._began_ns, self._pointers.may_open = time.time_ns() - TICK_NS, True
         if not self._has_failed:  # else some of it may be what a command has left
             self._own, self._heads, self._usual = own, heads, self._work.spent
 
@@ -202,7 +181,7 @@ class RepositoryCheck:
         except TooMuch:
             yield self._remove_largest()
 
-    def _make_whole(self, looked: _Looked) -> None:
+    def _make_whole(self, looked: Looked) -> None:
         head = self._heads[looked.path]
         if has_entry(looked.handle, "HEAD") and not is_head(read_file(looked.handle, "HEAD") or b""):
             self._remove(looked.handle, f"{looked.path}/HEAD", Hazard("HEAD", "it is no HEAD"))
@@ -227,7 +206,7 @@ class RepositoryCheck:
                 os.close(handle)
         return path
 
-    def _remove_from(self, looked: _Looked, *, is_at_work: bool) -> Iterator[str]:
+    def _remove_from(self, looked: Looked, *, is_at_work: bool) -> Iterator[str]:
         for hazard in looked.hazards:
             path = f"{looked.path}/{hazard.place}"
             if self._is_shielded(path):
@@ -280,15 +259,16 @@ class RepositoryCheck:
         if len(self._violations) < _MOST_TOLD:
             self._violations.append(Violation(Feature.FS_PROTECT, path, Evidence.OBSERVED, why))
 
-    def _look(self) -> Iterator[_Looked]:
+    def _look(self) -> Iterator[Looked]:
         """Every git directory of the plan, of what was made since, and of what git would visit from there."""
         queue, seen = [*self._planned, *self._tops], set()
-        self._folders.begin()
-        self._pointers.begin()
-        self._failure = None
+        is_afterwards = self._began_ns != _NEVER_NS
+        self._folders.begin(may_open=is_afterwards)
+        self._pointers.begin(may_open=is_afterwards)
         for root in self._roots:
             queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git, self._give_up)
-        yield from self._look_for_patches()
+        self._failure = self._folders.failure
+        yield from self._look_for_traps()
         for worktree in queue:  # grows while it is gone through
             if worktree in seen:
                 continue
@@ -312,39 +292,40 @@ class RepositoryCheck:
             why = f"there are more than {MOST_DIRECTORIES} directories now"
             self._tell(directory, f"{why}: what was left for git in here, and further on, was not looked for")
 
-    def _look_for_patches(self) -> Iterator[_Looked]:
+    def _look_for_traps(self) -> Iterator[Looked]:
         """Beside worktrees: wherever `git format-patch` is typed, it writes there."""
-        for path in self._folders.with_patches():
+        for path in self._folders.with_traps():
             handle = self._pointers.open(path)
             if handle >= 0:
                 try:
-                    yield _Looked(path, handle, _patches(handle))
+                    yield Looked(path, handle, traps_in(handle))
                 finally:
                     os.close(handle)
 
-    def _look_at(self, worktree: str) -> Iterator[_Looked]:
+    def _look_at(self, worktree: str) -> Iterator[Looked]:
         handle = self._pointers.open(worktree)
         if handle < 0:
             return
         is_planned = worktree in self._planned and worktree not in self._tops
         try:
-            yield _Looked(worktree, handle, _patches(handle))
+            yield Looked(worktree, handle, traps_in(handle))
             yield from self._look_at_git(worktree, handle, is_planned=is_planned)
             if is_git_directory(handle) and not self._pointers.is_part(worktree):  # bare
                 yield from self._inspect(worktree, handle, "")
             if not is_planned:
-                yield _Looked(worktree, handle, list(self._hooks.hazards(worktree, handle, self._work)))
+                yield Looked(worktree, handle, list(self._hooks.hazards(worktree, handle, self._work)))
         finally:
             os.close(handle)
 
-    def _look_at_git(self, worktree: str, handle: int, *, is_planned: bool) -> Iterator[_Looked]:
+    def _look_at_git(self, worktree: str, handle: int, *, is_planned: bool) -> Iterator[Looked]:
         """What `.git` is in a worktree; where the plan knows one it is held, whatever it is."""
-        git, path = open_directory(handle, ".git"), f"{worktree}/.git"
+        git = open_directory(handle, ".git", may_open=self._pointers.may_open)
+        path = f"{worktree}/.git"
         if git < 0:
             data, path = self._pointers.read(worktree, handle, may_be_link=is_planned)
             if data and not is_planned and not self._pointers.is_agreed(worktree, path):
                 shown = repr(data[:_EXCERPT].decode("utf-8", "replace"))
-                yield _Looked(
+                yield Looked(
                     worktree, handle, [Hazard(".git", f"it would lead git elsewhere: {shown}", data)]
                 )
             # What has been found to agree was looked at as a part of its repository. Elsewhere, what lies in
@@ -357,7 +338,7 @@ class RepositoryCheck:
             finally:
                 os.close(git)
 
-    def _inspect(self, path: str, handle: int, worktree: str) -> Iterator[_Looked]:
+    def _inspect(self, path: str, handle: int, worktree: str) -> Iterator[Looked]:
         """INVARIANT: only a look before commands is remembered.
 
         A file that a process has mapped can be changed without a new time; but the first change by a process
@@ -369,18 +350,18 @@ class RepositoryCheck:
         elif self._began_ns == _NEVER_NS:
             self._work.add(found[-1])
         hazards, gitlinks, tracked, whole, _ = found
-        yield _Looked(path, handle, hazards, gitlinks, is_whole=whole)
+        yield Looked(path, handle, hazards, gitlinks, is_whole=whole)
         for part in tracked:
             yield from self._look_for_links(part)
 
-    def _look_for_links(self, tracked: Tracked) -> Iterator[_Looked]:
+    def _look_for_links(self, tracked: Tracked) -> Iterator[Looked]:
         """Anew each time, also where the index has not changed."""
         worktree = tracked[1]
         handle = self._pointers.open(worktree)
         if handle >= 0:
             try:
                 found = links_among(tracked, handle, self._pointers, self._work)
-                yield _Looked(worktree, handle, list(found))
+                yield Looked(worktree, handle, list(found))
             finally:
                 os.close(handle)
 
@@ -396,7 +377,8 @@ class RepositoryCheck:
         hazards = directory.hazards()
         self._work.add(work.spent)
         found = (hazards, directory.gitlinks, directory.tracked, is_whole(handle), work.spent)
-        if self._began_ns == _NEVER_NS and not directory.depends_on_others:
+        self._failure = self._failure or directory.failure
+        if self._began_ns == _NEVER_NS and not directory.depends_on_others and directory.failure is None:
             places = (*directory.seen, *_WHOLE)
             memory = Memory([f"{path}/{place}".rstrip("/") for place in places], looked_ns)
             self._memories[path, worktree] = (memory, found)
@@ -422,21 +404,14 @@ def _find_held(plan: Plan) -> frozenset[str]:
     return frozenset(path for path in directories if {f"{path}/config", f"{path}/hooks"} <= kept)
 
 
-def _patches(handle: int) -> list[Hazard]:
-    """Links under the names that `git format-patch` gives to files."""
-    return [
-        Hazard(name, f"git format-patch would write through this link, to {os.fsdecode(text)!r}", text)
-        for name in list_directory(handle).patches
-        if (text := link_text(handle, name))
-    ]
-
-
 def _unreadable(problem: Exception, *, ran: bool) -> SetupError:
     return SetupError(
         "guard",
         "a git directory could not be checked"
         + (", and what the command left there is there" if ran else ""),
         why=str(problem),
-        fix="do not use git there before you have looked at it" if ran else "make it readable for its owner",
+        fix="do not use git there before you have looked at it"
+        if ran
+        else "look at what is in it, which a command may have left; then make it readable for its owner",
         ran=ran,
     )

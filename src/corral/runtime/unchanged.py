@@ -14,7 +14,7 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     Stamp = tuple[int, int, int]  # device, inode, time of the last change
 
@@ -22,6 +22,9 @@ TICK_NS = 20_000_000
 #: What makes a git directory of any directory: all of one of these.
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 _MARKS = frozenset({".git"}).union(*_BARE)
+_READ = frozenset({".gitignore", ".gitattributes", ".gitmodules", ".mailmap"})
+_FIRST = frozenset("0123456789.gv")  # with which the names begin that matter: most need no second look
+_PATCH_DIGITS = 4
 #: File systems that keep these times by themselves, whatever other machines do.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
 
@@ -60,19 +63,29 @@ class Listing(Record):
 
     subdirectories: tuple[str, ...] = ()
     has_git: bool = False  # git finds a repository there
-    patches: tuple[str, ...] = ()  # links under names that `git format-patch` gives to files
+    traps: tuple[str, ...] = ()  # what is no file, under names that git itself writes or reads
 
 
 class Folders:
-    """What directories hold, listed anew after a change."""
+    """What directories hold, listed anew after a change. `open_path` opens one without following a link."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_path: Callable[[str], int]) -> None:
+        self._open_path = open_path
         self._known: dict[str, tuple[Stamp | None, Listing]] = {}
         self._fresh: dict[str, Listing] = {}
+        self._closed: dict[str, Stamp | None] = {}  # by the host
+        self._may_open = False
+        self.failure: OSError | None = None  # of this search; others are looked for all the same
 
-    def begin(self) -> None:
-        """A new search: every directory is asked for once more whether it has changed."""
+    def begin(self, *, may_open: bool) -> None:
+        """A new search: every directory is asked for once more whether it has changed.
+
+        What is closed before commands is the host's own. Afterwards it is opened, and looked into.
+        """
         self._fresh = {}
+        self._may_open, self.failure = may_open, None
+        if not may_open:
+            self._closed = {}
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
         return self._find(path).subdirectories
@@ -80,45 +93,83 @@ class Folders:
     def has_git(self, path: str) -> bool:
         return self._find(path).has_git
 
-    def with_patches(self) -> list[str]:
+    def with_traps(self) -> list[str]:
         """Of the directories that this search has asked for."""
-        return [path for path, listing in self._fresh.items() if listing.patches]
+        return [path for path, listing in self._fresh.items() if listing.traps]
 
     def _find(self, path: str) -> Listing:
         if path not in self._fresh:
             stamp, looked_ns = stamp_of(path), time.time_ns()
             known = self._known.get(path)
             if known is None or known[0] != stamp:
-                known = (stamp, list_directory(path))
+                known = (stamp, self._list(path, stamp))
                 if is_settled(stamp, looked_ns):
                     self._known[path] = known
             self._fresh[path] = known[1]
         return self._fresh[path]
 
+    def _list(self, path: str, stamp: Stamp | None) -> Listing:
+        try:
+            return list_directory(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return Listing()  # gone meanwhile
+        except OSError as problem:
+            closed = Listing(has_git=os.path.lexists(f"{path}/.git"))
+            if not self._may_open:  # the next plan is refused
+                self._closed[path] = stamp
+                return closed
+            if stamp is not None and self._closed.get(path) == stamp:
+                return closed  # as the host has left it: to open it would have changed its time
+            try:
+                return self._list_opened(path)
+            except OSError:
+                self.failure = self.failure or problem
+                return closed
+
+    def _list_opened(self, path: str) -> Listing:
+        handle = self._open_path(path)
+        if handle < 0:
+            return Listing()
+        try:
+            return list_directory(handle)
+        finally:
+            os.close(handle)
+
 
 def list_directory(place: str | int) -> Listing:
-    """Names only, by path or descriptor: what is found by them is opened without following a link."""
-    names, marks, patches = [], set(), []
-    try:
-        with os.scandir(place) as entries:
-            for entry in entries:
-                if entry.name in _MARKS:
-                    marks.add(entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    names.append(entry.name)
-                elif _is_patch(entry.name) and entry.is_symlink():
-                    patches.append(entry.name)
-    except OSError:  # closed: the next plan is refused
-        return Listing(has_git=isinstance(place, str) and os.path.lexists(f"{place}/.git"))
+    """Names only, by path or descriptor: what is found by them is opened without following a link.
+
+    Raises OSError.
+    """
+    names, marks, traps = [], set(), []
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name in _MARKS:
+                marks.add(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                names.append(entry.name)
+            elif entry.name[:1] in _FIRST and _is_trap(entry):
+                traps.append(entry.name)
     return Listing(
-        tuple(sorted(names)), ".git" in marks or any(marks >= bare for bare in _BARE), tuple(patches)
+        tuple(sorted(names)), ".git" in marks or any(marks >= bare for bare in _BARE), tuple(traps)
     )
 
 
-def _is_patch(name: str) -> bool:
-    """By its beginning; a commit, which a command may have made, gives the rest of the name."""
-    number = name.partition("-")[2] if name[:1] == "v" else name
-    return number[:4].isdecimal() and number[4:5] == "-"
+def _is_trap(entry: os.DirEntry[str]) -> bool:
+    """A link under a name that git writes; what is neither file nor link under one that it reads."""
+    if entry.is_symlink():
+        return entry.name == ".gitmodules" or _is_written(entry.name)
+    return entry.name in _READ and not entry.is_file(follow_symlinks=False)
+
+
+def _is_written(name: str) -> bool:
+    """By its beginning: a commit, which a command may have made, or a time gives the rest of the name."""
+    if name.startswith("git-diagnostics-"):
+        return True
+    number, dash, _ = (name.partition("-")[2] if name[:1] == "v" else name).partition("-")
+    if dash:
+        return len(number) >= _PATCH_DIGITS and number.isdecimal()
+    return name.isdecimal()  # by `git format-patch --numbered-files`
 
 
 def is_local(device: int) -> bool:

@@ -6,11 +6,12 @@ import os
 
 import pytest
 
+from corral.model.errors import SetupError
 from support.git_repository import CONFIG, EVIL, make_index, make_repository, put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from corral.runtime.repositories import RepositoryCheck
@@ -176,3 +177,83 @@ def test_a_link_that_the_host_had_in_the_place_of_a_directory_stays_while_it_lea
     (place / "way").unlink()
     (place / "way").symlink_to("/home")
     assert check.sweep() == () and not (place / "docs").is_symlink()
+
+
+@pytest.fixture
+def as_ordinary_user() -> Iterator[None]:
+    """For what the mode of a directory keeps nobody else from."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(61_238)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def lent(tmp_path: Path, git: Path) -> Iterator[Path]:
+    """The git directory, in a workspace that belongs to such a user."""
+    if os.geteuid() == 0:
+        above = tmp_path
+        while above != above.parent:
+            above.chmod(above.stat().st_mode | 0o011)
+            above = above.parent
+        for path in (tmp_path, *tmp_path.rglob("*")):
+            os.chown(path, 61_238, -1, follow_symlinks=False)
+    yield git
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o100, 0o200, 0o400, 0o600])
+def test_a_closed_directory_hides_nothing_in_a_git_directory(
+    lent: Path, as_ordinary_user: None, check: RepositoryCheck, mode: int
+) -> None:
+    (lent / "zzz/d").mkdir(parents=True)
+    for name in ("COMMIT_EDITMSG", "zzz/link", "zzz/d/link"):
+        (lent / name).symlink_to("/x")
+    (lent / "zzz").chmod(mode)
+
+    assert check.sweep() == ()
+    assert sum(found.subject.endswith(("MSG", "link")) for found in check.take_violations()) == 3
+
+
+def test_what_was_found_before_a_look_failed_is_taken_away(
+    check: RepositoryCheck, git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (git / "FETCH_HEAD").symlink_to("/x")
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("corral.runtime.git_directory.GitDirectory._objects", fail)
+    with pytest.raises(SetupError):
+        check.sweep()
+
+    assert not (git / "FETCH_HEAD").is_symlink()
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o100, 0o400])
+def test_a_closed_directory_hides_no_repository(
+    lent: Path, as_ordinary_user: None, check: RepositoryCheck, mode: int
+) -> None:
+    made = make_repository(lent.parent / "d/e/.git", CONFIG + EVIL)
+    (lent.parent / "d").chmod(mode)
+
+    assert check.sweep() == ()
+    assert (made / "config").read_text() == CONFIG
+
+
+def test_what_the_host_has_closed_stays_closed(
+    lent: Path, as_ordinary_user: None, checking: Callable[..., RepositoryCheck]
+) -> None:
+    (lent.parent / "own").mkdir(mode=0)
+    check = checking(str(lent.parent))
+    check.begin()
+
+    assert check.sweep() == ()
+    assert (lent.parent / "own").stat().st_mode & 0o777 == 0
+    (lent / "closed").mkdir(mode=0)
+    with pytest.raises(SetupError, match="look at what is in it"):
+        checking(str(lent.parent)).begin()
+    assert (lent / "closed").stat().st_mode & 0o777 == 0

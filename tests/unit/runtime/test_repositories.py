@@ -85,15 +85,32 @@ def test_no_object_is_a_link(check: RepositoryCheck, git: Path) -> None:
     assert os.listdir(git / "objects/ab") == ["ef"]
 
 
-@pytest.mark.parametrize("name", ["0001-fix.patch", "v2-0001-fix.patch", "src/0001-fix.patch"])
-def test_no_link_waits_for_a_patch(check: RepositoryCheck, place: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("0001-fix.patch", "v2-0001-fix.patch", "src/0001-fix.patch", "10000-fix.patch", "1", "src/12"),
+        *("git-diagnostics-2026-01-01-0000.zip", ".gitmodules", "src/.gitmodules"),
+    ],
+)
+def test_no_link_waits_under_a_name_that_git_writes(check: RepositoryCheck, place: Path, name: str) -> None:
     (place / "src").mkdir()
     (place / name).symlink_to("/x")
-    (place / "1-fix").symlink_to("/x")
+    for other in ("1-fix", "1a", "v1", ".gitignore", "git-diagnostics"):
+        (place / other).symlink_to("/x")
 
     assert check.sweep() == ()
     assert not (place / name).is_symlink()
-    assert (place / "1-fix").is_symlink()
+    assert [found.subject for found in check.take_violations()] == [str(place / name)]
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".mailmap", "src/.gitattributes", "src/.gitmodules"])
+def test_git_waits_for_no_pipe(check: RepositoryCheck, place: Path, name: str) -> None:
+    (place / "src").mkdir()
+    os.mkfifo(place / name)
+    os.mkfifo(place / "pipe")
+
+    assert check.sweep() == ()
+    assert not (place / name).exists() and (place / "pipe").exists()
 
 
 def test_what_is_neither_file_nor_directory_is_not_left(check: RepositoryCheck, git: Path) -> None:
