@@ -256,6 +256,19 @@ def _terms(data: bytes) -> str:
     return f"git would use {_shown(wrong[0])} as a name" if wrong else ""
 
 
+def _quoted_names(data: bytes) -> str:
+    """Older git has a shell evaluate the file: each word is in quotes, which none leaves."""
+    rest = data.strip(b" \n")
+    while rest:
+        word, quote, rest = rest[1:].partition(b"'") if rest[:1] == b"'" else (b"", b"", rest)
+        while quote and rest[:3] in {b"\\''", b"\\!'"}:
+            _, quote, rest = rest[3:].partition(b"'")
+        if not quote or rest[:1] not in {b"", b" "} or b"\0" in word:
+            return f"older git would have a shell evaluate {_shown(data)}"
+        rest = rest.lstrip(b" ")
+    return ""
+
+
 def _tables(data: bytes) -> str:
     return "git would remove files elsewhere" if b"/" in data else ""
 
@@ -330,6 +343,7 @@ _CHECKS: dict[str, Check] = {
     "MERGE_RR": _resolutions,
     "BISECT_START": _start,
     "BISECT_TERMS": _terms,
+    "BISECT_NAMES": _quoted_names,
     "objects/pack/multi-pack-index": _pack_index,
     "reftable/tables.list": _tables,
     "pid": lambda _: "git instaweb would send a signal to the process that it names",

@@ -81,12 +81,20 @@ def named_paths(host: Host, worktree: str, git_directory: str, known: Known | No
         for entry, kind in _settings(host, file, known):
             for value in filter(None, dict.fromkeys((entry.value, entry.older_value))):
                 if kind == "hooks":
-                    trees.append(posixpath.join(worktree, _expand(host, file, value)))
+                    trees += _hook_places(worktree, git_directory, _expand(host, file, value))
                 elif kind == "include":
                     trees.append(_include(host, pending, file, value))
                 elif kind == "program":
                     programs += _possible_programs(host, file, worktree, value)
-    return NamedPaths(tuple(map(posixpath.normpath, trees)), tuple(dict.fromkeys(programs)))
+    return NamedPaths(tuple(dict.fromkeys(map(posixpath.normpath, trees))), tuple(dict.fromkeys(programs)))
+
+
+def _hook_places(worktree: str, git_directory: str, value: str) -> tuple[str, ...]:
+    """Where git looks for hooks: from the top of the worktree; in its own directory where it receives."""
+    usual = posixpath.join(worktree, value)
+    if not value.strip("./"):
+        return (usual,)  # a directory above: to hold all of it would leave nothing to work in
+    return (usual, posixpath.join(git_directory, value))
 
 
 def _include(host: Host, pending: list[str], file: str, value: str) -> str:
@@ -133,26 +141,32 @@ def enclosing_worktree(resolver: Resolver, directory: str) -> str:
     return ""
 
 
-def hook_paths(host: Host, worktree: str, known: Known | None = None) -> tuple[str, ...]:
-    """Hook directories that the caller's own configuration names, relative to a worktree."""
-    return tuple(
-        posixpath.normpath(posixpath.join(worktree, _expand(host, file, value)))
+def hook_paths(
+    host: Host, worktree: str, git_directory: str, known: Known | None = None
+) -> tuple[str, ...]:
+    """Hook directories that the caller's own configuration names, relative to a worktree or its directory."""
+    values = (
+        _expand(host, file, value)
         for file, entry in _caller_config(host, known)
         for value in filter(None, dict.fromkeys((entry.value, entry.older_value)))
         if entry.name == "core.hookspath"
     )
+    places = (place for value in values for place in _hook_places(worktree, git_directory, value))
+    return tuple(dict.fromkeys(map(posixpath.normpath, places)))
 
 
 def relative_hook_paths(host: Host, worktrees: Iterable[str], known: Known | None = None) -> tuple[str, ...]:
     """Hook directories that are in every worktree, also in one that a command makes.
 
-    The caller's configuration names them, or that of a repository, whose worktrees have it in common.
+    The caller's configuration names them, or that of a repository, whose worktrees have it in common. Where a
+    name is relative to the git directory, it is below `.git` here; in other git directories it is the rest.
     """
     marked = "/any worktree"
-    named = [*hook_paths(host, marked, known)]
+    named = [*hook_paths(host, marked, f"{marked}/.git", known)]
     for worktree in worktrees:
         for directory in git_directories(host, worktree):
-            named += named_paths(host, marked, directory, known).trees
+            for top in (marked, f"{marked}/.git"):
+                named += named_paths(host, top, directory, known).trees
     inside = (path for path in named if path.startswith(f"{marked}/"))
     return tuple(dict.fromkeys(path[len(marked) + 1 :] for path in inside))
 

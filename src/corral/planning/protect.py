@@ -232,7 +232,7 @@ def _protect_named(host: Host, protection: Protection, worktree: str, git_direct
     label = "(named in a git configuration)"
     named = named_paths(host, worktree, git_directory, protection.known)
     hooks = posixpath.join(git_directory, "hooks")
-    for path in (*named.trees, *hook_paths(host, worktree, protection.known)):
+    for path in (*named.trees, *hook_paths(host, worktree, git_directory, protection.known)):
         protection.add(path, f"{posixpath.basename(path)} {label}")
     for path in named.programs:
         protection.add_file(path, f"{posixpath.basename(path)} {label}")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from corral.git.config import Entry as Setting
     from corral.runtime.git_files import Entry
+    from corral.runtime.git_hooks import WorktreeHooks
     from corral.runtime.git_pointers import Pointers
     from corral.runtime.git_tracked import Tracked
 
@@ -70,6 +71,7 @@ class GitDirectory:
         *,
         work: Work,
         is_held: bool,
+        hooks: WorktreeHooks,
         left_out: Collection[str] = (),
     ) -> None:
         self._path = path
@@ -78,6 +80,7 @@ class GitDirectory:
         self._pointers = pointers
         self._since_ns = since_ns
         self._is_held = is_held
+        self._hooks = hooks
         self._work = work
         self._left_out = left_out
         self.gitlinks: tuple[str, ...] = ()  # directories in which git would run
@@ -146,6 +149,9 @@ class GitDirectory:
         The names of its objects have so many bytes.
         """
         self.seen.append(prefix)
+        for hazard in self._hooks.hazards(self._on_host(prefix), handle, self._work):
+            yield hazard.replace(place=prefix + hazard.place)
+        self.depends_on_others |= self._hooks.are_in(handle)  # on those of worktrees
         for name, is_directory, is_file in self._list(handle, prefix):
             if is_held and name in _HELD:
                 continue
@@ -182,7 +188,7 @@ class GitDirectory:
     ) -> Iterator[Hazard]:
         place = prefix + name
         if name == "hooks":
-            yield from self._hooks(handle, place)
+            yield from self._own_hooks(handle, place)
         elif name == "objects":
             yield from self._files(handle, prefix, name, only=("info", "pack"))
             yield from self._objects(handle, place)
@@ -265,7 +271,7 @@ class GitDirectory:
             content = b"\n".join(steps) or data
             yield Hazard(prefix + path, why, content, is_unfinished=path.partition("/")[0] in _UNFINISHED)
 
-    def _hooks(self, handle: int, place: str) -> Iterator[Hazard]:
+    def _own_hooks(self, handle: int, place: str) -> Iterator[Hazard]:
         self.seen.append(place)
         for name, _, is_file in self._list(handle, place):
             if is_file:

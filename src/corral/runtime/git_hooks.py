@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from corral.runtime.git_files import descend, identity_of, link_text, read_file
+from corral.runtime.git_files import descend, identity_of, is_there, link_text, read_file
 from corral.runtime.git_hazard import Hazard
 
 TYPE_CHECKING = False
@@ -25,7 +25,10 @@ class WorktreeHooks:
         self._places, self._planned, self._pointers = places, planned, pointers
 
     def hazards(self, worktree: str, handle: int, work: Work) -> Iterator[Hazard]:
-        """What git would run in a worktree, but for what is the same in one that the plan knows."""
+        """What git would run in a worktree, but for what is the same in one that the plan knows.
+
+        A git directory is asked for like a worktree: git is in it when it receives what is pushed.
+        """
         why = "git would run it, because of core.hooksPath"
         for place in self._places:
             link = _find_link(handle, place)
@@ -42,6 +45,10 @@ class WorktreeHooks:
                             yield Hazard(f"{place}/{name}", why, content)
                 finally:
                     os.close(directory)
+
+    def are_in(self, handle: int) -> bool:
+        """Whether there is anything at one of the places."""
+        return any(is_there(handle, place) for place in self._places)
 
     def _is_known_hook(self, place: str, content: bytes) -> bool:
         """Whether the same is held in one of the plan's worktrees: it has been checked out, as a rule."""

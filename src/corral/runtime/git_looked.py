@@ -8,7 +8,6 @@ from corral.runtime.git_files import identity_of, link_text
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.unchanged import list_directory
 
-
 _WAIT = "git would wait for it: it is not a file"
 
 

@@ -370,6 +370,7 @@ class RepositoryCheck:
         directory = GitDirectory(
             *(path, handle, worktree, self._pointers, self._began_ns),
             work=work,
+            hooks=self._hooks,
             left_out=self._left_out,
             is_held=path in self._held,
         )

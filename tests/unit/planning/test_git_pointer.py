@@ -103,7 +103,7 @@ def test_whoever_may_only_read_gets_no_repository_to_write() -> None:
 def test_a_hook_directory_is_found_however_it_is_written(text: str) -> None:
     host = FakeHost({f"{WORK}/.git/config": text})
 
-    assert named_paths(host, WORK, f"{WORK}/.git").trees == (f"{WORK}/myhooks",)
+    assert named_paths(host, WORK, f"{WORK}/.git").trees == (f"{WORK}/myhooks", f"{WORK}/.git/myhooks")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_what_the_callers_configuration_includes_counts_too() -> None:
         }
     )
 
-    assert hook_paths(host, WORK) == (f"{WORK}/.team",)
-    assert relative_hook_paths(host, ()) == (".team",)
+    assert hook_paths(host, WORK, f"{WORK}/.git") == (f"{WORK}/.team", f"{WORK}/.git/.team")
+    assert relative_hook_paths(host, ()) == (".team", ".git/.team")
 
 
 def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:
@@ -154,9 +154,10 @@ def test_hooks_and_includes_that_are_named_elsewhere_are_found() -> None:
         }
     )
 
-    assert named_paths(host, WORK, f"{WORK}/.git").trees == (f"{WORK}/tools/hooks", f"{WORK}/extra")
-    assert hook_paths(host, WORK) == (f"{WORK}/my-hooks",)
-    assert relative_hook_paths(host, (WORK,)) == ("tools/hooks",)
+    hooks = (f"{WORK}/tools/hooks", f"{WORK}/.git/tools/hooks")
+    assert named_paths(host, WORK, f"{WORK}/.git").trees == (*hooks, f"{WORK}/extra")
+    assert hook_paths(host, WORK, f"{WORK}/.git") == (f"{WORK}/my-hooks",)
+    assert relative_hook_paths(host, (WORK,)) == ("tools/hooks", ".git/tools/hooks")
 
 
 def test_of_the_callers_configuration_only_the_identity_is_taken() -> None:

@@ -55,6 +55,7 @@ STATES = [
     ("MERGE_RR", "1234\t../out/key\0"),
     ("MERGE_RR", "1234\taway/key\0"),
     ("index", "not an index"),
+    ("BISECT_NAMES", " 'a' $(evil)\n"),
 ]
 
 
@@ -388,6 +389,22 @@ def test_hooks_that_every_worktree_has_by_the_users_configuration_are_not_left(
 
     assert check.sweep() == ()
     assert os.listdir(place / "sub/.githooks") == []
+
+
+@pytest.mark.parametrize("directory", [".git", ".git/modules/m", "sub/.git"])
+def test_hooks_that_git_would_run_in_its_own_directory_are_not_left(
+    git: Path, place: Path, tmp_path: Path, make_plan, directory: str
+) -> None:
+    """There it is when it receives what is pushed."""
+    plan = make_plan(writable=(str(place),), worktrees=(str(place),)).replace(hook_directories=(".githooks",))
+    check = RepositoryCheck(plan, str(tmp_path / "quarantine"))
+    check.begin()
+    if directory != ".git":
+        make_repository(place / directory)
+    put(place / directory / ".githooks/post-receive", "#!/bin/sh\n")
+
+    assert check.sweep() == ()
+    assert os.listdir(place / directory / ".githooks") == []
 
 
 def test_a_worktree_that_was_added_is_left(check: RepositoryCheck, git: Path, place: Path) -> None:
