@@ -8,6 +8,8 @@ from corral.model.record import Record
 from corral.runtime.git_files import link_text
 
 _EXCERPT = 60
+#: By such a link `git init` finds out whether there can be links; it removes it at once.
+_PROBE, _PROBE_NAME = b"testing", 7
 
 
 class Hazard(Record):
@@ -25,5 +27,6 @@ def not_a_file(handle: int, place: str, name: str) -> Hazard:
     text = link_text(handle, name)
     if text:
         shown = os.fsdecode(text)[:_EXCERPT]
-        return Hazard(place, f"git would follow this link, to {shown!r}", text)
+        is_probe = text == _PROBE and len(name) == _PROBE_NAME and name.startswith("t")
+        return Hazard(place, f"git would follow this link, to {shown!r}", text, is_unfinished=is_probe)
     return Hazard(place, "git would wait for it: it is not a file")

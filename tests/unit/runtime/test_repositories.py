@@ -489,3 +489,13 @@ def test_one_at_the_top_may_be_made_and_is_looked_at_meanwhile(
     assert check.is_made_at_the_top()
     assert (made / "config").read_text() == CONFIG
     assert check.found_at_the_top == 1
+
+
+def test_the_link_by_which_git_init_tries_links_is_left_to_it(check: RepositoryCheck, git: Path) -> None:
+    (git / "tAbC123").symlink_to("testing")
+    (git / "tAbC124").symlink_to("/testing")
+
+    assert check.sweep(is_at_work=True) == ()
+    assert (git / "tAbC123").is_symlink() and not (git / "tAbC124").is_symlink()
+    assert check.sweep() == ()
+    assert not (git / "tAbC123").is_symlink()
