@@ -119,15 +119,22 @@ MUTANTS = (
             "            if stat.S_ISLNK(os.fstat(here).st_mode):\n                return False\n",
             "",
         ),
-        f"{_DETOURS}no_pointer_leads_through_a_link_of_a_process",
+        f"{_REPOSITORIES}what_git_would_act_on_is_not_left",
     ),
     _wall(
         "modules-behind-a-head",
         "fs.protect of what waits for the host's git",
-        Edit(
-            "src/corral/runtime/git_directory.py",
-            "            if is_git_directory(inner):\n                yield from self._module(",
-            '            if has_entry(inner, "HEAD"):\n                yield from self._module(',
+        (
+            Edit(
+                "src/corral/runtime/git_directory.py",
+                "            if is_git_directory(inner):\n                yield from self._module(",
+                '            if has_entry(inner, "HEAD"):\n                yield from self._module(',
+            ),
+            Edit(
+                "src/corral/runtime/git_directory.py",
+                "        if _is_in_modules(prefix) and is_git_directory(handle):\n",
+                "        if False:\n",
+            ),
         ),
         f"{_DETOURS}no_head_hides_the_git_directory_of_a_submodule",
     ),
