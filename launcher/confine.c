@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -66,17 +67,34 @@ int phase_no_new_privs(struct launch *launch) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
+static bool is_area(const struct launch *launch, const char *path) {
+    for (size_t i = 0; i < launch->spec.count[RECORD_MOUNT]; i++) {
+        const struct mount_record *m = &launch->spec.mounts[i];
+        if (m->kind == MOUNT_AREA && strcmp(m->target, path) == 0) return true;
+    }
+    return false;
+}
+
+/* A private area may lie in another one, and the names there are the commands': none of them may lead a rule out. */
+static bool is_in_areas(const struct launch *launch, const struct stat *found) {
+    struct stat areas;
+    return fstat(launch->areas_fd, &areas) == 0 && areas.st_dev == found->st_dev;
+}
+
 /* Where there are no mounts, a rule is the only wall: it must be about what was planned, and a link that somebody
  * has put there since leads elsewhere. */
 static int open_planned(struct launch *launch, const struct path_rule *rule) {
-    if (!rule->device && !rule->inode) return k_result(open(rule->path, O_PATH | O_CLOEXEC));
+    bool is_known = rule->device || rule->inode;
+    if (!is_known && !is_area(launch, rule->path)) return k_result(open(rule->path, O_PATH | O_CLOEXEC));
     int fd = k_openat2(AT_FDCWD, rule->path, O_PATH | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
+    if (fd < 0 && fd != -ELOOP && fd != -ENOENT && fd != -ENOTDIR) return fd;
     struct stat status;
-    bool is_planned = fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == rule->device && status.st_ino == rule->inode;
-    if (is_planned) return fd;
+    bool is_there = fd >= 0 && fstat(fd, &status) == 0;
+    bool is_same = is_there && is_known && status.st_dev == rule->device && status.st_ino == rule->inode;
+    if (is_same || (is_there && !is_known && is_in_areas(launch, &status))) return fd;
     if (fd >= 0) close(fd);
     set_detail(launch, "rule for %s: changed since it was planned", rule->path);
-    return fd < 0 && fd != -ELOOP && fd != -ENOENT && fd != -ENOTDIR ? fd : -ESTALE;
+    return -ESTALE;
 }
 
 static int add_path(struct launch *launch, int ruleset, const struct path_rule *rule) {

@@ -73,6 +73,7 @@ struct k_rtattr {
 
 #define K_RESOLVE_NO_SYMLINKS 0x04u
 #define K_RESOLVE_BENEATH 0x08u
+#define K_RENAME_EXCHANGE 2u
 
 #define K_AT_RECURSIVE 0x8000u
 #define K_AT_SYMLINK_NOFOLLOW 0x100u

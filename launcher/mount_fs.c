@@ -41,6 +41,7 @@ static int attach(struct view *view, int fd, const char *path) {
     if (target == -ENOENT) target = target_make_directory(view, path, 0755);
     if (target < 0) return target;
     int err = k_move_mount(fd, target);
+    if (!err) err = base_hold(view, fd);
     close(target);
     return err;
 }

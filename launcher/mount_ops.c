@@ -13,12 +13,16 @@
 static const char MASK_FILE[] = ".corral-mask-file", MASK_DIRECTORY[] = ".corral-mask-directory";
 static const char LINK[] = ".corral-link";
 
+static int tell_changed(struct view *view) {
+    set_detail(view->launch, "changed since it was planned");
+    return -ESTALE;
+}
+
 /* TRUST: the planner looked at a path, time has passed, and somebody may have put something else there. */
 static int check_planned(struct view *view, const struct mount_record *m, const struct stat *found) {
     if (m->flags & MOUNT_UNVERIFIED) return 0;
     if (found->st_dev == (dev_t)m->device && found->st_ino == (ino_t)m->inode) return 0;
-    set_detail(view->launch, "changed since it was planned");
-    return -ESTALE;
+    return tell_changed(view);
 }
 
 /* Clones the tree below `source` and restricts it before it can be seen anywhere. */
@@ -33,22 +37,28 @@ static int clone_tree(int source, const char *path, uint64_t attributes) {
     return err;
 }
 
+/* Whether the target is in a tree of the host's: then it was there when it was planned, and nothing is made. */
+static bool lies_in_bind(const struct view *view) { return view->place && view->place->lies_in_bind; }
+
 /* A path bound onto itself inside another bind must hit the very object that was verified; were it renamed away
  * in between, the mount would follow it and leave its name unprotected. */
 static int check_target(struct view *view, const struct mount_record *m, int target) {
     struct stat status;
     if (strcmp(m->source, m->target) != 0) return 0;
     if (fstat(target, &status) < 0) return -errno;
-    return target_is_own(view, status.st_dev) ? 0 : check_planned(view, m, &status);
+    bool is_made = target_is_own(view, status.st_dev) && !lies_in_bind(view);
+    return is_made ? 0 : check_planned(view, m, &status);
 }
 
 static int attach_bind(struct view *view, const struct mount_record *m, int tree, bool is_directory) {
     int target = target_open(view, m->target);
+    if (target == -ENOENT && lies_in_bind(view) && strcmp(m->source, m->target) == 0) return tell_changed(view);
     if (target == -ENOENT)
         target = is_directory ? target_make_directory(view, m->target, 0755) : target_make_file(view, m->target, 0444);
     if (target < 0) return target;
     int err = check_target(view, m, target);
     if (!err) err = k_move_mount(tree, target);
+    if (!err) err = base_hold(view, tree);
     close(target);
     return err;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "kernel.h"
@@ -60,18 +61,32 @@ static int apply(struct view *view, const struct mount_record *m) {
     return -EINVAL;
 }
 
+#ifdef CORRAL_FAULTS
+/* As somebody does who holds a descriptor of the first private area: its names `a` and `b` change places. */
+static void exchange(const struct view *view, uint32_t kind) {
+    int areas = view->launch->areas_fd;
+    if (areas >= 0 && (kind == MOUNT_BIND || kind == MOUNT_AREA) && is_fault(view->launch, "exchange"))
+        (void)syscall(SYS_renameat2, areas, "0/a", areas, "0/b", K_RENAME_EXCHANGE);
+}
+#endif
+
 static int apply_all(struct view *view) {
     const struct spec *spec = &view->launch->spec;
-    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
+    int err = bases_plan(view);
+    for (size_t i = 0; !err && i < spec->count[RECORD_MOUNT]; i++) {
         const struct mount_record *m = &spec->mounts[i];
         char reason[DETAIL_SIZE];
-        int err = apply(view, m);
+        view->place = &view->places[i];
+        err = apply(view, m);
+#ifdef CORRAL_FAULTS
+        exchange(view, m->kind);
+#endif
         if (!err) continue;
         memcpy(reason, view->launch->detail, sizeof reason);
         set_detail(view->launch, *reason ? "%s %s: %s" : "%s %s", KINDS[m->kind].name, m->target, reason);
-        return err;
     }
-    return 0;
+    bases_close(view);
+    return err;
 }
 
 /* The caller's terminal has a name on the host only. Programs that ask for it (ttyname(3): tty, gpg, tmux) look
@@ -169,6 +184,7 @@ static int add_areas(struct view *view) {
  * as well, and files are made in private areas. */
 static int build_in_place(struct view *view) {
     view->covers = -1;
+    view->is_in_place = true;
     /* What the host mounts from now on must not appear here: nobody would have looked at it. */
     set_detail(view->launch, "make mounts private");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) return -errno;

@@ -13,8 +13,19 @@ struct own_mount {
     bool read_only; /* becomes so at the end: mount points may still have to be made in it */
 };
 
+/* Of one record: where its target is looked up. */
+struct place {
+    struct place *base; /* of the mount that the target lies in; NULL: from the root */
+    size_t length;      /* of what the target begins with, the base's own target */
+    int fd;             /* its own mount, if others lie in it; -1 until it is there */
+    bool is_base, is_needed;
+    bool lies_in_bind;  /* what is there is the host's, and must be what was planned */
+};
+
 struct view {
     struct launch *launch;
+    bool is_in_place; /* the root is somebody else's */
+    struct place *places, *place; /* of all records; of the one that is being applied */
     int old_root, new_root; /* neither has a name the other could reach; in place both are the same */
     int covers;             /* a tmpfs of ours, where masks are made */
     struct own_mount *own;
@@ -32,6 +43,11 @@ int target_make_directory(struct view *view, const char *path, mode_t mode);
 int target_make_file(struct view *view, const char *path, mode_t mode);
 bool target_is_own(const struct view *view, dev_t device);
 int beneath_open(int root, const char *path);
+
+/* base.c: what lies in a mount is looked up from there. */
+int bases_plan(struct view *view);
+int base_hold(struct view *view, int fd);
+void bases_close(struct view *view);
 
 /* mount_fs.c: new file systems, detached. */
 int filesystem_new(const char *type, const char *const options[][2], unsigned attributes);

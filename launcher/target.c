@@ -12,11 +12,18 @@
 /* TRUST: parts of the tree are writable for other runs of other commands, right now. No link is followed, and
  * the answer is a descriptor: what is checked is what is used. */
 int beneath_open(int root, const char *path) {
-    const char *relative = path[1] ? path + 1 : ".";
+    const char *relative = path[0] && path[1] ? path + 1 : ".";
     return k_openat2(root, relative, O_PATH | O_CLOEXEC, K_RESOLVE_BENEATH | K_RESOLVE_NO_SYMLINKS);
 }
 
-int target_open(struct view *view, const char *path) { return beneath_open(view->new_root, path); }
+/* INVARIANT: a base is held before anything is looked up in it: records are applied in the order that it was found by. */
+static int base_fd(const struct view *view) {
+    return view->place && view->place->base ? view->place->base->fd : view->new_root;
+}
+
+static size_t base_length(const struct view *view) { return view->place ? view->place->length : 0; }
+
+int target_open(struct view *view, const char *path) { return beneath_open(base_fd(view), path + base_length(view)); }
 
 bool target_is_own(const struct view *view, dev_t device) {
     for (size_t i = 0; i < view->owned; i++)
@@ -46,9 +53,9 @@ static int enter(struct view *view, int directory, const char *name) {
 }
 
 static int make_directories(struct view *view, char *path) {
-    int fd = target_open(view, "/");
+    int fd = beneath_open(base_fd(view), "/");
     char *rest = NULL;
-    for (char *name = strtok_r(path, "/", &rest); name && fd >= 0; name = strtok_r(NULL, "/", &rest))
+    for (char *name = strtok_r(path + base_length(view), "/", &rest); name && fd >= 0; name = strtok_r(NULL, "/", &rest))
         fd = enter(view, fd, name);
     return fd;
 }

@@ -18,6 +18,16 @@ _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
 _SCOPED = ".scoped = spec->scoped}"
 _NO_CAPS = f"{_L}command.py::test_no_capability_is_left[plain-bare-root]"
+_FROM_THE_ROOT = (
+    Edit(
+        "launcher/target.c",
+        "view->place && view->place->base ? view->place->base->fd : view->new_root;",
+        "view->new_root;",
+    ),
+    Edit(
+        "launcher/target.c", "{ return view->place ? view->place->length : 0; }", "{ (void)view; return 0; }"
+    ),
+)
 
 
 def _wall(name: str, breaks: str, edits: Edit | tuple[Edit, ...], *tests: str) -> Mutant:
@@ -180,6 +190,31 @@ MUTANTS = (
             "    if (found) return 0;\n",
         ),
         f"{_L}mounts.py::test_a_source_that_changed_is_refused[plain-root]",
+    ),
+    _wall(
+        "targets-by-their-whole-path",
+        "what is covered is what a bind shows, whoever exchanges names in a private area",
+        _FROM_THE_ROOT,
+        f"{_L}bases.py::test_a_shield_covers_what_the_bind_above_it_shows[root]",
+    ),
+    _wall(
+        "targets-by-their-whole-path-and-not-compared",
+        "what is covered is what a bind shows, whoever exchanges names in a private area",
+        (
+            *_FROM_THE_ROOT,
+            Edit(
+                "launcher/mount_ops.c",
+                "{ return view->place && view->place->lies_in_bind; }",
+                "{ (void)view; return false; }",
+            ),
+        ),
+        f"{_L}bases.py::test_a_shield_covers_what_the_bind_above_it_shows[root]",
+    ),
+    _wall(
+        "rule-about-what-an-area-leads-to",
+        "what Landlock grants as a private area is one",
+        Edit(_CONFINE, "m->kind == MOUNT_AREA && strcmp(", "m->kind == MOUNT_KINDS && strcmp("),
+        f"{_L}bases.py::test_no_landlock_rule_about_an_area_leaves_the_areas[root]",
     ),
     _wall(
         "rule-about-another-object",
