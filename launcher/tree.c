@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -131,12 +133,23 @@ static void add_spent(const struct rusage *more) {
     tree_spent.ru_oublock += more->ru_oublock;
 }
 
+/* Whoever asks to be traced (PTRACE_TRACEME) is traced by its parent, which may be us. It goes on as if nobody did:
+ * with the signal that has stopped it, but for the one that only a traced process gets when it executes something. */
+static void let_go(pid_t pid, int signal) {
+    siginfo_t info;
+    bool is_of_exec = signal == SIGTRAP && ptrace(PTRACE_GETSIGINFO, pid, NULL, &info) == 0 && info.si_code == SI_USER &&
+                      info.si_pid == pid;
+    (void)ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)(is_of_exec ? 0 : signal)); /* unless it was killed */
+}
+
 int tree_reap(pid_t awaited, int *wait_status, bool *is_found) {
     int count = 0, status = 0;
     struct rusage spent;
     for (pid_t pid = 0; count < REAPED && (pid = wait4(-1, &status, WNOHANG, &spent)) != 0; count++) {
         if (pid < 0 && errno == EINTR) continue;
         if (pid < 0) return -1;
+        if (WIFSTOPPED(status)) let_go(pid, WSTOPSIG(status));
+        if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue; /* INVARIANT: only an end is an end */
         add_spent(&spent);
         if (pid != awaited) continue;
         *wait_status = status;

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from corral.model.errors import UnenforceableError
+from corral.model.result import Outcome
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 
@@ -54,6 +57,26 @@ print('result', ctypes.c_longlong(registers[RESULT]).value)
 libc.ptrace(CONTINUE, child, None, None)
 os.waitpid(child, 0)
 """
+#: Asks to be traced, by whoever supervises it; then a signal and the start of a program would stop it.
+TRACED = """
+import ctypes, os, signal
+signal.signal(signal.SIGUSR1, lambda *_: print('handled', flush=True))
+print('asked', ctypes.CDLL(None).ptrace(0, 0, 0, 0), flush=True)
+os.kill(os.getpid(), signal.SIGUSR1)
+os.execv('/bin/sh', ['sh', '-c', 'echo executed; kill -USR1 $$; echo never'])
+"""
+#: Its first thread stops, for the tracer alone as well as for everyone; another one would go on.
+STOPPED = """
+import ctypes, os, signal, threading, time
+def go_on():
+    while True:
+        open('alive', 'a').write('.')
+        time.sleep(0.01)
+threading.Thread(target=go_on).start()
+print('asked', ctypes.CDLL(None).ptrace(0, 0, 0, 0), flush=True)
+signal.raise_signal(signal.SIGSTOP if STOPS_ALL else signal.SIGURG)
+time.sleep(1000)
+"""
 
 
 def sandbox(backend: str, work: Path, *capabilities: str) -> Sandbox:
@@ -88,3 +111,36 @@ def test_what_is_traced_cannot_be_made_to_do_what_its_tracer_may_not(tmp_path: P
     confined = sandbox(backend, tmp_path, "process:debug").run(attack)
 
     assert confined.stdout == "result -1\n", confined.stderr
+
+
+def interpreter(text: str) -> list[str]:
+    return [os.path.realpath(sys.executable), "-I", "-S", "-c", text]
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["run", "session"])
+@pytest.mark.parametrize("backend", WAIVED)
+def test_who_asks_its_supervisor_to_trace_it_goes_on_as_if_it_had_not(
+    tmp_path: Path, backend: str, is_kept: bool
+) -> None:
+    box = sandbox(backend, tmp_path, "process:debug")
+    with box.session() if is_kept else contextlib.nullcontext(box) as runner:
+        done = runner.run(interpreter(TRACED))
+
+    assert done.stdout == "asked 0\nhandled\nexecuted\n", done.stderr
+    assert done.signal == signal.SIGUSR1
+
+
+@pytest.mark.parametrize("stops_all", [False, True], ids=["thread", "all"])
+@pytest.mark.parametrize("is_kept", [False, True], ids=["run", "session"])
+@pytest.mark.parametrize("backend", WAIVED)
+def test_a_stop_is_not_taken_for_the_end_and_the_time_limit_holds(
+    tmp_path: Path, backend: str, is_kept: bool, stops_all: bool
+) -> None:
+    box = sandbox(backend, tmp_path, "process:debug")
+    with box.session() if is_kept else contextlib.nullcontext(box) as runner:
+        done = runner.run(interpreter(f"STOPS_ALL = {stops_all}\n{STOPPED}"), timeout=1)
+        size = (tmp_path / "alive").stat().st_size
+        runner.run(["sleep", "0.2"])  # time enough for whoever goes on
+
+    assert (done.stdout, done.outcome) == ("asked 0\n", Outcome.TIMED_OUT), done.describe()
+    assert (tmp_path / "alive").stat().st_size == size

@@ -377,6 +377,13 @@ MUTANTS = (
         "an empty element would be the root, where nobody can plant anything",
     ),
     _wall(
+        "stop-taken-for-an-end",
+        "the time limit of a command that asks its supervisor to trace it",
+        Edit("launcher/tree.c", "if (!WIFEXITED(status) && !WIFSIGNALED(status)) continue;", ""),
+        "tests/escape/test_debugging.py::test_a_stop_is_not_taken_for_the_end_and_the_time_limit_holds"
+        "[native-run-thread]",
+    ),
+    _wall(
         "supervisor-holds-stdio",
         "a reader sees the end",
         Edit(
