@@ -226,7 +226,7 @@ class Kept:
             return False
         self.root = descriptor
         if not word:
-            self._read_status()
+            self._hear_last_words()
             raise self.status.error() or self.gone()
         return True
 
@@ -284,10 +284,14 @@ class Kept:
 
     def lose(self) -> None:
         """A job has ended without a word: wait for what the server has to say, and take no more commands."""
-        deadline = time.monotonic() + _LAST_WORDS_SECONDS
-        while self._read_status() and time.monotonic() < deadline:
-            time.sleep(0.002)  # seldom, and never for long: it is about to end
+        self._hear_last_words()
         self.status.lost = True
+
+    def _hear_last_words(self) -> None:
+        """Why the server is gone is told by its supervisor, which may hear of it later than corral does."""
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        while self._read_status() and not self.status.failure and time.monotonic() < deadline:
+            time.sleep(0.002)  # seldom, and never for long: it is about to end
 
     def _read_status(self) -> bool:
         with self._lock:
