@@ -62,8 +62,13 @@ class Legacy:
             os.close(self.areas)
             self.areas = -1
         if self.private:
-            self._notes.append(f"what commands had left in {', '.join(self.private)} was lost")
+            self._notes.append(_lost(self.private))
             self.private = ()
+
+    def keep_areas(self, areas: int, private: tuple[str, ...]) -> None:
+        """There is no successor that begins with empty ones: they are not lost after all."""
+        self.areas, self.private = areas, private
+        self._notes = [note for note in self._notes if note != _lost(private)]
 
     def lose_border(self) -> None:
         """The successor has another network."""
@@ -79,16 +84,26 @@ class Legacy:
         self.untold, self._notes = (), []
 
 
+def _lost(private: tuple[str, ...]) -> str:
+    return f"what commands had left in {', '.join(private)} was lost"
+
+
 def make_kept(sandbox: Sandbox, legacy: Legacy) -> Standing:
     """A kept sandbox that fits the host as it is now, with the legacy of the one before it."""
     try:
         return _planned_twice(sandbox, legacy)
     except SetupError as problem:
-        if legacy.areas < 0 or problem.code != "mounts":
+        if legacy.areas < 0 or problem.code in _NOT_THE_BACKENDS:
             raise
-        # Commands had their say about what lies in the areas, and can make them unfit to mount upon.
-        legacy.lose_areas()
-        return _planned_twice(sandbox, legacy)
+    # Commands had their say about what lies in the areas, and can make them unfit to mount upon or to enter.
+    areas, private, legacy.areas = legacy.areas, legacy.private, -1
+    try:
+        standing = _planned_twice(sandbox, legacy)
+    except BaseException:  # it is not for them that it fails
+        legacy.keep_areas(areas, private)
+        raise
+    os.close(areas)
+    return standing
 
 
 def _planned_twice(sandbox: Sandbox, legacy: Legacy) -> Standing:

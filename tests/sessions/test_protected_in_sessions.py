@@ -192,6 +192,39 @@ def test_areas_that_a_command_has_made_unfit_are_lost_and_nothing_else(keeper: K
         inner.close()
 
 
+def test_areas_that_a_command_has_closed_are_lost_and_nothing_else(keeper: Keeper, config: Path) -> None:
+    """The workspace lies in a private area, and nobody may enter the directory above it."""
+    session = keeper.session()
+    session.run(f"chmod 000 {keeper.work.parent}", cwd="/").check()
+    outside = keeper.work / ".envrc"
+    outside.write_text("the user's own")
+
+    done = session.run("echo evil >> .envrc")
+
+    assert done.exit_code != 0 and "lost" in done.notes[0]
+    assert outside.read_text() == "the user's own"
+    assert session.run("echo well").stdout == "well\n"
+
+
+def test_areas_are_kept_when_it_fails_without_them_too(
+    keeper: Keeper, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = keeper.session()
+    private_work(session)
+    replace(config)
+
+    def fails(*_: object) -> None:
+        raise SetupError("namespaces", "the sandbox could not be set up", why="too many", fix="wait")
+
+    monkeypatch.setattr("corral.successor._started", fails)
+    with pytest.raises(SetupError):
+        session.run("true")
+    monkeypatch.undo()
+
+    assert not session.run("true").notes
+    assert found(session) == "kept\nmine\n"
+
+
 def test_what_is_protected_keeps_its_number_from_others(keeper: Keeper, config: Path) -> None:
     """A number that is free again may be that of the next file, and nothing would seem to have changed."""
     session = keeper.session()
