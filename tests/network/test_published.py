@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from corral.model.errors import SetupError
+from support.border_stage import is_reset, is_served
 from support.confinement import PYTHON
 from support.keeping import wait_until
 from support.net_runs import TRANSPARENT
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.result import Result
+    from support.border_stage import Stage
     from support.net_runs import Place
 
 #: Answers whoever comes until somebody says that it is enough.
@@ -35,6 +37,8 @@ while True:
 SECONDS = 60.0
 #: More than there are sockets for: each is used again.
 VISITS = 40
+#: Longer than anybody waits for anything here.
+LONG_SECONDS = 100.0
 
 
 @pytest.fixture
@@ -115,3 +119,71 @@ def test_a_port_that_is_taken_keeps_the_command_from_running(place: Place) -> No
 
     assert refused.value.code == "publish"
     assert not (place.work / "ran").exists()
+
+
+def publish(stage: Stage, port: int, inside: int) -> None:
+    """No line is there until one is given."""
+    stage.border.publish([(port, inside)])
+
+
+def give_line(stage: Stage) -> None:
+    stage.border.attach([socket.socket().detach()])
+
+
+def visitor(stage: Stage, port: int) -> socket.socket:
+    return stage.connect_to("127.0.0.1", port)
+
+
+def waiting(stage: Stage) -> int:
+    published = stage.border._published
+    return len(published._waiting) if published is not None else 0
+
+
+def test_who_waits_to_visit_takes_no_room_from_the_command(stage: Stage, port: int) -> None:
+    stage.open(most_connections=2)
+    server = stage.serve()
+    publish(stage, port, server.port)
+    visitors = [visitor(stage, port) for _ in range(8)]
+    stage.wait(lambda: waiting(stage) == len(visitors))
+
+    assert is_served(stage.connect())
+
+    give_line(stage)
+    for one in visitors:  # one after the other, by the one line
+        assert is_served(one)
+        one.close()
+
+
+def test_a_visitor_without_room_is_no_connection_of_the_command(stage: Stage, port: int) -> None:
+    border = stage.open(most_connections=1)
+    server = stage.serve()
+    publish(stage, port, server.port)
+    assert is_served(stage.connect())
+
+    one = visitor(stage, port)
+    stage.wait(lambda: border.room._patience is not None)
+    stage.pass_time(LONG_SECONDS)
+
+    assert is_reset(one) or one.recv(1) == b""
+    assert stage.reasons() == ["granted"] and not border.violations()
+
+
+def test_nobody_waits_for_ever_to_visit(stage: Stage, port: int) -> None:
+    stage.open()
+    publish(stage, port, port)
+    one = visitor(stage, port)
+    stage.wait(lambda: waiting(stage) == 1)
+    stage.pass_time(LONG_SECONDS)
+
+    assert one.recv(1) == b""
+    assert waiting(stage) == 0
+
+
+def test_who_waits_is_sent_away_with_the_sandbox(stage: Stage, port: int) -> None:
+    border = stage.open()
+    publish(stage, port, port)
+    one = visitor(stage, port)
+    stage.wait(lambda: waiting(stage) == 1)
+    border.detach()
+
+    assert one.recv(1) == b""

@@ -29,7 +29,9 @@ _LOOPBACK = "127.0.0.1"
 #: Where a server inside may listen: some know only the one or the other.
 _INSIDE = {socket.AF_INET: _LOOPBACK, socket.AF_INET6: "::1"}
 _BACKLOG = 128
-_MOST_WAITING = 256
+#: Who waits is not among the border's connections, and takes room from nobody.
+_MOST_WAITING = 128
+_PATIENCE_SECONDS = 30.0
 _ADDRESS_BYTES = 16
 
 
@@ -73,9 +75,7 @@ class Published:
             client.close()
             return
         client.setblocking(False)
-        visit = Visit(self._border, self, client, port)
-        self._waiting.append(visit)
-        self._border.begin(visit)
+        self._waiting.append(Visit(self._border, self, client, port))
         self._serve()
 
     def give_back(self, line: Line) -> None:
@@ -92,11 +92,18 @@ class Published:
             self._waiting.remove(visit)
 
     def drop_lines(self) -> None:
-        """Their network is gone."""
+        """Their network is gone; nobody can say whether there will be another one."""
         while self._free:
             _close(self._free.pop())
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        for visit in tuple(self._waiting):
+            visit.close()
 
     def _serve(self) -> None:
+        if self._border.room.is_spent:
+            self._dismiss()
         while self._free and self._waiting:
             self._waiting.popleft().connect(self._free.pop())
 
@@ -109,6 +116,12 @@ class _Door(TcpListener):
     def take(self, client: socket.socket) -> None:
         self._published.enter(client, self._inside)
 
+    def turn_away(self) -> None:
+        """Nobody is told of it but the visitor: the command has done nothing."""
+        with contextlib.suppress(OSError):
+            for _ in range(_BACKLOG):
+                self.socket.accept()[0].close()
+
 
 class Visit:
     """One connection from outside to a server inside."""
@@ -116,16 +129,19 @@ class Visit:
     def __init__(self, border: Border, published: Published, client: socket.socket, port: int) -> None:
         self._border, self._published, self._client, self._port = border, published, client, port
         self._line: Line = ()
+        self._patience = border.gateway.later(_PATIENCE_SECONDS, self, self.close)
         self._untried: list[socket.socket] = []
         self._inner: socket.socket | None = None  # that is tried, or in use
         self._flows: tuple[Flow, ...] = ()
 
-    def start(self) -> None:
-        """It waits."""
-
     def connect(self, line: Line) -> None:
-        """Go to the server."""
+        """There is a line: from now on it is a connection of the border."""
+        self._patience.cancel()
         self._line, self._untried = line, list(line)
+        self._border.begin(self)
+
+    def start(self) -> None:
+        """Go to the server."""
         self._try_next()
 
     def ready(self, descriptor: int, mask: int) -> None:
@@ -159,6 +175,7 @@ class Visit:
         for flow in self._flows:
             flow.release()
         self._flows = ()
+        self._patience.cancel()
         self._published.forget(self)
         self._border.gateway.close(self._client)
         self._leave_inner()
