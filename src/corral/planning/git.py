@@ -141,9 +141,7 @@ def enclosing_worktree(resolver: Resolver, directory: str) -> str:
     return ""
 
 
-def hook_paths(
-    host: Host, worktree: str, git_directory: str, known: Known | None = None
-) -> tuple[str, ...]:
+def hook_paths(host: Host, worktree: str, git_directory: str, known: Known | None = None) -> tuple[str, ...]:
     """Hook directories that the caller's own configuration names, relative to a worktree or its directory."""
     values = (
         _expand(host, file, value)
