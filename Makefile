@@ -13,7 +13,7 @@ VM_ARGS ?=
 # Of `make test-vm-systemd`: the release of Debian whose systemd is booted.
 SUITE   ?= bookworm
 # Two processors, and tests that wait for engines, clocks and each other.
-WORKERS ?= 4
+WORKERS ?= 5
 # Of `make mutants`: parts of names; all without.
 PARTS   ?=
 # Backends that must work here for the tests to pass; engines are private ones, which take root.
@@ -62,7 +62,7 @@ test-all: prepared ## Run everything there is, other kernels and mutants too: 25
 	$(MAKE) mutants
 
 prepared: packages
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync images lint types collected
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync images lint types collected
 
 collected: $(VENV)/.dev # Once, so that not every worker has to compile the tests for itself.
 	@$(BIN)/python -m pytest --collect-only -q >.collected || { cat .collected; exit 1; }

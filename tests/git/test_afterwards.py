@@ -133,7 +133,8 @@ def test_a_trap_that_is_said_to_be_harmless_is(stage: MakeStage, trap: Trap) -> 
     assert _control(stage, trap) == []
 
 
-@pytest.mark.parametrize("user", [OWN, pytest.param(ORDINARY, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("user", [OWN, ORDINARY])
 def test_nothing_is_found_where_no_trap_is(stage: MakeStage, user: str) -> None:
     made = stage(user=user)
 

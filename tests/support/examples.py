@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-_EVERY = 150
+_EVERY = 100
 
 
 def register_examples(*, is_all: bool) -> None:
