@@ -123,14 +123,12 @@ static bool is_beneath(const char *path, const char *above) {
     return strncmp(path, above, length) == 0 && (path[length] == '/' || path[length] == 0 || length == 1);
 }
 
-/* The deepest mount decides, as it does for who goes there by name. */
+/* The last mount on the way decides, as it does for who goes there by name: deeper ones before it lie beneath it. */
 static bool is_writable_by_mounts(const struct spec *spec, const char *path) {
-    const struct mount_record *deepest = NULL;
-    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
-        const struct mount_record *m = &spec->mounts[i];
-        if (is_beneath(path, m->target) && (!deepest || strlen(m->target) >= strlen(deepest->target))) deepest = m;
-    }
-    return deepest && deepest->kind == MOUNT_BIND && !(deepest->flags & MOUNT_READ_ONLY);
+    const struct mount_record *last = NULL;
+    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++)
+        if (is_beneath(path, spec->mounts[i].target)) last = &spec->mounts[i];
+    return last && last->kind == MOUNT_BIND && !(last->flags & MOUNT_READ_ONLY);
 }
 
 static bool is_writable_by_rules(const struct spec *spec, const char *path) {

@@ -209,6 +209,22 @@ def test_a_file_that_the_caller_gives_is_not_opened_for_more(stage: Stage, optio
     assert taken.read_text().startswith("before\ninput\nprinted\n")
 
 
+def test_a_file_that_is_denied_is_not_opened_for_more(stage: Stage) -> None:
+    """What lies above a deeper denial is held by a mount of its own, which is hidden by the other denial."""
+    held = stage.project / "keys/held"
+    held.mkdir(parents=True)
+    for name in ("denied", "given"):
+        (held / name).write_text("kept\n")
+    stage.own(held.parent)
+    stage.compile("--waive", "fs.protect", "--deny", "keys", "--deny", "keys/held/denied")
+
+    with (held / "given").open("rb") as stdin:
+        done = stage.run("sh", "-c", "cat; echo evil >> /proc/self/fd/0; true", stdin=stdin)
+
+    assert done.stdout == b"kept\n", done.stderr
+    assert (held / "given").read_text() == "kept\n"
+
+
 @pytest.mark.parametrize("stage", ["root"], indirect=True)
 def test_a_device_that_is_stdin_keeps_its_mode(stage: Stage) -> None:
     stage.compile("-p", "strict")
