@@ -214,14 +214,14 @@ static void on_cpu_time(struct watch *w) {
     int64_t used = cgroup_cpu_us(w->launch), most = (int64_t)limit->limit_us;
     if (used < 0) return kill_all(w); /* nothing is held that cannot be seen */
     used -= w->launch->cpu_before_us;
-    if (used >= most && !w->over_cpu) {
+    if (used >= most && !w->over_cpu && !w->over_time) { /* who was told already gets no more time by this */
         status_line("limit cpu-time\n");
         w->over_cpu = true;
         w->term_at = NEVER;
         w->kill_at = after_ms(limit->grace_ms);
         forward(w, SIGTERM);
     }
-    if (w->over_cpu) most += most / 32;
+    if (w->over_cpu || w->over_time) most += most / 32;
     if (used >= most) return kill_all(w);
     w->look_at = after_ms((uint64_t)(most - used) / 1000 / (uint64_t)w->processors + 1);
 }

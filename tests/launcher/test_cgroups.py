@@ -181,3 +181,17 @@ def test_who_heeds_the_warning_may_end_by_itself(launcher: Path, cpuacct: Path) 
 
     assert "limit cpu-time" in done.lines
     assert "exited 7" in done.lines
+
+
+def test_processor_time_that_is_used_up_late_gives_no_more_time(launcher: Path, cpuacct: Path) -> None:
+    """Whoever was told that the time is over idles, and then uses up the processor time as well."""
+    burn = "i=0; while [ $i -lt 2000000 ]; do i=$((i+1)); done"
+    limit = CpuTime(300_000, 60_000, 1000, f"{cpuacct}/cpuacct.usage")
+    command = shell(f"trap '' TERM; sleep 2.2; {burn}; sleep 30")
+    done = launch(
+        launcher, bare(*command, cgroups=(_tasks(cpuacct),), cpu_time=limit, wall_ms=2000, grace_ms=1500)
+    )
+
+    assert "timed-out" in done.lines
+    assert "limit cpu-time" not in done.lines
+    assert "signalled 9" in done.lines
