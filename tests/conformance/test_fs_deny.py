@@ -68,6 +68,30 @@ def test_what_is_denied_in_a_read_only_directory_does_not_open_that(backend: Cas
     assert not done.worked
 
 
+@pytest.mark.parametrize("place", ["vendor/.git/modules/part", "modules/part/.git"])
+def test_a_repository_in_a_readable_directory_cannot_be_changed(
+    backend: Case, stage: Stage, place: str
+) -> None:
+    """Its git directories are held in their places, which must not make them writable."""
+    for directory in (stage.work / "vendor/.git", stage.work / place):
+        for name in ("objects", "refs", "hooks"):
+            (directory / name).mkdir(parents=True)
+        (directory / "HEAD").write_text("ref: refs/heads/main\n")
+        (directory / "config").write_text("[core]\n\trepositoryformatversion = 0\n")
+    planted = stage.work / place / "objects/planted"
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"echo evil > {place}/objects/planted"),
+        effect=lambda _: planted.exists(),
+        reset=planted.unlink,
+        capabilities=[f"filesystem:read:${{workspace}}/{place.partition('/')[0]}"],
+    )
+
+    assert not done.worked
+
+
 def test_renaming_a_denied_directory_does_not_open_it(backend: Case, stage: Stage) -> None:
     stolen = stage.work / "stolen"
     (stage.work / "secrets").mkdir()

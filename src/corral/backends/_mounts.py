@@ -22,7 +22,7 @@ from corral.model.policy import FsAccess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.plan import Grant, Ground, Plan, ResolvedPath
 
@@ -103,21 +103,33 @@ def sealed_pins(plan: Plan) -> frozenset[str]:
     """Pins inside what cannot be written: a mount of their own must not open that again.
 
     But for the git directories of submodules that the plan knows: commands work there, and no new one comes
-    beside them.
+    beside them. INVARIANT: that opens a shield in what is granted for writing, and never a grant for reading.
     """
-    is_sealed = {grant.target.path: grant.access is FsAccess.READ for grant in plan.ground.grants}
-    is_sealed |= dict.fromkeys((shield.target.path for shield in plan.shields), True)
-    kept = {shield.target.path for shield in plan.shields}
-    kept |= {f"{watch.directory}/{watch.name}" for watch in plan.watches}
+    is_read_only = {grant.target.path: grant.access is FsAccess.READ for grant in plan.ground.grants}
+    shielded = {shield.target.path for shield in plan.shields}
+    kept = shielded | {f"{watch.directory}/{watch.name}" for watch in plan.watches}
     found = set()
     for path in (pin.path for pin in plan.pins):
-        above = path
-        while above and above not in is_sealed:
-            above = above.rpartition("/")[0]
-        is_module = above.endswith("/modules") and {f"{path}/config", f"{path}/hooks"} <= kept
-        if is_sealed.get(above, False) and not is_module:
+        grant = _nearest(path, is_read_only)
+        shield = _nearest(path, shielded)
+        is_shielded = bool(shield) and len(shield) >= len(grant)
+        modules_of = shield.removesuffix("/modules") if shield.endswith("/modules") else ""
+        is_module = bool(modules_of) and _is_kept(modules_of, kept) and _is_kept(path, kept)
+        if is_read_only.get(grant, False) or (is_shielded and not is_module):
             found.add(path)
     return frozenset(found)
+
+
+def _nearest(path: str, places: Collection[str]) -> str:
+    """The one of these that a path is, or lies in most deeply; empty if there is none."""
+    while path and path not in places:
+        path = path.rpartition("/")[0]
+    return path
+
+
+def _is_kept(git_directory: str, kept: set[str]) -> bool:
+    """Whether the plan holds what git runs by a git directory."""
+    return {f"{git_directory}/config", f"{git_directory}/hooks"} <= kept
 
 
 def copy_mounts(plan: Plan) -> tuple[CopyMount, ...]:
