@@ -14,8 +14,9 @@ Refused, though they look harmless:
   remotes.GROUP                    its words may be directories
   remote.NAME.promisor, extensions.partialClone, fetch.bundleURI   `git log` talks to a server
   remote.NAME.mirror, push.pushOption, `+` in remote.NAME.push     a push does more than its user meant
-  submodule.recurse, diff.submodule=diff, push.recurseSubmodules=on-demand   git works in the submodules,
-                                   with their own configuration and hooks
+  submodule.recurse, diff.submodule=log, push.recurseSubmodules=check   git works in the submodules, also of
+                                   old commits, with their own configuration and hooks
+  log.diffMerges=remerge           git merges while it shows something
   extensions.worktreeConfig        git reads one more file
   format.pretty, log.date          free forms put control characters on a terminal, or start gpg (`%G?`)
   help.autoCorrect                 runs what was not typed
@@ -126,7 +127,7 @@ _WORDS = {
     "core.repositoryformatversion": "0 1",
     "diff.algorithm": "default myers minimal patience histogram",
     "diff.ignoresubmodules": "none untracked dirty all",
-    "diff.submodule": "short log",
+    "diff.submodule": "short",
     "extensions.compatobjectformat": "sha1 sha256",
     "extensions.objectformat": "sha1 sha256",
     # Later versions take a URI here, which leads anywhere.
@@ -142,12 +143,12 @@ _WORDS = {
     "init.defaultrefformat": "files reftable",
     "lfs.*.access": "none basic negotiate ntlm",
     "log.date": "default relative local iso iso8601 iso-strict rfc rfc2822 short raw human unix",
-    "log.diffmerges": "off none on m first-parent 1 separate combined c dense-combined cc remerge r",
+    "log.diffmerges": "off none on m first-parent 1 separate combined c dense-combined cc",
     "log.initialdecorationset": "all",
     "merge.conflictstyle": "merge diff3 zdiff3",
     "protocol.version": "0 1 2",
     "push.default": "nothing current upstream tracking simple matching",
-    "push.recursesubmodules": "check no false",
+    "push.recursesubmodules": "no false",
     "rebase.backend": "merge apply",
     "rebase.missingcommitscheck": "ignore warn error",
     "remote.*.followremotehead": "create always warn never",
@@ -243,6 +244,12 @@ def harmless_remotes(entries: Iterable[Entry]) -> frozenset[str]:
         for entry in entries
         if entry.subsection is not None and _pattern(entry) == "remote.*.url" and is_harmless(entry)
     )
+
+
+def has_extensions(entries: Iterable[Entry]) -> bool:
+    """Whether git heeds `extensions`: a repository of the first version has none."""
+    versions = [entry.value for entry in entries if entry.name == "core.repositoryformatversion"]
+    return bool(versions) and versions[-1] == "1"
 
 
 def names_program_or_path(entry: Entry, remotes: Collection[str] = ()) -> str:

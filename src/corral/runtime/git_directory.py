@@ -12,7 +12,7 @@ import posixpath
 
 from corral.git.config import MalformedConfig, read_config, without
 from corral.git.index import MalformedIndex
-from corral.git.keys import harmless_remotes, is_harmless
+from corral.git.keys import harmless_remotes, has_extensions, is_harmless
 from corral.git.pointer import read_path
 from corral.git.sequencer import is_judged_by_its_head, is_state, unsafe_state
 from corral.runtime.git_files import (
@@ -28,11 +28,12 @@ from corral.runtime.git_files import (
 )
 from corral.runtime.git_hazard import Hazard, not_a_file
 from corral.runtime.git_index import SECOND_NAME, TOO_LARGE, read_whole_index
+from corral.runtime.git_tracked import way_to
 from corral.runtime.git_work import TooMuch, Work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from corral.git.config import Entry as Setting
     from corral.runtime.git_files import Entry
@@ -316,13 +317,19 @@ class GitDirectory:
 
     def _worktree_of(self, handle: int, place: str) -> str:
         """Where a linked worktree is, as its git directory says, if the worktree says the same."""
-        path = read_path(self._read(handle, f"{place}/gitdir") or b"")
-        is_plain = path.startswith("/") and path.endswith("/.git")
-        return self._agreed(place, path.removesuffix("/.git")) if is_plain else ""
+        worktree = self._registered(handle, place)
+        self.tracked += way_to(worktree, self._on_host(f"{place}/gitdir"), self._pointers)
+        return self._agreed(place, worktree)
+
+    def _registered(self, handle: int, place: str) -> str:
+        """Where a linked worktree is as its git directory says; empty if not as git writes it."""
+        path = read_path(self._read(handle, f"{place}/gitdir".lstrip("/")) or b"")
+        is_plain = path.endswith("/.git") and os.path.normpath(path) == path
+        return path.removesuffix("/.git") if is_plain and path.startswith("/") else ""
 
     def _claimed(self, handle: int, place: str) -> list[str]:
-        """Where git would have the files by `core.worktree`, whether or not these say the same."""
-        named = self._named_worktrees(handle, place)
+        """Where git would have the files by `core.worktree` or `gitdir`, whether or not they say the same."""
+        named = [*self._named_worktrees(handle, place), *filter(None, (self._registered(handle, place),))]
         return [os.path.normpath(os.path.join(self._path, place, text)) for text in named]
 
     def _agreed(self, place: str, worktree: str) -> str:
@@ -340,10 +347,9 @@ class GitDirectory:
         is_linked = place.split("/")[-3:-2] == ["worktrees"] and names_of(handle, name) == 1
         if name == "commondir":
             is_fine = path == "../.."
-        else:  # a worktree that was removed may be named
-            is_fine = bool(worktree) or (
-                path.startswith("/") and self._may_lead_to(place, path) and is_gone(path)
-            )
+        else:  # a worktree that was removed may be named; git takes blanks at the end off
+            is_named = bool(self._registered(handle, posixpath.dirname(place)))
+            is_fine = bool(worktree) or (is_named and self._may_lead_to(place, path) and is_gone(path))
         if not is_linked or not is_fine:
             content = identity_of(handle, name) if data is None else data
             yield Hazard(place, f"it would lead git to {path[:_EXCERPT]!r}", content)
@@ -374,7 +380,7 @@ class GitDirectory:
             entry.start: entry.name
             for entry in entries
             if (not is_harmless(entry, remotes) and not self._is_place_of_submodule(handle, place, entry))
-            or (entry.name == _OBJECT_FORMAT and not _has_extensions(entries))
+            or (entry.name == _OBJECT_FORMAT and not has_extensions(entries))
         }
         if refused or names > 1:
             what = ", ".join(dict.fromkeys(refused.values()))
@@ -426,7 +432,7 @@ class GitDirectory:
         """How many bytes the names of objects have, as the configuration of a repository says."""
         entries = self._config(handle, prefix.rstrip("/"))
         formats = [entry.value for entry in entries if entry.name == _OBJECT_FORMAT]
-        is_long = _has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
+        is_long = has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
         return 32 if is_long else 20
 
     def _config(self, handle: int, place: str) -> tuple[Setting, ...]:
@@ -438,9 +444,3 @@ class GitDirectory:
 
 def _is_in_modules(place: str) -> bool:
     return "/modules/" in f"/{place}"
-
-
-def _has_extensions(entries: Iterable[Setting]) -> bool:
-    """Whether git heeds `extensions`: a repository of the first version has none."""
-    versions = [entry.value for entry in entries if entry.name == "core.repositoryformatversion"]
-    return bool(versions) and versions[-1] == "1"

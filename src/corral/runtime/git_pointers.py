@@ -79,9 +79,13 @@ class Pointers:
         plain = os.path.normpath(path)
         return any(is_beneath(plain, root) for root in self._roots) and has_no_link(path)
 
+    def top_of(self, path: str) -> str:
+        """The root that a path lies in, by its name; empty if there is none."""
+        return max((root for root in self._roots if is_beneath(path, root)), key=len, default="")
+
     def open(self, path: str) -> int:
         """A descriptor, reached without following a link; -1 if there is no such directory inside."""
-        root = max((root for root in self._roots if is_beneath(path, root)), key=len, default="")
+        root = self.top_of(path)
         if not root:
             return -1
         handle = os.open(root, _DIRECTORY)

@@ -1,4 +1,4 @@
-"""Links where an index has a directory: `git rm` and others remove through them what is at their end.
+"""Links where git has a directory of its own: `git rm` and others remove through them what is at their end.
 
 Git itself puts no link there: it would take the files out of the index first.
 """
@@ -44,6 +44,13 @@ def links_among(tracked: Tracked, handle: int, pointers: Pointers, work: Work) -
             is_known[place] = stat.S_ISDIR(mode)
             if stat.S_ISLNK(mode) and not _stays_inside(worktree, os.fsdecode(place), handle, pointers):
                 yield _hazard(worktree, os.fsdecode(place), handle)
+
+
+def way_to(worktree: str, named_in: str, pointers: Pointers) -> tuple[Tracked, ...]:
+    """As if an index had a directory where a linked worktree is registered: git writes and removes there."""
+    top = pointers.top_of(worktree)
+    is_below = bool(top) and worktree != top
+    return ((named_in, top, frozenset({os.fsencode(worktree[len(top) + 1 :])})),) if is_below else ()
 
 
 def _new_ways(path: bytes, known: dict[bytes, bool]) -> Iterator[bytes]:
@@ -97,5 +104,5 @@ def _hazard(worktree: str, place: str, handle: int) -> Hazard:
     text = link_text(handle, place)
     end = os.fsencode(os.path.realpath(f"{worktree}/{place}"))
     shown = os.fsdecode(text)[:_EXCERPT]
-    why = f"git would remove files through this link, to {shown!r}: its index has a directory there"
+    why = f"git would change files through this link, to {shown!r}: it takes it for a directory of its own"
     return Hazard(place, why, text + b"\0" + end)

@@ -257,3 +257,32 @@ def test_what_the_host_has_closed_stays_closed(
     with pytest.raises(SetupError, match="look at what is in it"):
         checking(str(lent.parent)).begin()
     assert (lent / "closed").stat().st_mode & 0o777 == 0
+
+
+@pytest.mark.parametrize("end", ["/.git ", " ", ""])
+def test_a_worktree_that_is_gone_is_named_as_git_names_it(
+    check: RepositoryCheck, git: Path, place: Path, tmp_path: Path, end: str
+) -> None:
+    """Git takes blanks off, and writes into what a link of that name leads to (`git worktree repair`)."""
+    put(git / "worktrees/x/commondir", "../..\n")
+    put(git / "worktrees/x/gitdir", f"{place}/gone{end}\n")
+    (place / "gone").symlink_to(tmp_path)
+
+    assert check.sweep() == ()
+    assert not (git / "worktrees/x/gitdir").exists()
+
+
+@pytest.mark.parametrize("way", ["old", "target/old"])
+def test_no_link_stands_where_the_host_has_registered_a_worktree(
+    checking: Callable[..., RepositoryCheck], git: Path, place: Path, tmp_path: Path, way: str
+) -> None:
+    """The worktree was deleted by hand. What names it is held by a mount: only the link can be taken."""
+    put(git / "worktrees/x/commondir", "../..\n")
+    put(git / "worktrees/x/gitdir", f"{place}/{way}/.git\n")
+    (place / way).parent.mkdir(exist_ok=True)
+    check = checking(str(place))
+    check.begin()
+    (place / way).symlink_to(tmp_path)
+
+    assert check.sweep() == ()
+    assert not (place / way).is_symlink()
