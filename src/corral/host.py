@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial, Stat, ToolRun
+from corral.runtime.stamps import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from corral.limits.scope import Scope
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
+    from corral.model.plan import FileStamp
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
@@ -104,6 +106,9 @@ class RealHost:
             return ""
         finally:
             os.close(descriptor)
+
+    def stamp(self, path: str) -> FileStamp:
+        return stamp_of(path)
 
     def launcher(self) -> tuple[str, str]:
         if os.access(self._launcher, os.X_OK):

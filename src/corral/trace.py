@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
+    from corral.model.plan import FileStamp
     from corral.model.probe import LaunchTrial, Stat, ToolRun
 
 
@@ -104,6 +105,10 @@ class TracedHost:
     def read_text(self, path: str, limit_bytes: int) -> str:
         self._trace.note_content(path)
         return self._host.read_text(path, limit_bytes)
+
+    def stamp(self, path: str) -> FileStamp:
+        self._trace.note_content(path)
+        return self._host.stamp(path)
 
     def environment(self) -> Mapping[str, str]:
         return self._host.environment()

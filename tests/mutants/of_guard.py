@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _GUARD = "tests/unit/runtime/test_guard_over_names.py"
 _LOOKS = "tests/unit/runtime/test_guard_that_looks.py"
 _HOLDS = "tests/unit/runtime/test_holds.py"
+_STAMPS = "tests/unit/runtime/test_stamps.py"
 _UNIT = "tests/unit/runtime/test_lookout_of_sessions.py"
 _SESSIONS = "tests/sessions/test_protected_in_sessions.py::test_what_"
 _MADE = f"{_SESSIONS}the_host_makes_meanwhile_is_protected_from_the_next_command_on"
@@ -24,6 +25,8 @@ _UNMENDED = f"{_SESSIONS}a_command_left_that_nobody_could_take_away_is_not_taken
 _COPY = (
     "tests/sessions/test_git_settings_in_sessions.py::test_what_the_host_writes_is_seen_by_the_next_command"
 )
+_OWN = "tests/sessions/test_protected_in_sessions.py::test_a_repository_that_a_command_makes_is_no_change"
+_OWN += "_of_the_hosts"
 _PLANTED = f"{_SESSIONS}a_command_plants_is_in_its_own_result[native]"
 _LEFT = f"{_SESSIONS}is_left_running_cannot_plant_between_commands"
 _HELD = f"{_SESSIONS}is_protected_keeps_its_number_from_others"
@@ -34,7 +37,7 @@ _LOOKOUT = {
     "begin": (_UNIT, _MADE, _OTHER, _LEFT, _COPY),
     "_resume": (_UNIT, _PLANTED, _MADE),
     "retire": (_UNMENDED, _WAITED),
-    "end": (_UNIT, _PLANTED, _LEFT),
+    "end": (_UNIT, _PLANTED, _LEFT, _OWN),
 }
 _ROOT = "no mode is in the way of root; ordinary users have a test of it"
 _SLOWER = "only slower: what need not be looked at is looked at"
@@ -78,6 +81,7 @@ EQUIVALENT_LOOKOUT = {
     "lookout.begin: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
     "lookout.begin: self._is_retired always": f"{REFUSED}every sandbox has a successor",
     "lookout.begin: changed always": f"{REFUSED}every sandbox is stale",
+    "lookout.end: self._on_duty == 0 always": "whoever runs on has an end of his own, where it is done again",
     "lookout.end: left always": f"{REFUSED}nothing counts as put right",
 }
 
@@ -88,4 +92,6 @@ def guard_mutants() -> Iterator[Mutant]:
     watched, holds = (f"src/corral/runtime/{name}.py" for name in ("watched", "holds"))
     yield from branch_mutants("watched", watched, "fs.protect", {"": (_LOOKS, _GUARD)}, EQUIVALENT_WATCHED)
     yield from branch_mutants("holds", holds, "fs.protect in sessions", {"": (_HOLDS,)}, EQUIVALENT_HOLDS)
+    stamps = "src/corral/runtime/stamps.py"
+    yield from branch_mutants("stamps", stamps, "fs.protect in sessions", {"": (_STAMPS,)}, {})
     yield from branch_mutants("lookout", lookout, "fs.protect in sessions", _LOOKOUT, EQUIVALENT_LOOKOUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import threading
 
 import pytest
@@ -294,3 +295,43 @@ def test_two_sessions_in_one_workspace_hold_both(keeper: Keeper, config: Path) -
     assert "evil" not in config.read_text()
     assert not (keeper.work / ".envrc").exists()
     assert os.listdir(keeper.work / ".git/hooks") == []
+
+
+@pytest.mark.parametrize("name", ["the repository's", "the caller's"])
+def test_what_a_configuration_names_that_the_host_changes_in_its_place_is_protected(
+    keeper: Keeper, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A file that is written and not replaced is the same one to every mount."""
+    own = tmp_path / "own.gitconfig"
+    own.write_text("[core]\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
+    hook = keeper.work / "hk/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("the user's own")
+    session = keeper.session()
+    private_work(session)
+    with (config if name == "the repository's" else own).open("a") as file:
+        file.write("[core]\n\thooksPath = hk\n")
+
+    assert session.run("echo evil > hk/pre-commit").exit_code != 0
+    assert hook.read_text() == "the user's own"
+    assert found(session) == "kept\nmine\n" and session.made_anew == 1
+
+
+def test_settings_of_a_command_are_no_change_of_the_hosts(keeper: Keeper) -> None:
+    subprocess.run(["git", "init", "-q", keeper.work], check=True)
+    session = keeper.session()
+    session.run("git config user.name ada && git config user.name bob").check()
+    session.run("git config user.email a@b").check()
+
+    assert session.run("true").ok and session.made_anew == 0
+    settings = (keeper.work / ".git/config").read_text()
+    assert "bob" in settings and "a@b" in settings
+
+
+def test_a_repository_that_a_command_makes_is_no_change_of_the_hosts(keeper: Keeper) -> None:
+    session = keeper.session()
+    session.run("git init -q . && git config user.name ada").check()
+    session.run("git config user.email a@b; touch a; git add a; git commit -qm a").check()
+
+    assert session.run("git log --oneline").ok and session.made_anew == 0

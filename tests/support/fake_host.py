@@ -6,6 +6,7 @@ import posixpath
 import zlib
 
 from corral.model.enforcer import CGROUP2, Enforcer
+from corral.model.plan import FileStamp
 from corral.model.probe import LaunchTrial, Stat, ToolRun
 from support.tools import EVERY_TOOL, RELEASE
 
@@ -170,6 +171,11 @@ class FakeHost:
                 pending = text[3:].split("/") + pending
                 real = "/" if text[3:].startswith("/") else posixpath.dirname(real)
         return real
+
+    def stamp(self, path: str) -> FileStamp:
+        real = self._real(path)
+        stat, text = self.lstat(real), self._files.get(real, "")
+        return FileStamp(path) if stat is None else FileStamp(path, DEVICE, stat.inode, len(text))
 
     def launcher(self) -> tuple[str, str]:
         return LAUNCHER, ""

@@ -45,7 +45,7 @@ def _seen(method: str, path: Path, *more: object) -> tuple[Seen, ...]:
 
 
 def test_every_question_about_a_path_is_noted(place: Path) -> None:
-    asked = {"lstat": (), "readlink": (), "links": (), "subdirectories": (), "read_text": (100,)}
+    asked = {"lstat": (), "readlink": (), "links": (), "subdirectories": (), "stamp": (), "read_text": (100,)}
     names = {"links": ".", "subdirectories": ".", "readlink": "link"}
 
     assert set(asked) == _methods_about_paths()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
-    from corral.model.plan import Plan
+    from corral.model.plan import FileStamp, Plan
     from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun
 
     class Backend(Protocol):
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
         def read_text(self, path: str, limit_bytes: int) -> str:
             """The beginning of a file; empty if it cannot be read."""
+
+        def stamp(self, path: str) -> FileStamp:
+            """How a file is that may be read; what it leads to, if it is a link."""
 
         def launcher(self) -> tuple[str, str]:
             """Path of corral-launch, or an empty path and the reason why there is none."""

@@ -94,6 +94,16 @@ class Watch(Record):
     is_repository: bool = False  # a `.git` that may be made, as long as it holds nothing that git would run
 
 
+class FileStamp(Record):
+    """How a file was when it was read; all zero if it was not there. Links to it were followed."""
+
+    path: str
+    device: int = 0
+    inode: int = 0
+    size: int = 0
+    changed_ns: int = 0  # the time that nobody can set; of a file alone
+
+
 class PrivateFile(Record):
     """A file that corral writes into a private area."""
 
@@ -158,6 +168,7 @@ class Plan(Record):
     copies: tuple[ConfigCopy, ...] = ()  # of shields; a backend without copies holds the shields alone
     copies_directory: str = ""  # where the runner may keep them
     notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
+    readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
 
     @property
     def requires(self) -> frozenset[Feature]:

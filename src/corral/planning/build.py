@@ -22,12 +22,13 @@ from corral.planning.protect import (
     protect,
     writable_roots,
 )
+from corral.planning.readings import Readings
 from corral.planning.resolve import Resolver, is_beneath, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Command, ConfigCopy, Ground, ResolvedPath, Shield
+    from corral.model.plan import Command, ConfigCopy, FileStamp, Ground, ResolvedPath, Shield
     from corral.model.policy import Policy
     from corral.planning.git import Known
 
@@ -83,6 +84,7 @@ def build(
         copies=held.copies,
         copies_directory=held.copies_directory,
         notes=tuple(map(_given_up, nested.unsearched)),
+        readings=held.readings,
     )
 
 
@@ -103,6 +105,7 @@ class Held(Record):
     hook_directories: tuple[str, ...] = ()
     copies: tuple[ConfigCopy, ...] = ()
     copies_directory: str = ""
+    readings: tuple[FileStamp, ...] = ()
 
 
 def find_held(
@@ -114,13 +117,14 @@ def find_held(
     waived: frozenset[Feature] = frozenset(),
 ) -> Held:
     """Look for it. Raises PolicyError for what cannot be held."""
+    reader = Readings(host)
     resolver = Resolver(host)
     roots = writable_roots(ground)
     guarded = Feature.FS_PROTECT in ground.requires - waived
     narrowed = narrowed_roots(ground)
     known: Known = {}
     protection = (
-        protect(host, resolver, roots, policy.protect, nested, narrowed=narrowed, known=known)
+        protect(reader, resolver, roots, policy.protect, nested, narrowed=narrowed, known=known)
         if guarded
         else None
     )
@@ -129,7 +133,7 @@ def find_held(
     watches = protection.watches.values() if protection is not None else ()
     links = hold_links(ground, resolver, roots)
     shields = tuple(protection.shields.values()) if protection is not None else ()
-    copies, copies_directory = find_copies(ground, host, resolver, shields, roots)
+    copies, copies_directory = find_copies(ground, reader, resolver, shields, roots)
     return Held(
         shields=shields,
         pins=tuple(
@@ -141,9 +145,10 @@ def find_held(
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
         worktrees=_worktrees(policy, roots, nested) if guarded else (),
-        hook_directories=relative_hook_paths(host, (*roots, *nested), known) if guarded else (),
+        hook_directories=relative_hook_paths(reader, (*roots, *nested), known) if guarded else (),
         copies=copies,
         copies_directory=copies_directory,
+        readings=tuple(reader.stamps.values()),
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from corral.model.launch import Launch
-    from corral.model.plan import Plan
+    from corral.model.plan import FileStamp, Plan
     from corral.model.violation import Violation
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -84,6 +84,10 @@ class Copies:
     def take_over(self) -> tuple[Violation, ...]:
         """Write into the files what is harmless of what was changed; what is refused is returned."""
         return tuple(violation for settings in self._settings for violation in settings.take_over())
+
+    def written(self) -> tuple[FileStamp, ...]:
+        """How the files are that were written here."""
+        return tuple(settings.written for settings in self._settings if settings.written is not None)
 
     def _make(self) -> None:
         """ORDER: the directory above is locked until ours is: who holds that lock removes what has none."""

@@ -17,6 +17,7 @@ from corral.model.launch import COPY_NAME
 from corral.model.plan import MOST_COPIED_BYTES
 from corral.model.violation import Evidence, Violation
 from corral.runtime.removal import open_up, remove_tree
+from corral.runtime.stamps import stamp_from
 from corral.runtime.steps import open_beneath, open_regular, read_bounded
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.git.judge import Judgement
-    from corral.model.plan import ConfigCopy
+    from corral.model.plan import ConfigCopy, FileStamp
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Where git itself says that it is writing; who finds it there waits, or gives up.
@@ -46,6 +47,7 @@ class GitSettings:
         """Make the copy. `parent` is a descriptor of a private directory. Raises OSError and Changed."""
         self._copy = copy
         self._parent, self._name = parent, name
+        self.written: FileStamp | None = None  # how the file was when it was last written here
         os.mkdir(name, 0o700, dir_fd=parent)
         self._original = self._judged = self._read_original()
         self._write_copy(self._original)
@@ -168,6 +170,7 @@ class GitSettings:
             same = next((at for at, (old, new) in pairs if old != new), min(len(before), len(data)))
             _write_whole(descriptor, data[same:].ljust(len(before) - same, b"\n"), same)
             os.ftruncate(descriptor, len(data))
+            self.written = stamp_from(self.path, os.fstat(descriptor))
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 What the host itself makes or replaces while nothing runs is the host's own business, but the mounts of a
 kept sandbox were made before it: a protected file that has been replaced since is not protected inside any
-more. So everything that is protected is looked at before a command starts. After a change nothing starts
-there: the session makes a successor that fits the host.
+more, nor is what a git configuration has named since. So everything that is protected is looked at before a
+command starts, and so is what says what has to be. After a change nothing starts there: the session makes a
+successor that fits the host.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from corral.model.errors import SetupError
 from corral.model.plan import PathKind
 from corral.runtime.guard import PATIENCE, Guard, NoRepositories
 from corral.runtime.holds import CHANGED, Holds
+from corral.runtime.stamps import Stamps
 from corral.runtime.status import RESET, path_changed
 from corral.runtime.unchanged import is_local
 
@@ -56,6 +58,7 @@ class Lookout:
             for target in plan.ground.denied
             if target.kind is PathKind.MISSING and target.path not in watched
         )
+        self._stamps = Stamps(plan)
         self._holds = Holds((target.path, (target.device, target.inode)) for target in held if target.inode)
         try:
             if copies is not None:
@@ -70,11 +73,12 @@ class Lookout:
             if self._is_retired:
                 raise _stale([])
             changed = self._holds.changed()
+            changed += self._stamps.changed(is_idle=self._on_duty == 0)
             changed += filter(os.path.lexists, self._absent)
             if self._on_duty == 0:
                 changed += self._resume()
                 if not changed and self._copies is not None:
-                    self._refused += self._copies.take_over()  # the caller may have written a file meanwhile
+                    self._take_settings(self._copies)  # the caller may have written a file meanwhile
                     changed += self._copies.refresh()
             if changed:
                 raise _stale(changed)
@@ -127,9 +131,11 @@ class Lookout:
             self._commands -= not is_leftover
             self._attended -= is_attended and not is_leftover
             refused = self._take_over(is_leftover=is_leftover)
+            left = self._sweep(guard) if guard is not None else ()
+            if self._on_duty == 0:
+                self._stamps.settle()  # ORDER: after the sweep, which may write
             if guard is None:
                 return refused
-            left = self._sweep(guard)
             found = tuple(guard.violations[min(mark, self._told) :])
             if not is_leftover:
                 found += guard.take_findings()
@@ -150,11 +156,15 @@ class Lookout:
     def _take_over(self, *, is_leftover: bool) -> tuple[Violation, ...]:
         """Settings that commands have changed in their copies; those that are refused, each told once."""
         if self._copies is not None:
-            self._refused += self._copies.take_over()
+            self._take_settings(self._copies)
         if is_leftover:
             return ()
         refused, self._refused = tuple(self._refused), []
         return refused
+
+    def _take_settings(self, copies: Copies) -> None:
+        self._refused += copies.take_over()
+        self._stamps.renew(copies.written())
 
     def prepare(self, poller: select.poll) -> float | None:
         """Say what is to be waited for, and for how many milliseconds at most.
@@ -215,7 +225,7 @@ def _stale(changed: list[str]) -> SetupError:
     return SetupError(
         "session-stale",
         "the kept sandbox does not protect what is there now",
-        why=f"made or replaced on the host since it began: {names or 'something protected'}",
+        why=f"made, replaced or changed on the host since it began: {names or 'something protected'}",
         fix="run it again",
     )
 

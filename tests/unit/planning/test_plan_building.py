@@ -145,3 +145,19 @@ def test_a_plan_reads_each_git_configuration_once(monkeypatch: pytest.MonkeyPatc
 
     assert sorted(filter(None, read)) == sorted(text.encode() for text in files.values())
     assert {f"{place}/.git/config" for place in repositories} <= {one.target.path for one in held.shields}
+
+
+def test_a_plan_has_a_stamp_of_every_file_that_says_what_git_would_run() -> None:
+    files = {
+        f"{WORK}/.git/config": "[include]\n\tpath = more\n",
+        f"{WORK}/.git/more": "[core]\n",
+        "/home/ann/.gitconfig": "[include]\n\tpath = ~/mine\n",
+        "/home/ann/mine": "[core]\n\thooksPath = .team\n",
+    }
+    missing = (f"{WORK}/.git/config.worktree", "/home/ann/.config/git/config")
+    host = FakeHost(files)
+    readings = {stamp.path: stamp for stamp in plan_of(host=host).readings}
+
+    assert [readings[path] for path in (*files, *missing)] == [host.stamp(p) for p in (*files, *missing)]
+    assert all(readings[path].size for path in files) and not any(readings[path].inode for path in missing)
+    assert plan_of(host=host, waived=frozenset({Feature.FS_PROTECT})).readings == ()
