@@ -13,6 +13,7 @@ from corral.attempt import quarantine_for
 from corral.crossing import open_crossing
 from corral.model.errors import SetupError
 from corral.model.plan import Command
+from corral.runtime.holds import covered
 from corral.runtime.kept import Kept
 from corral.runtime.lookout import Lookout
 from corral.runtime.scratch import copies_of
@@ -142,7 +143,7 @@ def _started(sandbox: Sandbox, crossing: Crossing, legacy: Legacy) -> Standing:
     copies = copies_of(plan, crossing.launch)
     border, areas = crossing.border, legacy.areas
     kept = Kept(plan, crossing.launch, within=sandbox._beneath(), border=border, copies=copies, areas=areas)
-    has_to_look = plan.watches or plan.shields or plan.pins or plan.ground.denied or legacy.untold
+    has_to_look = plan.watches or plan.ground.denied or legacy.untold or any(covered(plan))
     # ORDER: before the mounts are made, so that what they cover is held from then on.
     quarantine = quarantine_for(plan.run_id)
     lookout = Lookout(plan, quarantine, copies, legacy.untold) if has_to_look else None

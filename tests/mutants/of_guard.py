@@ -23,7 +23,8 @@ _OTHER += "_is_protected"
 _WAITED = "tests/sessions/test_protected_in_sessions.py::test_a_command_that_somebody_waits_for_is_not_ended"
 _UNMENDED = f"{_SESSIONS}a_command_left_that_nobody_could_take_away_is_not_taken_for_the_hosts"
 _COPY = (
-    "tests/sessions/test_git_settings_in_sessions.py::test_what_the_host_writes_is_seen_by_the_next_command"
+    "tests/sessions/test_git_settings_in_sessions.py"
+    "::test_what_is_refused_is_told_once_and_gone_for_the_next_command"
 )
 _OWN = "tests/sessions/test_protected_in_sessions.py::test_a_repository_that_a_command_makes_is_no_change"
 _OWN += "_of_the_hosts"
@@ -65,6 +66,7 @@ EQUIVALENT_WATCHED = {
     ),
 }
 EQUIVALENT_HOLDS = {
+    "holds.covered: target.inode always": f"{REFUSED}what is not there counts as replaced",
     "holds._hold: problem.errno not in CHANGED always": f"{REFUSED}what is gone cannot be held",
     "holds._listen: self._teller < 0 never": "the next call fails in its stead",
     "holds._listen: self._teller < 0 always": f"{REFUSED}nobody tells anything",
@@ -73,7 +75,6 @@ EQUIVALENT_HOLDS = {
     "holds._hear: path is not None always": "nobody asks for what has no path",
 }
 EQUIVALENT_LOOKOUT = {
-    "lookout.__init__: target.inode always": f"{REFUSED}what is not there counts as replaced",
     "lookout.__init__: target.kind is PathKind.MISSING and target.path not in watched always": (
         f"{REFUSED}what is there counts as made"
     ),

@@ -11,7 +11,9 @@ import pytest
 
 from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import Feature
+from corral.policy.compose import build_policy
 from corral.runtime.guard import Guard
+from corral.sandbox import Sandbox
 from support.keeping import Keeper, wait_until
 
 TYPE_CHECKING = False
@@ -335,3 +337,30 @@ def test_a_repository_that_a_command_makes_is_no_change_of_the_hosts(keeper: Kee
     session.run("git config user.email a@b; touch a; git add a; git commit -qm a").check()
 
     assert session.run("git log --oneline").ok and session.made_anew == 0
+
+
+@pytest.mark.parametrize("waived", ["", "fs.protect"])
+@pytest.mark.parametrize("name", ["settings.yml", "directory/file", "private/file"])
+def test_what_is_stricter_than_the_workspace_stays_so_when_the_host_replaces_it(
+    keeper: Keeper, name: str, waived: str
+) -> None:
+    """As editors do: the mount goes with the old one, and the new one lies in the writable directory."""
+    file = keeper.work / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("the user's own")
+    top = keeper.work / name.partition("/")[0]
+    kind = "private" if name.startswith("private") else "read"
+    policy = build_policy("moderate", (f"filesystem:{kind}:{top}",))
+    sandbox = Sandbox(
+        policy, workspace=keeper.work, backend="native", waive=[Feature(waived)] if waived else []
+    )
+    with sandbox.session() as session:
+        session.run(f"echo evil > {name}")
+        assert file.read_text() == "the user's own"
+        top.rename(keeper.work / "old")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("the user's own")
+        session.run(f"echo evil > {name}")
+
+        assert file.read_text() == "the user's own"
+        assert session.made_anew == 1

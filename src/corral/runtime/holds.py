@@ -12,10 +12,14 @@ import os
 import struct
 
 from corral.model.errors import SetupError
+from corral.model.policy import FsAccess
+from corral.runtime.stamps import is_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from corral.model.plan import Plan
 
     Identity = tuple[int, int]
 
@@ -98,6 +102,29 @@ class Holds:
                 at += _EVENT.size + length
                 told = self._by_number.values() if mask & _IN_Q_OVERFLOW else (self._by_number.get(number),)
                 self._lost.update(path for path in told if path is not None)
+
+
+def covered(plan: Plan) -> Iterator[tuple[str, Identity]]:
+    """All that mounts keep from commands inside writable paths, and what is there: what takes its place is
+    as writable as everything around it.
+
+    What a private area hides was not looked at for the plan: it is what is there now.
+    """
+    ground = plan.ground
+    writable = {grant.target.path for grant in ground.grants if grant.access is FsAccess.WRITE}
+    read = (
+        grant.target
+        for grant in ground.grants
+        if grant.access is FsAccess.READ and is_inside(grant.target.path, writable)
+    )
+    for target in (*(shield.target for shield in plan.shields), *plan.pins, *ground.denied, *read):
+        if target.inode:
+            yield target.path, (target.device, target.inode)
+    hidden = dict.fromkeys(place for path in ground.private for place in (path, os.path.realpath(path)))
+    for place in hidden:
+        identity = identity_of(place)
+        if identity is not None and is_inside(place, writable):
+            yield place, identity
 
 
 def identity_of(path: str) -> Identity | None:

@@ -15,7 +15,7 @@ from _thread import allocate_lock
 from corral.model.errors import SetupError
 from corral.model.plan import PathKind
 from corral.runtime.guard import PATIENCE, Guard, NoRepositories
-from corral.runtime.holds import CHANGED, Holds
+from corral.runtime.holds import CHANGED, Holds, covered
 from corral.runtime.stamps import Stamps
 from corral.runtime.status import RESET, path_changed
 from corral.runtime.unchanged import is_local
@@ -49,7 +49,6 @@ class Lookout:
         self._unmended: SetupError | None = None  # what the last command left, and could not be taken away
         self._told = 0  # how much of what was found is in a result
         self._lock = allocate_lock()
-        held = (*(shield.target for shield in plan.shields), *plan.pins, *plan.ground.denied)
         watched = {
             os.path.join(watch.directory, watch.name) for watch in plan.watches
         }  # the guard sees to these
@@ -59,7 +58,7 @@ class Lookout:
             if target.kind is PathKind.MISSING and target.path not in watched
         )
         self._stamps = Stamps(plan)
-        self._holds = Holds((target.path, (target.device, target.inode)) for target in held if target.inode)
+        self._holds = Holds(covered(plan))
         try:
             if copies is not None:
                 copies.__enter__()

@@ -32,7 +32,7 @@ class Stamps:
         self._loose: dict[str, FileStamp] = {}
         for path in self._firm.copy():
             real = os.path.realpath(path)
-            if _is_in(real, writable) and not _is_in(real, shielded):
+            if is_inside(real, writable) and not is_inside(real, shielded):
                 self._loose[path] = self._firm.pop(path)
 
     def changed(self, *, is_idle: bool) -> list[str]:
@@ -67,7 +67,7 @@ def stamp_from(path: str, status: os.stat_result) -> FileStamp:
     return FileStamp(path, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
-def _is_in(path: str, places: set[str]) -> bool:
+def is_inside(path: str, places: set[str]) -> bool:
     """Whether a path is one of them or lies in one. There may be thousands of both."""
     while path not in places and path != "/":
         path = os.path.dirname(path)

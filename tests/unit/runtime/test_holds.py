@@ -9,8 +9,10 @@ import struct
 import pytest
 
 from corral.model.errors import SetupError
+from corral.model.plan import Grant, PathKind, ResolvedPath
+from corral.model.policy import FsAccess
 from corral.runtime import holds as holds_module
-from corral.runtime.holds import Holds, identity_of
+from corral.runtime.holds import Holds, covered, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,3 +112,26 @@ def test_where_nothing_can_be_held_nothing_is_kept(tmp_path: Path, monkeypatch) 
 
     assert refused.value.code == "guard" and str(tmp_path) in refused.value.what
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_is_stricter_than_the_writable_path_around_it_is_held(place: Path, make_plan) -> None:
+    """Granted for reading, denied, or hidden by a private area: what takes its place would be writable."""
+
+    def looked_at(path: Path) -> ResolvedPath:
+        device, inode = identity_of(str(path)) or (0, 0)
+        return ResolvedPath(str(path), str(path), PathKind.DIRECTORY, device, inode)
+
+    read, denied, private, led = (place / name for name in ("read", "denied", "private", "led"))
+    elsewhere = place.parent / "elsewhere"
+    for path in (read, denied, private, led, elsewhere):
+        path.mkdir()
+    link = place.parent / "link"
+    link.symlink_to(led)
+    plan = make_plan(writable=(str(place),))
+    grants = (*plan.ground.grants, *(Grant(looked_at(path), FsAccess.READ) for path in (read, elsewhere)))
+    hidden = tuple(map(str, (private, link, elsewhere, place / "missing")))
+    ground = plan.ground.replace(grants=grants, denied=(looked_at(denied),), private=hidden)
+
+    held = dict(covered(plan.replace(ground=ground)))
+
+    assert held == {str(path): identity_of(str(path)) for path in (read, denied, private, led)}

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from corral.model.plan import FileStamp, PathKind, ResolvedPath, Shield
+from corral.model.policy import FsAccess
 from corral.runtime.stamps import Stamps, stamp_from, stamp_of
 
 TYPE_CHECKING = False
@@ -89,6 +90,18 @@ def test_what_a_command_makes_is_its_own_until_the_host_changes_it(place: Path, 
     assert stamps.changed(is_idle=True) == [str(made)]
 
 
+def test_what_is_granted_for_reading_is_no_commands_to_change(place: Path, tmp_path, make_plan) -> None:
+    (tmp_path / "file").touch()
+    plan = make_plan(writable=(str(tmp_path),))
+    (grant,) = plan.ground.grants
+    ground = plan.ground.replace(grants=(grant.replace(access=FsAccess.READ),))
+    stamps = Stamps(plan.replace(ground=ground, readings=(stamp_of(str(tmp_path / "file")),)))
+    append(tmp_path / "file")
+    stamps.settle()
+
+    assert stamps.changed(is_idle=False) == [str(tmp_path / "file")]
+
+
 def test_what_leads_into_a_writable_path_is_the_commands_to_change(place: Path, tmp_path, stamping) -> None:
     (place / "dotfile").touch()
     (tmp_path / ".gitconfig").symlink_to(place / "dotfile")
@@ -100,11 +113,11 @@ def test_what_leads_into_a_writable_path_is_the_commands_to_change(place: Path, 
 
 
 def test_what_the_runner_wrote_is_no_change_by_whatever_name_it_was_read(place: Path, stamping) -> None:
-    file, other = place / "config", place / "other"
-    for path in (file, other):
+    file, other, third = (place / name for name in ("config", "other", "third"))
+    for path in (file, other, third):
         path.write_text("[core]\n")
     (place.parent / "name").symlink_to(file)
-    stamps = stamping(file, place.parent / "name", other, shielded=(file, other))
+    stamps = stamping(file, place.parent / "name", other, third, shielded=(file, other, third))
     append(file)
     append(other)
     stamps.renew([stamp_of(str(file))])
