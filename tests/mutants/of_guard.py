@@ -55,7 +55,6 @@ EQUIVALENT = {
     "guard._find_wrong: self._trusted and stamp == self._settled.get(path) never": _SLOWER,
     "guard._find_wrong: not found and time.time_ns() - stamp > _TICK_NS never": _SLOWER,
     "guard._find_wrong: self._trusted always": "a time that nobody trusts is not compared",
-    "guard._find_made: handle >= 0 and _text(handle, name) is not None always": "nothing has no status",
     "guard._inspect_in: name never": _SLOWER,
     "guard._inspect: _text(handle, watch.name) is not None always": "what is not there cannot be moved",
     "guard._inspect: watch.link_text always": "the kernel makes no link without a text",

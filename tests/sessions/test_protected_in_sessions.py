@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import threading
 
@@ -364,3 +365,24 @@ def test_what_is_stricter_than_the_workspace_stays_so_when_the_host_replaces_it(
 
         assert file.read_text() == "the user's own"
         assert session.made_anew == 1
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_repository_that_a_command_made_and_the_host_took_for_its_own_is_protected(
+    keeper: Keeper, is_replaced: bool
+) -> None:
+    hook = keeper.work / ".githooks/pre-commit"
+    session = keeper.session()
+    session.run("git init -q . && mkdir .githooks && echo x > .githooks/pre-commit").check()
+    assert session.run("true").ok and session.made_anew == 0
+    if is_replaced:  # maybe with the number of the old one
+        shutil.rmtree(keeper.work / ".git")
+        subprocess.run(["git", "init", "-q", keeper.work], check=True)
+    hook.write_text("the user's own")
+    subprocess.run(["git", "-C", keeper.work, "config", "core.hooksPath", ".githooks"], check=True)
+    (keeper.work / ".git/hooks/pre-push").write_text("the user's own")
+
+    session.run("echo evil > .githooks/pre-commit; rm .git/hooks/pre-push")
+
+    assert hook.read_text() == (keeper.work / ".git/hooks/pre-push").read_text() == "the user's own"
+    assert session.made_anew == 1

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from corral.model.plan import Watch
     from corral.runtime.repositories import RepositoryCheck
 
+    #: How a repository and what git runs by it were: numbers, sizes and times of change.
+    Made = tuple[tuple[int, ...], ...]
+
 _IN_CREATE, _IN_MOVED_TO, _IN_DELETE, _IN_MOVED_FROM = 0x100, 0x80, 0x200, 0x40
 _IN_ONLYDIR = 0x01000000
 _MASK = _IN_CREATE | _IN_MOVED_TO | _IN_DELETE | _IN_MOVED_FROM | _IN_ONLYDIR
@@ -40,6 +43,8 @@ MOST_HELD = 64
 _LISTEN_AFTER_SECONDS = 0.25
 #: Time stamps of directories are as coarse as the kernel's tick; younger ones may hide a second change.
 _TICK_NS = 20_000_000
+#: Of a repository that a command has made: itself, and what says what git would run.
+_MADE_PARTS = ("", "config", "config.worktree", "hooks", "info/attributes")
 
 
 class NoRepositories:
@@ -89,7 +94,7 @@ class Guard:
         self._look_at = self._began + _GLANCE_MS / 1000
         self._settled: dict[str, int] = {}  # when a directory was last changed that was right long after
         self._trusted = False  # whether times of change can be relied upon
-        self._made: dict[str, tuple[int, int]] = {}  # repositories that commands have made, by path
+        self._made: dict[str, Made] = {}  # repositories that commands have made, by path
         self.violations: list[Violation] = []
         self.descriptor = -1  # inotify, once the run has lasted a while
         try:
@@ -220,15 +225,19 @@ class Guard:
         by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
         return (*self._find_wrong(), *by_host)
 
-    def _find_made(self) -> dict[str, tuple[int, int]]:
-        """Repositories where the plan found none."""
+    def _find_made(self) -> dict[str, Made]:
+        """Repositories where the plan found none.
+
+        TRUST: the host may take one for its own, or put its own in the place, with the same number. Then what
+        it names has to be protected. Whatever is changed while nothing runs is the host's doing.
+        """
         found = {}
         for path, directory in self._directories.items():
             for name in (name for name, watch in directory.watches.items() if watch.is_repository):
                 with contextlib.suppress(FileNotFoundError), directory.opened() as handle:
                     if handle >= 0 and _text(handle, name) is not None:
-                        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
-                        found[os.path.join(path, name)] = (status.st_dev, status.st_ino)
+                        parts = (os.path.join(name, part).rstrip("/") for part in _MADE_PARTS)
+                        found[os.path.join(path, name)] = tuple(_stamp(handle, part) for part in parts)
         return found
 
     def _find_wrong(self) -> tuple[str, ...]:
@@ -339,6 +348,15 @@ def _text(handle: int, name: str) -> str | None:
 
 def _may_search(handle: int) -> bool:
     return bool(os.fstat(handle).st_mode & 0o100)
+
+
+def _stamp(handle: int, name: str) -> tuple[int, ...]:
+    """What is there and when it was last changed; empty if that is nothing."""
+    try:
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except OSError:
+        return ()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
 def _is_right(handle: int, watch: Watch) -> bool:

@@ -85,6 +85,30 @@ def test_a_repository_that_the_host_makes_is_told_and_one_of_a_command_is_not(pl
     assert guard.resume() == (str(place / ".git"),)
 
 
+@pytest.mark.parametrize("name", ["config", "config.worktree", "hooks/pre-push", "info/attributes", "new"])
+def test_a_repository_of_a_command_that_the_host_changes_is_the_hosts(place: Path, guarding, name) -> None:
+    guard = guarding(watch_of(place, ".git").replace(is_repository=True))
+    for directory in ("hooks", "info"):
+        (place / ".git" / directory).mkdir(parents=True)
+    (place / ".git/config").touch()
+    assert guard.sweep() == () == guard.resume()
+    (place / ".git" / name).write_text("more")
+
+    assert guard.resume() == (str(place / ".git"),)
+
+
+def test_a_repository_of_the_hosts_with_the_number_of_a_commands_is_the_hosts(place: Path, guarding) -> None:
+    guard = guarding(watch_of(place, ".git").replace(is_repository=True))
+    (place / ".git").mkdir()
+    guard.sweep()
+    before = (place / ".git").stat()
+    while (place / ".git").stat().st_ctime_ns == before.st_ctime_ns:  # as coarse as the kernel's tick
+        (place / ".git").rmdir()
+        (place / ".git").mkdir()
+
+    assert guard.resume() == (str(place / ".git"),)
+
+
 def test_other_names_are_left_alone(place, guarding) -> None:
     guard = guarding(watch_of(place, ".envrc"))
     (place / ".envrc.bak").touch()
