@@ -31,8 +31,13 @@ if TYPE_CHECKING:
 BACKENDS = ("native", "landlock", "bubblewrap")
 _HOST = """
 import sys
+import threading
 from corral.sandbox import Sandbox
-session = Sandbox(backend=sys.argv[1], workspace=sys.argv[2], waive=sys.argv[4:]).session()
+sandbox, made = Sandbox(backend=sys.argv[1], workspace=sys.argv[2], waive=sys.argv[4:]), []
+maker = threading.Thread(target=lambda: made.append(sandbox.session()))
+maker.start()
+maker.join()
+session = made[0]
 session.start(["sleep", sys.argv[3]])
 print(session.run(f"setsid sleep {sys.argv[3]} >/dev/null 2>&1 & echo ready").stdout, flush=True)
 session.run("yes", stream=lambda name, data: None)
@@ -69,6 +74,33 @@ def test_nothing_outlives_the_host_process(keeper: Keeper, backend: str) -> None
 
     wait_until(lambda: not any(map(is_alive, inside)), "all processes of the session are gone")
     assert not find_by_argument(mark)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_session_outlives_the_thread_that_made_it(keeper: Keeper, backend: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        session = pool.submit(keeper.session, backend=backend).result()
+        thread = pool.submit(threading.get_native_id).result()
+    wait_until(lambda: str(thread) not in os.listdir("/proc/self/task"), "the thread is gone")
+
+    assert works(session)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(session.reset).result()
+    assert all(works(session) for _ in range(5))
+
+
+def test_a_sandbox_whose_outer_program_was_killed_is_ended_by_force(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = keeper.session(backend="bubblewrap")
+    outer, server = session._kept.pid, session._kept.inner
+    monkeypatch.setattr("corral.runtime.starter.END_SECONDS", 0.5)
+    os.kill(server, signal.SIGSTOP)
+    os.kill(outer, signal.SIGKILL)
+
+    session.close()
+
+    wait_until(lambda: not is_alive(server), "the server is gone")
 
 
 @pytest.mark.parametrize("who", ["supervisor", "server", "waiting-job"])

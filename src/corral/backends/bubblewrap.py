@@ -46,6 +46,9 @@ _COVERS = "/.corral"  # a tmpfs for its masks, which it takes away: see launcher
 _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
+#: For a run, whose thread waits for its end: the kernel sends the signal when the *thread* that started bwrap
+#: ends. So a kept sandbox goes without; there the lifeline ends everything, and before it the control socket.
+_BOND = ("--die-with-parent",)
 #: Over the new network alone: routes, sockets at low ports, and hearing of connections that were refused.
 _GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
 
@@ -122,12 +125,13 @@ class BubblewrapBackend:
         _check_areas(ground)
         is_locked = common.is_locked(probe)
         frame = _frame(probe, ground.uid, has_gateway=gateway.is_limited(ground), is_locked=is_locked)
+        bond = () if plan.command.keeps else _BOND
         holders = limiting.read_holders(probe)
         command = common.command_spec(plan)
         return Launch(
             backend=self.name,
             argv=(
-                *(probe.detail("program"), *_namespaces(ground), *frame),
+                *(probe.detail("program"), *_namespaces(ground), *bond, *frame),
                 *_ground_arguments(ground),
                 *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
             ),
@@ -166,7 +170,7 @@ def _frame(probe: Probe, uid: int, *, has_gateway: bool, is_locked: bool) -> tup
     if is_locked and uid == 0:
         needed += [f"CAP_{name}" for name in common.LOCKING_CAPABILITIES]
     return (
-        *("--die-with-parent", "--as-pid-1", "--clearenv"),
+        *("--as-pid-1", "--clearenv"),
         *("--cap-drop", "ALL", *(word for name in needed for word in ("--cap-add", name))),
         # With the lock it is the launcher that makes it read-only, when it has no more to write there.
         *("--proc", "/proc", *(() if is_locked else ("--remount-ro", "/proc")), *_devices()),
@@ -314,6 +318,7 @@ def _trial(probe: Probe, host: Host, *, lock: bool, sockets: GatewaySockets | No
                 "--unshare-uts",
                 "--unshare-net",
                 *user,
+                *_BOND,
             ),
             *_frame(probe, host.uid, has_gateway=sockets is not None, is_locked=lock),
             *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),

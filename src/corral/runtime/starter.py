@@ -150,6 +150,9 @@ class OuterStarter(Starter):
         os.set_blocking(process.status, False)
         while read_status(process.status):
             if not poller.poll(END_SECONDS * 1000):
+                # Somebody outside has stopped it, and killed its program. INVARIANT: its end of the pipe is
+                # open, so that it is there, and no other process has its number.
+                self.put_down(process.replace(pid=0))
                 break
         if not is_clean():
             remove(self._launch)
