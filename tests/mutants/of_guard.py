@@ -65,7 +65,6 @@ EQUIVALENT_WATCHED = {
     ),
 }
 EQUIVALENT_HOLDS = {
-    "holds.covered: target.inode always": f"{REFUSED}what is not there counts as replaced",
     "holds._hold: problem.errno not in CHANGED always": f"{REFUSED}what is gone cannot be held",
     "holds._listen: self._teller < 0 never": "the next call fails in its stead",
     "holds._listen: self._teller < 0 always": f"{REFUSED}nobody tells anything",

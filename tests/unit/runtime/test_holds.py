@@ -130,7 +130,9 @@ def test_what_is_stricter_than_the_writable_path_around_it_is_held(place: Path, 
     plan = make_plan(writable=(str(place),))
     grants = (*plan.ground.grants, *(Grant(looked_at(path), FsAccess.READ) for path in (read, elsewhere)))
     hidden = tuple(map(str, (private, link, elsewhere, place / "missing")))
-    ground = plan.ground.replace(grants=grants, denied=(looked_at(denied),), private=hidden)
+    ground = plan.ground.replace(
+        grants=grants, denied=tuple(map(looked_at, (denied, place / "no"))), private=hidden
+    )
 
     held = dict(covered(plan.replace(ground=ground)))
 
