@@ -27,6 +27,10 @@ class Summary:
         self._claimed: set[str] = set()
         self._proved: set[str] = set()
         self._left = 0
+        self._terminal: pytest.TerminalReporter | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._terminal = session.config.pluginmanager.get_plugin("terminalreporter")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
@@ -34,6 +38,7 @@ class Summary:
         self._left = getattr(node, "workeroutput", {}).get(LEFT, 0)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count. What failed is named at once: a run that is stopped half way has still told it."""
         directory = "/".join(Path(report.nodeid.partition("::")[0]).parts[:2])
         self._seconds[directory] += report.duration
         claims = {value for name, value in report.user_properties if name == CLAIM}
@@ -42,6 +47,8 @@ class Summary:
             self._tests[directory] += 1
             if report.passed:
                 self._proved |= claims
+        if report.failed and self._terminal is not None:
+            self._terminal.write_line(f"\nfailed: {report.nodeid} ({report.when}): {_last_words(report)}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A guarantee that a backend claims, and that only skipped tests were about, fails a whole run."""
@@ -64,3 +71,8 @@ class Summary:
         for directory, seconds in self._seconds.most_common():
             yield f"{seconds / 60:6.1f} min {self._tests[directory]:6d} tests  {directory}"
         yield f"{self._seconds.total() / 60:6.1f} min {self._tests.total():6d} tests"
+
+
+def _last_words(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longreprtext).splitlines()[0][:200]
