@@ -27,7 +27,6 @@ importlib.import_module("corral")  # from here and from nowhere else, whatever a
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.container import Container
-    from corral.model.probe import Probe
     from support.confinement import Case
 
 LEAKY = "leaky"
@@ -49,7 +48,6 @@ KEPT_FEATURES: dict[str, tuple[str, ...]] = {
     "docker": ("descriptors",),
     "podman": ("descriptors",),
 }
-_probes: dict[str, Probe] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,11 +110,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def _describe(name: str) -> str:
     from support.engines import ENGINES
+    from support.probed import probe_of
     from support.user_engines import why_not
 
     if name in ENGINES:  # started by the first test that needs one
         return why_not(name) or "a private engine"
-    probe = _probe(name)
+    probe = probe_of(name)
     return probe.version if probe.available else probe.reason
 
 
@@ -147,16 +146,15 @@ def backend(request: pytest.FixtureRequest) -> Case:
     from corral.backends.registry import get_backend
     from support.confinement import Case
     from support.leaky import LeakyBackend
+    from support.probed import probe_of, require
     from support.summary import CLAIM
 
     feature = request.node.get_closest_marker("proves").args[0]
     name = request.param.removesuffix(KEPT)
     if name == LEAKY:
         return Case(LeakyBackend(), LeakyBackend().probe(None), feature)
-    probe = _probe(name)
-    if not probe.available:
-        required = request.config.getoption("--require").split(",")
-        (pytest.fail if name in required else pytest.skip)(f"{name} is not available: {probe.reason}")
+    require(request, name)
+    probe = probe_of(name)
     if feature not in probe.enforces:
         pytest.skip(f"{name} does not claim {feature.value} here")
     request.node.user_properties.append((CLAIM, f"{request.param} {feature.value}"))
@@ -169,17 +167,3 @@ def _container(name: str) -> Container:
     from support.user_engines import CONTAINER
 
     return CONTAINER if name in ENGINES else Container()
-
-
-def _probe(name: str) -> Probe:
-    from corral.backends.registry import get_backend
-    from corral.host import RealHost
-    from support.engines import ENGINES
-    from support.user_engines import probe_engine
-
-    if name not in _probes:
-        if name in ENGINES:
-            _probes[name] = probe_engine(name)
-        else:
-            _probes[name] = get_backend(name).probe(RealHost())
-    return _probes[name]

@@ -8,7 +8,7 @@ import pytest
 
 from corral import aio
 from support.gates import Gate
-from support.pooled import probe_of
+from support.probed import probe_of
 from support.workplaces import work
 
 TYPE_CHECKING = False

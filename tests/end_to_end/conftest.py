@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.backends.registry import get_backend
-from corral.host import RealHost
+from support.probed import require
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _default_backend(request: pytest.FixtureRequest) -> None:
     """Most of what is tried here is `corral run` with its defaults, which need the native backend."""
-    probe = get_backend("native").probe(RealHost())
-    if not probe.available:
-        required = request.config.getoption("--require").split(",")
-        (pytest.fail if "native" in required else pytest.skip)(f"native is not available: {probe.reason}")
+    require(request)
 
 
 @pytest.fixture

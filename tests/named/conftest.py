@@ -13,9 +13,8 @@ import click
 import pytest
 
 import corral
-from corral.backends.registry import get_backend
-from corral.host import RealHost
 from support.named_sessions import ORDINARY, Person
+from support.probed import probe_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def root_person(packages: Path) -> Iterator[Person]:
 
 
 def _made(packages: Path, uid: int) -> Iterator[Person]:
-    probe = get_backend("native").probe(RealHost())
+    probe = probe_of("native")
     if not probe.available:
         pytest.skip(f"native is not available: {probe.reason}")
     root = Path(tempfile.mkdtemp(prefix="corral-person-"))

@@ -9,9 +9,8 @@ import subprocess
 
 import pytest
 
-from corral.backends.registry import get_backend
-from corral.host import RealHost
 from support.named_sessions import OTHER, PATIENCE_SECONDS, Person
+from support.probed import probe_of
 
 #: Tries to have a command run in the session whose directory it is given, with a token or what it can read.
 CLIENT = """
@@ -62,7 +61,7 @@ def _has_acted(person: Person) -> bool:
 @pytest.mark.parametrize("backend", ["native", "landlock", "bubblewrap"])
 def test_no_command_reaches_the_socket_of_a_session(root_person: Person, backend: str) -> None:
     """Not even with the network and with everything around it granted for reading."""
-    probe = get_backend(backend).probe(RealHost())
+    probe = probe_of(backend)
     if not probe.available:
         pytest.skip(f"{backend} is not available: {probe.reason}")
     root_person.start()

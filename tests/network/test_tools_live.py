@@ -16,7 +16,8 @@ from corral.sandbox import Sandbox
 from support.confinement import INTERPRETER, PYTHON
 from support.engines import ENGINES
 from support.net_registry import PACKAGE, Registry, find_registry
-from support.net_runs import EVERY, SITE_PACKAGES, Place, probe_of
+from support.net_runs import EVERY, SITE_PACKAGES, Place
+from support.probed import probe_of
 from support.user_engines import CONTAINER
 
 TYPE_CHECKING = False

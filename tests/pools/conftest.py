@@ -13,7 +13,8 @@ from corral.model.policy import Policy
 from corral.policy.preset import load_preset
 from support.engines import ENGINES
 from support.gates import Gate
-from support.pooled import container_of, probe_of
+from support.pooled import container_of
+from support.probed import probe_of
 from support.user_engines import start_engine
 from support.workplaces import work
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from support.net_leaks import PREAMBLE
-from support.net_runs import ALLOWED, probe_of, why_not
+from support.net_runs import ALLOWED, why_not
+from support.probed import probe_of
 
 _TESTS = Path(__file__).resolve().parents[1]
 _SECONDS = 110

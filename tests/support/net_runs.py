@@ -11,13 +11,10 @@ import shutil
 import subprocess
 import sysconfig
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from corral.backends.registry import get_backend
-from corral.host import RealHost
 from corral.model.container import Container
 from corral.model.feature import Feature
 from corral.model.result import Enforcement, Outcome, Result, Usage
@@ -29,14 +26,14 @@ from support.engines import ENGINES
 from support.net_names import Names
 from support.net_packages import Packages
 from support.net_web import WebServer
-from support.user_engines import CONTAINER, probe_engine
+from support.probed import probe_of
+from support.user_engines import CONTAINER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from corral.model.probe import Probe
     from corral.model.violation import Violation
     from support.net_authority import Authority
 
@@ -102,12 +99,6 @@ class Site:
             server.settle()
         asked = {request.host.partition(":")[0] for request in (*self.http.requests, *self.https.requests)}
         return asked | set(self.https.server_names)
-
-
-@cache
-def probe_of(name: str) -> Probe:
-    """What a backend says; for an engine, a private one is started."""
-    return probe_engine(name) if name in ENGINES else get_backend(name).probe(RealHost())
 
 
 def why_not(name: str) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.probed import require
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,13 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """A home with a key in it and a workspace `ws`, a repository."""
-    from corral.backends.registry import get_backend
-    from corral.host import RealHost
-
-    probe = get_backend("native").probe(RealHost())
-    if not probe.available:
-        required = request.config.getoption("--require").split(",")
-        (pytest.fail if "native" in required else pytest.skip)(f"native is not available: {probe.reason}")
+    require(request)
     directory = tmp_path / "home"
     (directory / ".ssh").mkdir(parents=True)
     (directory / ".ssh" / "key").write_text("SECRET KEY")
