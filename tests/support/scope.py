@@ -30,12 +30,10 @@ left_key = pytest.StashKey[int]()
 LEFT = "corral_left"
 
 #: Quick to start, and everything in them is corral's own.
-WHOLE = frozenset({"native", "landlock"})
+WHOLE = frozenset({"native"})
 ENGINES = frozenset({"docker", "podman"})
 #: Those in which a guarantee is proved, or a test repeated, once; "leaky" is where it must fail.
-ONCE = frozenset({"bubblewrap", "firejail", "none", "leaky", *ENGINES})
-#: Further ones by directory: what looks into connections is the same behind each front.
-_ALSO_ONCE = {"network": frozenset({"landlock"})}
+ONCE = frozenset({"landlock", "bubblewrap", "firejail", "none", "leaky", *ENGINES})
 #: Directories whose tests start nothing.
 QUICK = frozenset({"unit", "property", "golden", "architecture", "fuzz"})
 #: Words in the names of tests that run twice or four times, by directory.
@@ -100,8 +98,7 @@ def _group(item: pytest.Item, whole: frozenset[str]) -> Key | None:
         where = params.get("name") or f"{params.get('where', 'none')} kept"
         what = f"attack on {params['probe'].feature.value}"
     else:
-        once = ONCE | _ALSO_ONCE.get(_directory(item), frozenset())
-        named = [value for value in params.values() if isinstance(value, str) and value in once]
+        named = [value for value in params.values() if isinstance(value, str) and value in ONCE]
         return (*named, item.nodeid.partition("[")[0]) if named else None
     return None if where in whole else (where, what)
 
