@@ -414,7 +414,7 @@ class Run:
             policy=self._plan.policy,
             run_id=self._plan.run_id,
             network=border.traffic() if border is not None else None,
-            notes=self._plan.notes,
+            notes=(*self._plan.notes, *(self._starter.notes if self._starter is not None else ())),
         )
 
     def _facts(self) -> Facts:
