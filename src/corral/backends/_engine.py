@@ -135,6 +135,7 @@ def _outer(engine: str, plan: Plan, probe: Probe, name: str, label: str) -> Oute
         finding=(program, "ps", "--all", "--quiet", "--filter", f"label={label}"),
         failures=start_failures(engine, about.image, name),
         kept=name if about.keep else "",
+        has_network=plan.ground.net.mode is NetMode.FULL and not _shares_network(plan),
         listens=container.listening(about),
         fetch=fetch_request(program, about.image) if about.pull == MISSING else None,
     )

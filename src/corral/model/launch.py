@@ -57,6 +57,7 @@ class Outer(Record):
     removal: tuple[str, ...] = ()  # a command that takes away what the program may have left
     finding: tuple[str, ...] = ()  # prints what `removal` is to be given, a line each; empty: nothing more
     kept: str = ""  # the name by which what the program made stays there, if a command ran in it
+    has_network: bool = False  # its first process has a network of its own, with more than a loopback
     listens: tuple[str, ...] = ()  # "tcp 127.0.0.1 8080": on this machine, before the command runs
     fetch: Fetch | None = None
     failures: tuple[StartFailure, ...] = ()  # the first that fits counts

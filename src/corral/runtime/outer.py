@@ -20,7 +20,7 @@ import time
 from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
-from corral.runtime.readiness import check_ports, fetch_image
+from corral.runtime.readiness import check_network, fetch_image
 from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own, own_status
 from corral.runtime.starter import Abandoned
 
@@ -66,7 +66,7 @@ class Meeting:
             ours = self._start()
             control, pid = self._wait(ours)
             with control:
-                check_ports(self._launch)
+                check_network(self._launch, pid)
                 return self._hand_over(control, stdio, *equip(pid)).replace(inner=pid)
         except BaseException:
             self._give_up()

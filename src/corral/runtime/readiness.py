@@ -102,9 +102,29 @@ def _wait(pid: int, seconds: float, wake: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def check_ports(launch: Launch) -> None:
-    """Raise SetupError for a published port at which nobody listens: not every engine says so."""
-    wanted = launch.outer.listens if launch.outer is not None else ()
+def check_network(launch: Launch, pid: int) -> None:
+    """Raise SetupError for a network that is not there, or a published port at which nobody listens.
+
+    An engine that cannot make a bridge goes on without one, and says nothing.
+    """
+    if launch.outer is None:
+        return
+    if launch.outer.has_network and not _interfaces(pid) - {"lo"}:
+        raise SetupError(
+            "engine-network",
+            f"{launch.backend} gave the container no network",
+            why="it was told to make one of its own, and there is nothing but a loopback inside",
+            fix=f"see `{launch.backend} network ls`; or leave out container.network and published ports",
+        )
+    _check_ports(launch, launch.outer.listens)
+
+
+def _interfaces(pid: int) -> set[str]:
+    with open(f"/proc/{pid}/net/dev", encoding="utf-8", errors="replace") as file:
+        return {line.partition(":")[0].strip() for line in list(file)[2:]}
+
+
+def _check_ports(launch: Launch, wanted: tuple[str, ...]) -> None:
     if not wanted:
         return
     open_now = set(_open_ports())

@@ -292,6 +292,19 @@ def test_a_port_of_another_address_does_not_count(tmp_path: Path) -> None:
     assert raised.value.code == "port-closed"
 
 
+def test_a_network_that_the_engine_did_not_make_is_noticed(tmp_path: Path) -> None:
+    """The host's own has more than a loopback, or the test is void; a new one has nothing else."""
+    if len(list(Path("/sys/class/net").iterdir())) < 2:
+        pytest.skip("this machine has no network but a loopback")
+    outer = Outer(has_network=True)
+    assert outer_run(tmp_path, MEETS, "true", outer=outer).run().ok
+
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, MEETS.replace("exec", "exec unshare -rn"), "true", outer=outer).run()
+
+    assert raised.value.code == "engine-network" and not raised.value.ran
+
+
 def fetching(store: Path, pull: str) -> Outer:
     """An engine that has an image once it was fetched, and notes how often it was asked to."""
     store.mkdir(exist_ok=True)
