@@ -87,6 +87,20 @@ def read_complaint(text: str, engine: str, command: str = "info") -> tuple[str, 
     return f"`{engine} {command}` failed: {said}", f"run `{engine} info` and fix what it complains about"
 
 
+def advise_storage(engine: str, driver: str) -> str:
+    """What makes starts slow, and what would make them quick; empty if nothing does."""
+    if driver != "vfs":
+        return ""
+    slow = "its storage driver is vfs, which copies the whole image for every container"
+    if engine == DOCKER:
+        return f'{slow}: set "storage-driver": "overlay2" in its daemon.json; images have to be made again'
+    return (
+        f'{slow}: with Linux 5.13, or with fuse-overlayfs installed, set `driver = "overlay"` in '
+        "storage.conf (~/.config/containers; for root /etc/containers) and run `podman system reset`, which "
+        "removes all images"
+    )
+
+
 def start_failures(engine: str, image: str, name: str = "") -> tuple[StartFailure, ...]:
     """What it means when no container came to be, by what the engine said. The first that fits counts."""
     denied, unreachable = describe_denied(engine), describe_unreachable(engine)
