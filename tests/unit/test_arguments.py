@@ -150,3 +150,12 @@ def test_a_container_can_be_given_for_one_command(run) -> None:
         run(["true"], backend="docker", container=corral.Container(image="--privileged"))
 
     assert caught.value.code == "container-setting" and "--privileged" in caught.value.what
+
+
+@pytest.mark.parametrize("setting", [{"name": "review"}, {"keep": True}], ids=str)
+def test_a_pool_has_no_container_that_there_is_only_one_of(setting: dict[str, object]) -> None:
+    sandbox = corral.Sandbox(backend="docker", container=corral.Container(**setting), workspace=HERE)
+    with pytest.raises(PolicyError) as caught:
+        corral.Pool(sandbox)
+
+    assert caught.value.code == "container-setting"

@@ -47,6 +47,16 @@ class Container(Record):
     keep: bool = False  # the engine keeps the container when the run is over
 
 
+def describe_container(container: Container) -> tuple[str, ...]:
+    """What is said of it that is not the default, but for the image: `root writable`."""
+    plain = Container()
+    return tuple(
+        f"{name} {' '.join(value) if isinstance(value, tuple) else value}"
+        for name in container._fields
+        if (value := getattr(container, name)) != getattr(plain, name) and name != "image"
+    )
+
+
 def check_container(container: Container) -> None:
     """Raise PolicyError for what no engine should be told."""
     if not isinstance(container, Container):
