@@ -45,6 +45,7 @@ script = (
 )
 done = runs.run(script, *hidden)
 print(done.outcome.value, done.exit_code, done.stdout, sep="\\n", end="")
+print(runs.run("echo $(busybox id -u) $(busybox id -g); echo x > by-other", user="7:8").stdout, end="")
 try:
     done = runs.run("echo root $(busybox id -u); echo x > /etc/x && echo x > by-root", root="writable")
     print(done.stdout, end="")
@@ -136,8 +137,8 @@ def _call(command: list[str]) -> str:
 
 
 def _judge(place: Path, answer: str, root: str, made: tuple[str, ...]) -> None:
-    assert answer.split("\n") == ["exited", "0", f"user {USER} {USER}", "home", "tmp", root, ""]
-    for name in ("made", "deep", *made):
+    assert answer.split("\n") == ["exited", "0", f"user {USER} {USER}", "home", "tmp", "7 8", root, ""]
+    for name in ("made", "deep", "by-other", *made):
         status = (place / "work" / name).stat()
         assert (status.st_uid, status.st_gid) == (USER, USER)
     assert list((place / "work/.git/hooks").iterdir()) == []
