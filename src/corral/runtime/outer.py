@@ -45,8 +45,9 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 class Meeting:
     """One start of an outer program, until its launcher has what it needs."""
 
-    def __init__(self, launch: Launch, wake: int) -> None:
+    def __init__(self, launch: Launch, wake: int, say: Callable[[str], None] | None = None) -> None:
         assert launch.outer is not None
+        self._say = say  # told what takes long
         self._launch = launch
         self._outer = launch.outer
         self._wake = wake  # readable when the caller wants no more
@@ -77,7 +78,7 @@ class Meeting:
 
     def _get_ready(self) -> None:
         if self._outer.fetch is not None:
-            self.notes = fetch_image(self._launch, self._wake)
+            self.notes = fetch_image(self._launch, self._wake, self._say)
 
     def _start(self) -> socket.socket:
         """Start the program, and return the socket at which the launcher will be heard."""

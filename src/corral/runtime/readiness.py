@@ -15,7 +15,7 @@ from corral.runtime.starter import Abandoned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from corral.model.launch import Fetch, Launch
 
@@ -27,14 +27,16 @@ _LISTENING = {"tcp": "0A", "udp": "07"}  # of the states in /proc/net: proc(5)
 _ANYWHERE = {"0.0.0.0", "::"}  # noqa: S104
 
 
-def fetch_image(launch: Launch, wake: int) -> tuple[str, ...]:
+def fetch_image(launch: Launch, wake: int, say: Callable[[str], None] | None) -> tuple[str, ...]:
     """Have the engine fetch an image that it lacks; returns what the result has to say of it.
 
-    Raises SetupError, or Abandoned when `wake` becomes readable.
+    `say` is told before: it may take long. Raises SetupError, or Abandoned when `wake` becomes readable.
     """
     fetch = launch.outer.fetch if launch.outer is not None else None
     if fetch is None or _ask(launch, fetch.look, _LOOK_SECONDS, wake)[0] == 0:
         return ()
+    if say is not None:
+        say(f"{launch.backend} has no image {fetch.image}, and fetches it")
     status, words = _ask(launch, fetch.pull, _FETCH_SECONDS, wake)
     if status != 0:
         raise _not_fetched(launch, fetch, words)

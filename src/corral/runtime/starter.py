@@ -42,6 +42,7 @@ class Starter:
         self._launch = launch
         self._group = group
         self.notes: tuple[str, ...] = ()  # what the result has to say of the start
+        self.say: Callable[[str], None] | None = None  # told what takes long
 
     def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
         """Start it on three descriptors. Raises SetupError; then nothing was started."""
@@ -100,7 +101,7 @@ class OuterStarter(Starter):
 
         self._wake = os.eventfd(1 if is_unwanted else 0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
-            meeting = Meeting(self._launch, self._wake)
+            meeting = Meeting(self._launch, self._wake, self.say)
             process = meeting.hold(stdio, self._equip)
             self.notes = meeting.notes + self._kept_note()
             return process

@@ -315,8 +315,13 @@ def fetching(store: Path, pull: str) -> Outer:
 
 def test_an_image_that_is_missing_is_fetched_once_and_that_is_recorded(tmp_path: Path) -> None:
     outer = fetching(tmp_path / "store", 'echo sha256:abc > "$0/image"')
-    first, second = (outer_run(tmp_path, MEETS, "true", outer=outer).run() for _ in range(2))
+    said: list[str] = []
+    runs = [outer_run(tmp_path, MEETS, "true", outer=outer) for _ in range(2)]
+    for run in runs:
+        run.say = said.append
+    first, second = (run.run() for run in runs)
 
+    assert said == ["stand-in has no image alpine:3, and fetches it"]
     assert first.notes == ("the image alpine:3 was fetched by stand-in: sha256:abc",)
     assert second.notes == ()
     assert (tmp_path / "store/pulls").read_text() == "x\n"
