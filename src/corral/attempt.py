@@ -11,6 +11,8 @@ from corral.runtime.run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.model.errors import UnenforceableError
     from corral.model.plan import Command
     from corral.model.result import Result
@@ -62,7 +64,9 @@ class Attempt:
             border=crossing.border,
         )
 
-    def run(self) -> Result:
+    def run(self, say: Callable[[str], None] | None = None) -> Result:
+        """Do it. `say` is told what takes long before the command begins: an image that is fetched."""
+        self._run.say = say
         try:
             return self._told(self._run.run())
         except SetupError as problem:
@@ -76,6 +80,7 @@ class Attempt:
                 raise
             self._sandbox._forget_ground()
             self._run = self._planned()
+            self._run.say = say
             if self._is_unwanted:  # ORDER: after it is there; `kill` sets this before it looks for a run
                 self._run.kill()
             return self._told(self._run.run())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from corral.model.container import Container
     from corral.model.policy import Policy
     from corral.model.result import Result
     from corral.runtime.destinations import Destinations, Stream, Target
@@ -73,6 +74,7 @@ class Pool:
         most = max(size, _LEAST_PARALLEL) if max_parallel is None else max_parallel
         _check_above_zero(size=size, max_parallel=most, idle_seconds=idle_seconds)
         self.sandbox = sandbox if isinstance(sandbox, Sandbox) else Sandbox(sandbox)
+        _check_many(self.sandbox._container)
         self._surroundings = Surroundings(self.sandbox._host)
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -365,3 +367,15 @@ def _check_above_zero(**numbers: float) -> None:
                 why="no command would ever run in it",
                 fix="give a number above zero, or leave it out",
             )
+
+
+def _check_many(container: Container) -> None:
+    """Of a container with a name there can be one, and one for each command is too many to keep."""
+    said = "name" if container.name else "keep" if container.keep else ""
+    if said:
+        raise PolicyError(
+            "container-setting",
+            f"a pool cannot have `container.{said}`",
+            why="it makes many containers beforehand, one for each command",
+            fix=f"leave out `{said}`, or run the command with `Sandbox.run`",
+        )

@@ -435,6 +435,7 @@ def run(
     backend: str = "auto",
     workspace: str | os.PathLike[str] | None = None,
     waive: Iterable[Feature | str] = (),
+    container: Container = _OWN_CONTAINER,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | str = b"",
@@ -444,5 +445,6 @@ def run(
     stderr: Target | None = None,
 ) -> Result:
     """Run one command in a sandbox of its own. See `Sandbox` and `Sandbox.run`."""
-    sandbox = Sandbox(policy, backend=backend, workspace=workspace, waive=waive).narrowed(timeout, env)
+    made = Sandbox(policy, backend=backend, workspace=workspace, waive=waive, container=container)
+    sandbox = made.narrowed(timeout, env)
     return sandbox.run(command, cwd=cwd, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)

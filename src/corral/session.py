@@ -165,7 +165,8 @@ class Session:
         """
         with self._lock:
             self._check_open()
-            kept, lookout, notes = self._kept, self._lookout, self._legacy.take_notes()
+            kept, lookout = self._kept, self._lookout
+            notes = (*kept.starter.take_notes(), *self._legacy.take_notes())
         directory = self._inside(cwd)
         check_command(Command(argv, directory))
         limit = None if is_background else kept.plan.ground.limits.wall_seconds
@@ -183,7 +184,8 @@ class Session:
                 if job.kept is self._kept and not self._is_waiting:  # else another command has begun it
                     self._succeed(stale)
                 self._check_open()
-                return self._kept, self._lookout, encode(self._kept), self._legacy.take_notes()
+                notes = (*self._kept.starter.take_notes(), *self._legacy.take_notes())
+                return self._kept, self._lookout, encode(self._kept), notes
 
         return Job(
             kept,

@@ -28,6 +28,10 @@ DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
 #: What only the machine of a developer has: this very checkout, and his home.
 FOREIGN_PATHS = (f"{ROOT}/", f"{Path.home()}/")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+#: A line of the requirements: numbers, what is asked, what is done, tests or reasons.
+_STATEMENT = re.compile(r"^\| ([\d, ]+) \|.+\|.+\|(.+)\|$", re.MULTILINE)
+_STATEMENTS = 242
+_TEST = re.compile(r"`([\w/]+/test_\w+\.py)(?:::(\w+))?`")
 _OWN_PATH = re.compile(r"`((?:src|tests|docs|launcher|bench)/[\w./-]+)`")
 
 
@@ -73,6 +77,7 @@ def test_every_document_that_is_promised_is_there() -> None:
         "docs/errors.md",
         "docs/limits.md",
         "docs/performance.md",
+        "docs/requirements.md",
         "docs/policy.md",
     }
 
@@ -229,3 +234,15 @@ def test_the_changelog_has_the_version_that_is_installed() -> None:
     import corral
 
     assert f"## [{corral.__version__}]" in _read("CHANGELOG.md")
+
+
+def test_every_statement_has_a_test_that_is_there_or_a_reason() -> None:
+    lines = _STATEMENT.findall(_read("docs/requirements.md"))
+    numbers = [int(number) for first, _ in lines for number in first.split(",")]
+    named = {test for _, last in lines for test in _TEST.findall(last)}
+    sources = {path: _read(f"tests/{path.removeprefix('tests/')}") for path, _ in named}
+
+    assert sorted(numbers) == list(range(1, _STATEMENTS + 1))
+    assert [first for first, last in lines if not last.strip()] == []
+    assert [last for _, last in lines if "test_" in _TEST.sub("", last)] == []  # none that is misspelt
+    assert [(path, name) for path, name in named if name and f"def {name}(" not in sources[path]] == []

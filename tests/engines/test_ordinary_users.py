@@ -28,6 +28,7 @@ SECONDS = 100
 _PROGRAM = """
 import sys
 from pathlib import Path
+from corral.model.errors import PolicyError
 from support.container_runs import ContainerRuns
 
 name, place = sys.argv[1], Path(sys.argv[2])
@@ -44,6 +45,12 @@ script = (
 )
 done = runs.run(script, *hidden)
 print(done.outcome.value, done.exit_code, done.stdout, sep="\\n", end="")
+print(runs.run("echo $(busybox id -u) $(busybox id -g); echo x > by-other", user="7:8").stdout, end="")
+try:
+    done = runs.run("echo root $(busybox id -u); echo x > /etc/x && echo x > by-root", root="writable")
+    print(done.stdout, end="")
+except PolicyError as problem:
+    print(problem.code)
 """
 
 
@@ -129,9 +136,9 @@ def _call(command: list[str]) -> str:
     return done.stdout
 
 
-def _judge(place: Path, answer: str) -> None:
-    assert answer.split("\n") == ["exited", "0", f"user {USER} {USER}", "home", "tmp", ""]
-    for name in ("made", "deep"):
+def _judge(place: Path, answer: str, root: str, made: tuple[str, ...]) -> None:
+    assert answer.split("\n") == ["exited", "0", f"user {USER} {USER}", "home", "tmp", "7 8", root, ""]
+    for name in ("made", "deep", "by-other", *made):
         status = (place / "work" / name).stat()
         assert (status.st_uid, status.st_gid) == (USER, USER)
     assert list((place / "work/.git/hooks").iterdir()) == []
@@ -144,7 +151,7 @@ def test_a_user_of_root_s_docker(docker: Engine, place: Path) -> None:
     path = f"{docker.install()}:/usr/bin:/bin"
     program = [_interpreter(), str(place / "program.py"), "docker", str(place)]
 
-    _judge(place, _call(_as_user(place, path, program)))
+    _judge(place, _call(_as_user(place, path, program)), "container-root", ())
     assert docker.ask("ps", "--all", "--quiet") == []
 
 
@@ -155,5 +162,6 @@ def test_a_rootless_podman(podman: Engine, place: Path) -> None:
         return _call(podman.enclosure.enter(_as_user(place, path, command)))
 
     inside(["podman", "import", str(podman.folder / "image.tar"), IMAGE])
-    _judge(place, inside([_interpreter(), str(place / "program.py"), "podman", str(place)]))
+    answer = inside([_interpreter(), str(place / "program.py"), "podman", str(place)])
+    _judge(place, answer, "root 0", ("by-root",))
     assert inside(["podman", "ps", "--all", "--quiet"]) == ""

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from conftest import Workshop
 
-OLD = {"corral.variant": "python", "corral.recipe": "sha256:0", "corral.version": "0.0.1"}
+OLD = {"corral.variant": "standard", "corral.recipe": "sha256:0", "corral.version": "0.0.1"}
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
@@ -48,10 +48,12 @@ def test_without_a_variant_the_default_is_built_into_every_engine_that_answers(w
     assert (done.returncode, done.stderr) == (0, "")
     for engine in ("docker", "podman"):
         (image,) = workshop.images(engine).values()
-        assert image["names"] == ["corral/sandbox:python", "corral/sandbox:latest"]
-        assert image["labels"]["corral.variant"] == "python"
-        assert image["labels"]["corral.recipe"] == load_recipe("python").digest()
-        assert f"corral/sandbox:python, corral/sandbox:latest: in {engine}" in done.stdout
+        assert image["names"] == ["corral/sandbox:standard", "corral/sandbox:latest"]
+        assert image["labels"]["corral.variant"] == "standard"
+        assert image["labels"]["corral.recipe"] == load_recipe("standard").digest()
+        assert f"corral/sandbox:standard, corral/sandbox:latest: in {engine}" in done.stdout
+        # The engine says another size: that of the archive, or of what it keeps of it.
+        assert f"  {engine:<8}  49 B, built 2026-01-02, up to date\n" in workshop.run("list").stdout
     assert workshop.left() == []
 
 
@@ -71,12 +73,12 @@ def test_what_corral_built_before_under_the_name_is_removed(workshop: Workshop) 
     workshop.engine(
         "podman",
         images={
-            "sha256:old": {"names": ["corral/sandbox:python", "corral/sandbox:latest"], "labels": OLD},
+            "sha256:old": {"names": ["corral/sandbox:standard", "corral/sandbox:latest"], "labels": OLD},
             "sha256:kept": {"names": ["mine:1"], "labels": OLD},
         },
     )
 
-    assert workshop.run("build", "python").returncode == 0
+    assert workshop.run("build", "standard").returncode == 0
 
     assert "sha256:old" not in workshop.images("podman")
     assert "sha256:kept" in workshop.images("podman")
@@ -166,11 +168,11 @@ def test_an_archive_with_a_set_id_program_is_not_used(workshop: Workshop) -> Non
 
 @pytest.mark.parametrize("step", ["import", "tag"])
 def test_an_import_that_fails_leaves_the_engine_as_it_was(workshop: Workshop, step: str) -> None:
-    before = {"sha256:old": {"names": ["corral/sandbox:python", "corral/sandbox:latest"], "labels": OLD}}
+    before = {"sha256:old": {"names": ["corral/sandbox:standard", "corral/sandbox:latest"], "labels": OLD}}
     workshop.mmdebstrap()
     workshop.engine("docker", fail=step, images=before)
 
-    assert_refused(workshop.run("build", "python"), 125, "no space left on device", "make room")
+    assert_refused(workshop.run("build", "standard"), 125, "no space left on device", "make room")
 
     assert workshop.images("docker") == before
     assert workshop.left() == []
@@ -228,7 +230,7 @@ def test_the_list_says_what_each_engine_has(workshop: Workshop) -> None:
         "podman",
         images={
             "sha256:1": {"names": ["corral/sandbox:minimal"], "labels": current},
-            "sha256:2": {"names": ["corral/sandbox:python"], "labels": OLD},
+            "sha256:2": {"names": ["corral/sandbox:standard"], "labels": OLD},
             "sha256:3": {"names": ["mine:1"], "labels": current},
             "sha256:4": {"names": ["corral/sandbox:own"], "labels": {}},
         },
@@ -277,5 +279,5 @@ def test_an_archive_can_be_inspected(workshop: Workshop) -> None:
 def test_an_unknown_image_is_refused_with_what_would_build_it(workshop: Workshop) -> None:
     workshop.engine("podman")
 
-    assert_refused(workshop.run("inspect", "latest"), 2, "corral image build python")
+    assert_refused(workshop.run("inspect", "latest"), 2, "corral image build standard")
     assert_refused(workshop.run("inspect", "other:1"), 2, "'other:1'", "corral image list")

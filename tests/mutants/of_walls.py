@@ -15,6 +15,7 @@ _REPOSITORIES = "tests/unit/runtime/test_repositories.py::test_"
 _DETOURS = "tests/unit/runtime/test_git_detours.py::test_"
 _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
 _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
+_B = "tests/unit/backends/test_engine_launches.py"
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
 _SCOPED = ".scoped = spec->scoped}"
 _NO_CAPS = f"{_L}command.py::test_no_capability_is_left[plain-bare-root]"
@@ -392,5 +393,47 @@ MUTANTS = (
             "",
         ),
         f"{_L}lifetime.py::test_stdout_ends_with_the_command_not_with_the_launcher[bare-root]",
+    ),
+    _wall(
+        "container-removed-by-name",
+        "containers of others stay",
+        Edit(
+            "src/corral/backends/_engine.py",
+            'removal=(program, "rm", "--force", "--volumes"),',
+            'removal=(program, "rm", "--force", "--volumes", name),',
+        ),
+        f"{_B}::test_a_name_that_was_asked_for_is_never_what_is_removed[docker]",
+    ),
+    _wall(
+        "container-own-image-fetched",
+        "nobody else's image is taken for corral's",
+        Edit(
+            "src/corral/backends/_engine_words.py", "    if is_own_image(image):\n        return None\n", ""
+        ),
+        f"{_B}::test_images_that_corral_builds_are_never_fetched[corral/sandbox-docker]",
+    ),
+    _wall(
+        "container-disk-unlimited",
+        "limit.disk",
+        Edit("src/corral/backends/_engine_container.py", "    if unheld - plan.waived:\n", "    if False:\n"),
+        f"{_B}::test_a_writable_root_has_no_limit_of_disk[docker]",
+    ),
+    _wall(
+        "container-port-closed",
+        "a port that is published is open",
+        Edit("src/corral/runtime/outer.py", "                check_network(self._launch, pid)\n", ""),
+        "tests/unit/runtime/test_outer_programs.py::"
+        "test_a_published_port_has_to_listen_before_the_command_runs[127.0.0.1-127.0.0.1-tcp]",
+    ),
+    _wall(
+        "container-root-of-a-project",
+        "a project's file permits nothing",
+        Edit(
+            "src/corral/config/narrow.py",
+            '"container.root": _default_only',
+            '"container.root": lambda *_: (None, True)',
+        ),
+        "tests/unit/config/test_container_settings.py::"
+        'test_a_projects_file_narrows_the_container_and_never_widens_it[root-"writable"-"read-only"]',
     ),
 )

@@ -49,6 +49,14 @@ CAPABILITIES = [
     *("filesystem:protect:x", "filesystem:protect:.git", "env:pass:*", "env:pass:AB", "env:set:AB=1"),
 ]
 
+#: What a project's file may ask for in any case.
+NARROW = {
+    "fallback": "refuse",
+    "container.pull": "never",
+    "container.root": "read-only",
+    "container.keep": False,
+}
+
 #: Values for each key: right ones, so that most documents mean something.
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "allow_domains": st.lists(st.sampled_from(HOSTS), max_size=3),
@@ -64,6 +72,8 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "container.ports": st.lists(st.sampled_from(["80:80", "127.0.0.1:53:53/udp"]), max_size=2),
     "container.volumes": st.lists(st.sampled_from(["cache:/cache", "/srv:/srv:ro"]), max_size=2),
     "container.entrypoint": st.lists(st.sampled_from(["/bin/a", "-b"]), max_size=2),
+    "container.user": st.sampled_from(["caller", "root", "5", "1000:5"]),
+    "container.name": st.sampled_from(["ab", "abc"]),
     "resources.memory": st.sampled_from(["1g", "4g", 2**31]),
     "resources.time": st.sampled_from(["1s", "1h", 5]),
     "resources.pids": st.sampled_from([1, 10, "100"]),
@@ -119,12 +129,14 @@ def assert_no_wider(inner: Compiled, outer: Compiled) -> None:
     assert inner.is_confined or not outer.is_confined
     assert inner.backend in {outer.backend, "none"} or outer.backend in {"auto", "none"}
     assert inner.backend != "none" or outer.backend == "none" or not inner.is_confined
-    for name in ("image", "container.workspace"):
+    settled = ("user", "name", "start_timeout", "network", "workspace")
+    for name in ("image", *(f"container.{name}" for name in settled)):
         assert inner.value(name) == outer.value(name)
     permitted = outer.layer("backends")
     assert not permitted or set(inner.layer("backends")) <= set(permitted)
     assert inner.backend in {outer.backend, "none", "auto", *permitted} or not permitted
-    assert inner.value("fallback") in {"refuse", outer.value("fallback")}
+    for name, narrow_value in NARROW.items():
+        assert inner.value(name) in {narrow_value, outer.value(name)}
     assert inner.layer("container.entrypoint") == outer.layer("container.entrypoint")
     assert inner.value("mounts.persist_caches") <= outer.value("mounts.persist_caches")  # type: ignore[operator]
     for name in ("waive", "bypass_tools", "container.ports", "container.volumes"):

@@ -73,6 +73,8 @@ def _launch(launch: Launch) -> Iterator[str]:
     if launch.outer is not None:
         yield f"outer      control {launch.outer.control or '-'}, {launch.outer.start_seconds:g} s"
         yield f"outer      removal {' '.join(launch.outer.removal) or '-'}"
+        if launch.outer.finding:
+            yield f"outer      finding {' '.join(launch.outer.finding)}"
     if launch.group is not None:
         yield f"group      {launch.group}"
 

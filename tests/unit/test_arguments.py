@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from enum import Enum
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import corral
-from corral.model.errors import CorralError
+from corral import aio
+from corral.model.errors import CorralError, PolicyError
 from corral.model.spoken import in_python
 from support.fake_host import FakeHost
 
@@ -139,3 +141,21 @@ def test_every_enumeration_goes_into_json() -> None:
         assert json.loads(json.dumps({member: member for member in kind})) == {
             member.value: member.value for member in kind
         }
+
+
+@pytest.mark.parametrize("run", [corral.run, lambda *args, **options: asyncio.run(aio.run(*args, **options))])
+def test_a_container_can_be_given_for_one_command(run) -> None:
+    """It is the one that counts: what no engine should be told is refused before anything is asked of one."""
+    with pytest.raises(PolicyError) as caught:
+        run(["true"], backend="docker", container=corral.Container(image="--privileged"))
+
+    assert caught.value.code == "container-setting" and "--privileged" in caught.value.what
+
+
+@pytest.mark.parametrize("setting", [{"name": "review"}, {"keep": True}], ids=str)
+def test_a_pool_has_no_container_that_there_is_only_one_of(setting: dict[str, object]) -> None:
+    sandbox = corral.Sandbox(backend="docker", container=corral.Container(**setting), workspace=HERE)
+    with pytest.raises(PolicyError) as caught:
+        corral.Pool(sandbox)
+
+    assert caught.value.code == "container-setting"

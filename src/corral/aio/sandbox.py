@@ -6,6 +6,7 @@ import corral.sandbox as blocking
 from corral.aio.call import call, call_short
 from corral.aio.session import HeldSession, Session
 from corral.given import destinations_of
+from corral.model.container import Container
 from corral.policy.preset import DEFAULT_PRESET
 
 TYPE_CHECKING = False
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from corral.model.policy import Policy
     from corral.model.result import Result
     from corral.sandbox import Explanation
+
+_OWN_CONTAINER = Container()
 
 
 class Sandbox:
@@ -65,6 +68,7 @@ async def run(
     backend: str = "auto",
     workspace: str | os.PathLike[str] | None = None,
     waive: Iterable[Feature | str] = (),
+    container: Container = _OWN_CONTAINER,
     **options: Unpack[CommandOptions],
 ) -> Result:
     """Run one command in a sandbox of its own. See `corral.run`; `policy` may be a sandbox."""
@@ -72,7 +76,7 @@ async def run(
     def make() -> Sandbox:
         if isinstance(policy, blocking.Sandbox):
             return Sandbox(policy)
-        return Sandbox(policy, backend=backend, workspace=workspace, waive=waive)
+        return Sandbox(policy, backend=backend, workspace=workspace, waive=waive, container=container)
 
     sandbox = await call_short(make)
     return await sandbox.run(command, **options)

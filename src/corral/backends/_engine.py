@@ -15,11 +15,12 @@ from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends._engine_inside import Layout, build_environment, build_spec, check_cwd, inner_ids
 from corral.backends._engine_limits import NOT_COPIED, engine_limit_arguments
-from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, start_failures
+from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, fetch_request, start_failures
 from corral.linux import landlock
 from corral.linux.filter import SocketPolicy, default_filter
 from corral.linux.oci import encode_profile
 from corral.linux.syscalls import Arch
+from corral.model.container import HOST, MISSING, READ_ONLY, WRITABLE
 from corral.model.enforcer import ENGINE, TITLES
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.backends._engine_mounts import Place, Views
+    from corral.model.container import Container
     from corral.model.plan import Ground, Plan
     from corral.model.probe import Probe
 
@@ -50,6 +52,9 @@ _ALWAYS = {
         *("--pid", "private", "--uts", "private", "--image-volume", "ignore"),
     ),
 }
+#: Podman chooses between a bridge and what users without privileges have instead.
+_OWN_NETWORK = {DOCKER: "bridge", PODMAN: "private"}
+_IMAGES = {READ_ONLY: "read-only image", WRITABLE: "a layer above the image that goes with the container,"}
 _LIMITS = {
     Feature.LIMIT_MEMORY: "memory_bytes",
     Feature.LIMIT_CPU: "cpus",
@@ -63,6 +68,7 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     abi, ground, about = int(probe.detail("landlock_abi")), plan.ground, plan.container
     container.check_image(about.image)
     container.check_workspace(about.workspace)
+    container.check_root(about, plan, is_owner=_owns_image(probe, ground))
     _check_sockets(ground, probe)
     if _shares_network(plan):
         inner.check_abstract_sockets(plan, abi)
@@ -73,9 +79,10 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         mounts.check_name(path)
     placed = mounts.build_places(plan, views, scratch, abi)
     container.check_volumes(named, placed)
-    name = f"corral-{plan.run_id}"
+    name = about.name or f"corral-{plan.run_id}"
+    label = f"corral.run={plan.run_id}"
     # TRUST: an image may hold anything, links as well; but nothing by a name that nobody knew before.
-    own = f"/.{name}"
+    own = f"/.corral-{plan.run_id}"
     layout = Layout(
         placed,
         _areas(ground, views, placed),
@@ -87,8 +94,8 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     return Launch(
         backend=engine,
         argv=(
-            *(probe.detail("program"), *_runtime(probe), "run", "--rm", "--name", name),
-            *("--label", f"corral.run={plan.run_id}", "--label", f"corral.owner={ground.uid}"),
+            *(probe.detail("program"), *_runtime(probe), "run", *(() if about.keep else ("--rm",))),
+            *("--name", name, "--label", label, "--label", f"corral.owner={ground.uid}"),
             *_ALWAYS[engine],
             *_ceilings(engine, probe),
             *_confinement(engine, plan, probe, scratch),
@@ -100,25 +107,37 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         ),
         env=tuple((key[4:], value) for key, value in probe.details if key.startswith("env ")),
         enforced=_mechanisms(plan, probe, abi),
-        spec=build_spec(plan, layout, abi, probe.detail("machine"), is_mapped=_is_mapped(engine, probe)),
+        spec=build_spec(
+            plan, layout, abi, probe.detail("machine"), is_mapped=_is_mapped(engine, probe, about)
+        ),
         inside=Inside(
             build_environment(plan, layout),
             about.entrypoint,
             ((ground.workspace, views.own(ground.workspace)),),
         ),
-        outer=Outer(
-            control="control",
-            launcher=probe.detail("launcher"),
-            start_seconds=min(
-                _START_SECONDS, max(_LEAST_SECONDS, ground.limits.wall_seconds or _START_SECONDS)
-            ),
-            removal=(probe.detail("program"), "rm", "--force", "--volumes", name),
-            failures=start_failures(engine, about.image),
-        ),
+        outer=_outer(engine, plan, probe, name, label),
         scratch=scratch,
         scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
         group=_group(plan, probe),
         gateway=gateway.request(ground, gateway.LOOPBACK_ADDRESSES),
+    )
+
+
+def _outer(engine: str, plan: Plan, probe: Probe, name: str, label: str) -> Outer:
+    program, about, limits = probe.detail("program"), plan.container, plan.ground.limits
+    return Outer(
+        control="control",
+        launcher=probe.detail("launcher"),
+        start_seconds=about.start_seconds
+        or min(_START_SECONDS, max(_LEAST_SECONDS, limits.wall_seconds or _START_SECONDS)),
+        # TRUST: by the label of the run. Under a name that was asked for, there may be somebody else's.
+        removal=(program, "rm", "--force", "--volumes"),
+        finding=(program, "ps", "--all", "--quiet", "--filter", f"label={label}"),
+        failures=start_failures(engine, about.image, name),
+        kept=name if about.keep else "",
+        has_network=plan.ground.net.mode is NetMode.FULL and not _shares_network(plan),
+        listens=container.listening(about),
+        fetch=fetch_request(program, about.image) if about.pull == MISSING else None,
     )
 
 
@@ -141,7 +160,8 @@ def _ceilings(engine: str, probe: Probe) -> Iterator[str]:
 
 def _shares_network(plan: Plan) -> bool:
     """The host's network, as with other backends; but ports are published from one of the engine's own."""
-    return plan.ground.net.mode is NetMode.FULL and not plan.container.ports
+    about = plan.container
+    return plan.ground.net.mode is NetMode.FULL and about.network == HOST and not about.ports
 
 
 def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterator[str]:
@@ -150,34 +170,43 @@ def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterato
         yield from ("--network", "none")
         if gateway.is_limited(ground):  # its sockets are made by the launcher, which has no privilege here
             yield from ("--sysctl", "net.ipv4.ip_unprivileged_port_start=0")
-    elif _shares_network(plan):
-        yield from ("--network", "host")
+    else:
+        # Said in every case: a configuration of podman's may have the host's as the default.
+        yield from ("--network", HOST if _shares_network(plan) else _OWN_NETWORK[engine])
     yield from container.publish_arguments(plan.container, ground.net.mode)
     yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-    if inner_ids(ground, is_mapped=_is_mapped(engine, probe))[0] == 0:
+    if inner_ids(ground, is_mapped=_is_mapped(engine, probe, plan.container))[0] == 0:
         yield from (word for name in common.LOCKING_CAPABILITIES for word in ("--cap-add", name))
     yield from ("--security-opt", f"seccomp={scratch}/seccomp.json")
     if probe.detail("selinux"):
         # A label of containers could not read the caller's files; to label them anew would change the host.
         yield from ("--security-opt", "label=disable")
-    yield from _user(engine, ground, probe)
+    yield from _user(engine, plan, probe)
     yield from ("--hostname", HOSTNAME, "--workdir", "/", "--log-driver", "none")
     yield from ("--stop-signal", "KILL", "--stop-timeout", "1")
 
 
-def _user(engine: str, ground: Ground, probe: Probe) -> tuple[str, ...]:
+def _user(engine: str, plan: Plan, probe: Probe) -> tuple[str, ...]:
     """Whoever is inside is the caller outside, so that the files he makes are the caller's."""
+    ground = plan.ground
     own = f"{ground.uid}:{ground.gid}"
+    if _is_mapped(engine, probe, plan.container):
+        return (*(("--userns", "host") if engine == PODMAN else ()), "--user", "0:0")
     if engine == PODMAN:
         return ("--userns", "keep-id" if probe.detail("rootless") else "host", "--user", own)
-    if _is_mapped(engine, probe):
-        return ("--user", "0:0")
     return (*(("--userns", "host") if probe.detail("remapped") else ()), "--user", own)
 
 
-def _is_mapped(engine: str, probe: Probe) -> bool:
-    """Of the ids inside, 0 alone is the caller's."""
-    return engine == DOCKER and bool(probe.detail("rootless"))
+def _is_mapped(engine: str, probe: Probe, about: Container) -> bool:
+    """Of the ids inside, 0 alone is the caller's: always with docker; with podman for a writable root, which
+    belongs to 0.
+    """
+    return bool(probe.detail("rootless")) and (engine == DOCKER or about.root == WRITABLE)
+
+
+def _owns_image(probe: Probe, ground: Ground) -> bool:
+    """Whether the caller is the one whom the files of an image belong to inside."""
+    return ground.uid == 0 or bool(probe.detail("rootless"))
 
 
 def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> tuple[str, ...]:
@@ -194,6 +223,7 @@ def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> t
         areas=layout.areas,
         launcher_pids=common.own_pids(kept=plan.command.keeps),
         made=made,
+        writable=plan.container.root == WRITABLE,
     )
 
 
@@ -315,7 +345,7 @@ def _mechanisms(plan: Plan, probe: Probe, abi: int) -> dict[Feature, str]:
     found = {
         **inner.mechanisms(plan, abi),
         Feature.FS_READ: f"container: the image, and the granted paths{lock}",
-        Feature.FS_WRITE: f"read-only image and bind mounts{lock}",
+        Feature.FS_WRITE: f"{_IMAGES[plan.container.root]} and bind mounts{lock}",
         Feature.LIMIT_DISK: "tmpfs: an equal part for each private area",
         Feature.LIMIT_DISK_FILES: "tmpfs: an equal part for each private area",
         Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp of the engine and of the launcher",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from corral.backends._engine_mounts import View, check_place, is_beneath, join_words
 from corral.linux import landlock
 from corral.linux.spec import Expect, ExpectFlag, PathRule
-from corral.model.errors import PolicyError
+from corral.model.container import WRITABLE
+from corral.model.errors import PolicyError, UnenforceableError
+from corral.model.feature import Feature
 from corral.model.policy import FsAccess, NetMode
 from corral.model.record import Record
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from corral.backends._engine_mounts import Place
     from corral.model.container import Container
-    from corral.model.plan import Grant, Ground
+    from corral.model.plan import Grant, Ground, Plan
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _IMAGE_MARKS = _LETTERS | frozenset("._-/:@+")
@@ -71,6 +73,36 @@ def check_workspace(path: str) -> None:
         check_place(path)
 
 
+def check_root(container: Container, plan: Plan, *, is_owner: bool) -> None:
+    """Raise for a root that would be writable in name only, or that no limit of the policy's holds."""
+    if container.root != WRITABLE:
+        return
+    if not is_owner:
+        raise PolicyError(
+            "container-root",
+            "the root of the container cannot be writable",
+            why="the files of the image belong to root, and with an engine that runs as root you are not",
+            fix="use a rootless engine, such as --backend podman, or leave out container.root",
+        )
+    limits = plan.ground.limits
+    unheld = frozenset(
+        feature
+        for feature, limit in (
+            (Feature.LIMIT_DISK, limits.disk_bytes),
+            (Feature.LIMIT_DISK_FILES, limits.disk_files),
+        )
+        if limit is not None
+    )
+    if unheld - plan.waived:
+        raise UnenforceableError(
+            "unenforceable",
+            "a writable root has no limit of disk",
+            why="it lies where the engine keeps its data, and no engine bounds it everywhere",
+            fix="leave out container.root, or the limit of disk",
+            lacking=unheld,
+        )
+
+
 def read_volumes(container: Container, ground: Ground) -> tuple[tuple[Volume, ...], tuple[View, ...]]:
     """Volumes of the engine, and granted paths of the host that are to appear elsewhere.
 
@@ -112,6 +144,16 @@ def publish_arguments(container: Container, net: NetMode) -> Iterator[str]:
         )
     for text in container.ports:
         yield from ("--publish", _port(text))
+
+
+def listening(container: Container) -> tuple[str, ...]:
+    """What has to listen on this machine where ports are published: protocol, address, port."""
+    found = []
+    for text in map(_port, container.ports):
+        mapping, _, protocol = text.partition("/")
+        address, port, _ = mapping.rsplit(":", 2)
+        found.append(f"{protocol or 'tcp'} {address.strip('[]')} {port}")
+    return tuple(found)
 
 
 def _port(text: str) -> str:

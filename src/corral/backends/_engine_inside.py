@@ -9,6 +9,7 @@ from corral.linux import landlock
 from corral.linux.encode import encode
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, GatewayFlag, Landlock, PathRule
+from corral.model.container import CALLER, WRITABLE, user_ids
 from corral.model.errors import PolicyError
 from corral.model.policy import NetMode
 from corral.model.record import Record
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from corral.backends._engine_container import Volume
     from corral.backends._engine_mounts import Place
+    from corral.model.container import Container
     from corral.model.plan import Ground, Plan
 
 
@@ -68,37 +70,42 @@ def build_environment(plan: Plan, layout: Layout) -> tuple[tuple[str, str], ...]
 
 
 def inner_ids(ground: Ground, *, is_mapped: bool) -> tuple[int, int]:
-    """User and group inside; with `is_mapped` the caller is mapped to 0."""
+    """User and group that the engine starts the launcher with; with `is_mapped` the caller is mapped to 0."""
     return (0, 0) if is_mapped else (ground.uid, ground.gid)
 
 
 def build_spec(plan: Plan, layout: Layout, abi: int, machine: str, *, is_mapped: bool) -> bytes:
-    """The spec of the launcher. The image's variables stay, and its PATH wins."""
-    ground = plan.ground
+    """The spec of the launcher. The image's variables stay, and its PATH wins.
+
+    TRUST: another user is another number for the same one, in the user namespace that locks the mounts: to
+    the engine and to the host it is the caller in every case.
+    """
+    ground, about = plan.ground, plan.container
     user, group = inner_ids(ground, is_mapped=is_mapped)
+    shown = (None, None) if about.user == CALLER else user_ids(about.user)
     sockets = SocketPolicy.HOST if ground.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
     return encode(
         common.command_spec(plan, build_environment(plan, layout)).replace(
             argv=(*plan.container.entrypoint, *plan.command.argv),
             cwd=layout.cwd,
             inside=True,
-            uid_map=common.id_map(ground.uid, user),
-            gid_map=common.id_map(ground.uid, group),
+            uid_map=common.id_map(ground.uid, user, shown[0]),
+            gid_map=common.id_map(ground.uid, group, shown[1]),
             lock=True,
             image_environment=True,
             gateway=gateway.sockets(ground, GatewayFlag(0)),
             rlimits=common.rlimits(ground.limits),
-            landlock=_landlock(layout, abi) if abi else None,
+            landlock=_landlock(layout, abi, about) if abi else None,
             seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=plan.command.keeps),
-            expects=tuple(_expects(layout)),
+            expects=tuple(_expects(layout, about)),
         )
     )
 
 
-def _expects(layout: Layout) -> Iterator[Expect]:
+def _expects(layout: Layout, about: Container) -> Iterator[Expect]:
     """What the engine has to have done. Of what is its own, nobody knew the number."""
     unknown = ExpectFlag.OTHER | ExpectFlag.READ_ONLY
-    yield Expect("/", unknown)
+    yield Expect("/", ExpectFlag.OTHER if about.root == WRITABLE else unknown)
     yield Expect("/proc/sys", unknown)  # core_pattern, which uid 0 may write without any capability
     yield Expect("/sys", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
     for path in (
@@ -114,9 +121,12 @@ def _expects(layout: Layout) -> Iterator[Expect]:
         yield volume.expect()
 
 
-def _landlock(layout: Layout, abi: int) -> Landlock:
-    """Of the image all can be read and run, as its modes permit; nothing of it can be changed."""
-    paths = [PathRule(landlock.read_rights(abi, is_directory=True), "/")]
+def _landlock(layout: Layout, abi: int, about: Container) -> Landlock:
+    """Of the image all can be read and run, as its modes permit; nothing of it can be changed, unless its
+    root is writable. Then the mounts alone keep the rest: they are locked, and /proc is read-only as a whole.
+    """
+    rights = landlock.write_rights if about.root == WRITABLE else landlock.read_rights
+    paths = [PathRule(rights(abi, is_directory=True), "/")]
     paths += [PathRule(landlock.device_rights(abi), f"/dev/{name}") for name in common.DEVICES]
     paths.append(PathRule(landlock.device_rights(abi), "/dev/pts"))
     paths += mounts.path_rules(layout.placed)

@@ -30,10 +30,8 @@ _BYTES_FOR_EACH_FILE, _LEAST_FILES = 4096, 1024
 #: may each take half of the host's memory; both would mount a /dev/shm of 64 MiB.
 #: TRUST: /dev (64 MiB) and, above control groups of version 1, a tmpfs without a size stay writable to root
 #: inside. No argument closes them; whoever runs root inside has to do it with Landlock.
-_READ_ONLY = {
-    "docker": ("--read-only", "--ipc", "none"),
-    "podman": ("--read-only", "--read-only-tmpfs=false", "--ipc", "none"),
-}
+_READ_ONLY = {"docker": ("--read-only",), "podman": ("--read-only", "--read-only-tmpfs=false")}
+_NO_SHARED_MEMORY = ("--ipc", "none")
 #: Podman refuses this option of tmpfs: there only the memory limit bounds the number of files.
 BOUNDS_FILES = {"docker": True, "podman": False}
 
@@ -48,17 +46,19 @@ def engine_limit_arguments(
     areas: Sequence[str] = (),
     launcher_pids: int = 1,
     made: Mapping[str, int] = {},
+    writable: bool = False,
 ) -> tuple[str, ...]:
     """What bounds memory, processors, processes, files, and the private areas together.
 
-    Every place that is neither an area nor mounted by the caller becomes read-only. `made` says how many
+    Every place that is neither an area nor mounted by the caller becomes read-only, unless the root is to be
+    `writable`. `made` says how many
     places to mount on the engine itself makes in an area, which do not count. Raises UnenforceableError for
     an area whose path the engine's command line cannot express.
     """
     return (
         *_group_arguments(limits, launcher_pids),
         *_process_arguments(limits),
-        *_area_arguments(areas, limits, engine, made),
+        *_area_arguments(areas, limits, engine, made, writable=writable),
     )
 
 
@@ -87,9 +87,11 @@ def _process_arguments(limits: Limits) -> list[str]:
     ]
 
 
-def _area_arguments(areas: Sequence[str], limits: Limits, engine: str, made: Mapping[str, int]) -> list[str]:
+def _area_arguments(
+    areas: Sequence[str], limits: Limits, engine: str, made: Mapping[str, int], *, writable: bool
+) -> list[str]:
     """No engine makes one tmpfs appear in several places, so each area gets an equal part of the size."""
-    arguments = list(_READ_ONLY[engine])
+    arguments = [*(() if writable else _READ_ONLY[engine]), *_NO_SHARED_MEMORY]
     for area in areas:
         if ":" in area:
             raise _inexpressible(area, engine)

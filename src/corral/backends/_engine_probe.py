@@ -62,6 +62,7 @@ class _Answer(Record):
     is_remapped: bool  # root inside is nobody outside, unless the run says otherwise
     has_selinux: bool
     nonrecursive: str  # the option of a mount
+    storage: str = ""  # its driver for images and containers
     endpoint: str = ""  # of docker: what its context leads to now
     chosen_runtime: str = ""  # of podman: another program than its own choice
 
@@ -110,7 +111,7 @@ def _claims(
             *(("launcher", host.launcher()[0]), ("program", program)),
             *(("landlock_abi", str(abi)), ("machine", host.machine)),
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
-            ("chosen runtime", answer.chosen_runtime),
+            *(("chosen runtime", answer.chosen_runtime), ("storage", answer.storage)),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),
             ("default image", _YES if has_image else ""),
             *((f"limit {name}", str(value)) for name, value in _ceilings(host)),
@@ -201,6 +202,7 @@ def _ask_docker(program: str, host: Host) -> _Answer:
         is_remapped="name=userns" in options,
         has_selinux="name=selinux" in options,
         nonrecursive="bind-recursive=disabled" if read_version(client) >= (25,) else "bind-nonrecursive=true",
+        storage=str(facts.get("Driver", "")),
         endpoint=endpoint,
     )
 
@@ -227,6 +229,7 @@ def _ask_podman(program: str, host: Host) -> _Answer:
         is_remapped=False,
         has_selinux=security.get("selinuxEnabled") is not False,
         nonrecursive="bind-nonrecursive=true",
+        storage=str(_mapping(facts.get("store")).get("graphDriverName", "")),
         chosen_runtime=chosen,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from corral.model.container import DEFAULT_IMAGE
 from corral.model.feature import Feature
-from corral.model.launch import StartFailure
+from corral.model.launch import Fetch, StartFailure
 
 DOCKER, PODMAN = "docker", "podman"
 
@@ -54,6 +54,7 @@ _UNREACHABLE = (
     *("Cannot connect to the Docker daemon", "failed to connect to the docker API"),
     *("error during connect", "unable to connect to Podman", "Cannot connect to Podman"),
 )
+_TAKEN = "is already in use"
 _BLIND = ("bind source path does not exist", "statfs /")
 
 
@@ -86,10 +87,30 @@ def read_complaint(text: str, engine: str, command: str = "info") -> tuple[str, 
     return f"`{engine} {command}` failed: {said}", f"run `{engine} info` and fix what it complains about"
 
 
-def start_failures(engine: str, image: str) -> tuple[StartFailure, ...]:
+def advise_storage(engine: str, driver: str) -> str:
+    """What makes starts slow, and what would make them quick; empty if nothing does."""
+    if driver != "vfs":
+        return ""
+    slow = "its storage driver is vfs, which copies the whole image for every container"
+    if engine == DOCKER:
+        return f'{slow}: set "storage-driver": "overlay2" in its daemon.json; images have to be made again'
+    return (
+        f'{slow}: with Linux 5.13, or with fuse-overlayfs installed, set `driver = "overlay"` in '
+        "storage.conf (~/.config/containers; for root /etc/containers) and run `podman system reset`, which "
+        "removes all images"
+    )
+
+
+def start_failures(engine: str, image: str, name: str = "") -> tuple[StartFailure, ...]:
     """What it means when no container came to be, by what the engine said. The first that fits counts."""
     denied, unreachable = describe_denied(engine), describe_unreachable(engine)
     found = [
+        StartFailure(
+            _TAKEN,
+            "container-name",
+            f"there is a container {name!r} already",
+            f"choose another name, or remove that one (`{engine} rm {name}`) if it is yours",
+        ),
         *(StartFailure(needle, "engine-denied", *denied) for needle in _DENIED),
         *(StartFailure(needle, "engine-unreachable", *unreachable) for needle in _UNREACHABLE),
         *(
@@ -127,9 +148,21 @@ def start_failures(engine: str, image: str) -> tuple[StartFailure, ...]:
     return tuple(found)
 
 
+def is_own_image(image: str) -> bool:
+    """Whether corral builds it. TRUST: no registry has one of that name that is corral's."""
+    return image.partition(":")[0].partition("@")[0] == DEFAULT_IMAGE.partition(":")[0]
+
+
+def fetch_request(program: str, image: str) -> Fetch | None:
+    """How an image is looked for, and fetched if it is not there; None for those that are built here."""
+    if is_own_image(image):
+        return None
+    look = (program, "image", "inspect", "--format", "{{.Id}}", image)
+    return Fetch(image, look, (program, "pull", "--quiet", image))
+
+
 def _how_to_get(engine: str, image: str) -> str:
-    repository = DEFAULT_IMAGE.partition(":")[0]
-    if image.partition(":")[0] != repository:
-        return f"`{engine} pull {image}`; corral never fetches an image by itself"
+    if not is_own_image(image):
+        return f'`{engine} pull {image}`, or `container.pull = "missing"` in your own configuration'
     variant = image.partition(":")[2] or "latest"
     return f"`corral image build {variant}`"

@@ -224,8 +224,10 @@ def is_locked(probe: Probe) -> bool:
     return _LOCK in probe.details
 
 
-def id_map(uid: int, own: int) -> str:
-    """Root sees every owner as it is; anyone else may map no one but himself."""
+def id_map(uid: int, own: int, shown: int | None = None) -> str:
+    """Root sees every owner as it is; anyone else may map no one but himself, `shown` as another number."""
+    if shown is not None and shown != own:
+        return f"{shown} {own} 1\n"
     return "0 0 4294967295\n" if uid == 0 else f"{own} {own} 1\n"
 
 

@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 from corral import __version__
+from corral.backends._engine_words import advise_storage
 from corral.backends._holes import known_holes
 from corral.backends._surroundings import find_container
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
@@ -215,6 +216,7 @@ def _render_probe(probe: Probe, width: int) -> Iterator[str]:
     if not probe.available:
         yield from _wrapped("  because: ", probe.reason, width)
         yield from _wrapped("  fix: ", probe.fix, width)
+    yield from _wrapped("  slow: ", advise_storage(probe.backend, probe.detail("storage")), width)
     if ("default image", "") in probe.details:
         note = f"it has no image {DEFAULT_IMAGE} yet: run `corral image build`, or name another one"
         yield from _wrapped("  note: ", note, width)

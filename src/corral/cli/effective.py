@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 #: More than this many lines of one preset file that say the same kind of thing are counted, not listed.
 _FEW = 3
 #: What most configurations do not speak of.
-_ONLY_IF_SAID = frozenset({"fallback", "container.workspace"})
+_CONTAINER = ("user", "name", "start_timeout", "pull", "network", "root", "keep")
+_ONLY_IF_SAID = frozenset({"fallback", "container.workspace", *(f"container.{name}" for name in _CONTAINER)})
 
 
 def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator[str]:
@@ -110,6 +111,7 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         "container.ports": ", ".join(configuration.container.ports),
         "container.volumes": ", ".join(configuration.container.volumes),
         "container.entrypoint": " ".join(configuration.container.entrypoint),
+        **{f"container.{name}": configuration.compiled.value(f"container.{name}") for name in _CONTAINER},
         "mounts.persist_caches": configuration.persists_caches,
         "keep_alive": configuration.keep_alive,
     }

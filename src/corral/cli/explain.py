@@ -14,6 +14,7 @@ from corral.cli.run import report_error
 from corral.linux.bpf import disassemble
 from corral.linux.decode import decode
 from corral.linux.spec import MountFlag, MountKind
+from corral.model.container import describe_container
 from corral.model.errors import CorralError
 from corral.model.feature import PROMISES, RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.policy import FsAccess
@@ -58,6 +59,8 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
     if explanation.probe.backend in ENGINES:
         yield f"image      {plan.container.image}"
+        said = "; ".join(describe_container(plan.container))
+        yield from ([f"container  {said}"] if said else ())
     if explanation.refusal is not None:
         yield "fallback   no backend can enforce the policy, and your own configuration says `unconfined`:"
         yield from (f"  {reason}" for reason in explanation.refusal.reasons)

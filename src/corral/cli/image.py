@@ -16,6 +16,7 @@ from corral.images.build import build_archive, check_target, scratch_directory
 from corral.images.engine import (
     LABEL_BUILD,
     LABEL_RECIPE,
+    LABEL_SIZE,
     LABEL_VARIANT,
     LABEL_VERSION,
     choose_engines,
@@ -98,7 +99,8 @@ def build(variant: str, *, engine: str, output: str, suite: str, mirrors: tuple[
                 target = os.path.abspath(output) if output else f"{scratch.path}/root.tar"
                 sources = choose_sources(suite, mirrors)
                 contents = build_archive(recipe, target, sources, scratch=scratch, on_line=progress.line)
-                images = [_import(each, recipe, target, progress) for each in engines]
+                size = contents.size_bytes
+                images = [_import(each, recipe, target, size, progress) for each in engines]
         finally:
             progress.clear()
     value = {
@@ -111,12 +113,13 @@ def build(variant: str, *, engine: str, output: str, suite: str, mirrors: tuple[
     return 0, _render_built(recipe, contents, images, output), value
 
 
-def _import(engine: Engine, recipe: Recipe, archive: str, progress: _Progress) -> Image:
+def _import(engine: Engine, recipe: Recipe, archive: str, size: int, progress: _Progress) -> Image:
     progress.say(f"giving it to {engine.name}")
     labels = {
         LABEL_VARIANT: recipe.variant,
         LABEL_VERSION: __version__,
         LABEL_RECIPE: recipe.digest(),
+        LABEL_SIZE: str(size),
         LABEL_BUILD: secrets.token_hex(8),
     }
     return engine.import_archive(archive, recipe.names, labels)
@@ -183,7 +186,7 @@ def _render_list(engines: tuple[Engine, ...], images: list[Image]) -> Iterator[s
 
 
 def _state(image: Image) -> str:
-    about = f"{approximate(image.size_bytes)}, built {image.created[:10]}"
+    about = f"{approximate(image.unpacked_bytes)}, built {image.created[:10]}"
     judgement = {True: "up to date", False: "out of date", None: "not made by corral"}[_is_current(image)]
     return f"{about}, {judgement}"
 
@@ -286,7 +289,7 @@ def _image_json(image: Image) -> dict[str, Any]:
         "recipe": image.label(LABEL_RECIPE) or None,
         "up_to_date": _is_current(image),
         "created": image.created,
-        "size_bytes": image.size_bytes,
+        "size_bytes": image.unpacked_bytes,
         "digest": image.digest or None,
         "labels": dict(image.labels),
         "environment": list(image.environment),

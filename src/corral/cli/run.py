@@ -118,7 +118,7 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     for name in passed_on():
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(attempt.send))
-    return attempt.run()
+    return attempt.run(say)
 
 
 def passed_on() -> tuple[str, ...]:

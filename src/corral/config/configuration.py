@@ -9,6 +9,7 @@ from corral.config.values import SAME
 from corral.host import RealHost
 from corral.model.capability import Capability, PolicyDraft, capabilities_of
 from corral.model.container import DEFAULT_IMAGE, Container
+from corral.model.quantities import parse_duration
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -84,7 +85,18 @@ class Configuration(Record):
             ports,
             volumes,
             self.compiled.layer("container.entrypoint"),
+            user=str(self._value("container.user")),
+            name=str(self._value("container.name")),
+            start_seconds=self._start_seconds(),
+            pull=str(self._value("container.pull")),
+            network=str(self._value("container.network")),
+            root=str(self._value("container.root")),
+            keep=bool(self._value("container.keep")),
         )
+
+    def _start_seconds(self) -> float | None:
+        said = self.compiled.last("container.start_timeout")
+        return None if said is None else parse_duration(str(said.value))
 
     @property
     def fallback(self) -> str:

@@ -17,19 +17,21 @@ from corral.config.values import (
     IMAGE,
     INSIDE,
     MEMORY,
+    NAME,
     PATH,
     PORT,
     SHARE,
     SIZE,
     TEXT,
     TOOL,
+    USER,
     VARIABLE,
     VOLUME,
     choice,
     list_of,
     table_of,
 )
-from corral.model.container import WORKSPACE
+from corral.model.container import CALLER, NETWORKS, PULLS, ROOTS, WORKSPACE
 from corral.model.policy import NetMode
 from corral.model.record import Record
 from corral.policy.preset import PRESETS
@@ -127,6 +129,58 @@ KEYS: tuple[Key, ...] = (
         "a program, and its arguments, that every command in a container is given to",
         ["/usr/bin/env"],
         default=(),
+    ),
+    Key(
+        "container.user",
+        USER,
+        "who the command is inside: `caller`, `root`, or `UID:GID`; outside it is you in every case",
+        "root",
+        default=CALLER,
+    ),
+    Key(
+        "container.name",
+        NAME,
+        "the name of the container, of which there can be only one",
+        "my-review",
+        default="",
+    ),
+    Key(
+        "container.start_timeout",
+        DURATION,
+        "how long the engine may take to start a container",
+        "2m",
+        default="60s",
+    ),
+    Key(
+        "container.pull",
+        choice(PULLS),
+        "`missing` lets the engine fetch an image that it does not have",
+        PULLS[0],
+        grants=True,
+        default=PULLS[0],
+    ),
+    Key(
+        "container.network",
+        choice(NETWORKS),
+        "what `network = \"full\"` means in a container: the `host`'s network, or a `bridge` of the engine's",
+        NETWORKS[0],
+        default=NETWORKS[0],
+    ),
+    Key(
+        "container.root",
+        choice(ROOTS),
+        "`writable` lets commands change what the image holds, until the container ends",
+        ROOTS[0],
+        grants=True,
+        default=ROOTS[0],
+    ),
+    Key(
+        "container.keep",
+        BOOLEAN,
+        "leave the container in the engine when it has ended, to look at",
+        False,
+        grants=True,
+        default=False,
     ),
     Key(
         "mounts.workspace_writable",

@@ -3,7 +3,8 @@
 TRUST: a sandboxed command may be able to write such a file. Whatever it says, the result is a meet with the
 user's own policy, so it can forbid and never permit; what is no policy (backend, image, bypasses) goes
 through one rule for each key below. An image cannot widen a sandbox, but to fetch one the engine uses the
-user's network, disk and credentials, so it is not for a project to name; ports and volumes do widen.
+user's network, disk and credentials, so it is not for a project to name; ports and volumes do widen, and
+so do a writable root and a container that is kept.
 """
 
 from __future__ import annotations
@@ -205,8 +206,8 @@ def _order(setting: Setting, against: Compiled) -> Answer:
     return ", ".join(permitted), False
 
 
-def _fallback(setting: Setting, against: Compiled) -> Answer:
-    """A project's file may ask for a refusal; that nothing confines a command is not for it to say."""
+def _default_only(setting: Setting, against: Compiled) -> Answer:
+    """A project's file may ask for the narrower default (refuse, fetch nothing, change nothing) alone."""
     if setting.value == setting.key.default:
         return None, True
     kept = str(against.value(setting.key.name))
@@ -237,12 +238,19 @@ _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
     "profile": _profile,
     "backend": _backend,
     "backends": _order,
-    "fallback": _fallback,
+    "fallback": _default_only,
     "image": _same_only,
     "container.workspace": _same_value,
     "container.ports": _same_only,
     "container.volumes": _same_only,
     "container.entrypoint": _never,  # part of one would be another
+    "container.user": _same_value,
+    "container.name": _same_value,  # it could be that of another container
+    "container.start_timeout": _same_value,
+    "container.pull": _default_only,
+    "container.network": _same_value,  # a bridge has neighbours that the host's network has not
+    "container.root": _default_only,
+    "container.keep": _false_only,
     "waive": _same_only,
     "bypass_tools": _same_only,
     "mounts.persist_caches": _false_only,

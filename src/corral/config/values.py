@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from corral.model.capability import parse_capability
-from corral.model.container import EXAMPLES, parse_image, parse_inside, parse_port, parse_volume
+from corral.model.container import (
+    EXAMPLES,
+    parse_image,
+    parse_inside,
+    parse_name,
+    parse_port,
+    parse_user,
+    parse_volume,
+)
 from corral.model.endpoint import has_port, host_in_url, parse_endpoint, parse_host
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.feature import Feature
@@ -269,6 +277,8 @@ IMAGE = Kind("an image", {"type": "string", "minLength": 1}, _of_container("imag
 INSIDE = Kind("a path inside", _STRING, _of_container("workspace", parse_inside, SAME))
 PORT = Kind("a port", _STRING, _of_container("port", parse_port))
 VOLUME = Kind("a volume", _STRING, _of_container("volume", parse_volume))
+USER = Kind("a user", _STRING, _of_container("user", parse_user))
+NAME = Kind("a name", _STRING, _of_container("name", parse_name))
 MEMORY = Kind("a size", _QUANTITY, _limit("memory:limit", '"2G" or "512MiB"'))
 SIZE = Kind("a size", _QUANTITY, _limit("output:limit", '"100MB" or "1GiB"'))
 SHARE = Kind("a share", _QUANTITY, _limit("cpu:limit", '2.0 or "50%"'))

@@ -23,6 +23,8 @@ _FIXES = {
     "podman": "see what `podman info` says; CONTAINER_HOST, if it is set, must name a service that runs",
 }
 LABEL_VARIANT, LABEL_VERSION, LABEL_RECIPE = "corral.variant", "corral.version", "corral.recipe"
+#: Bytes of all files, unpacked: engines count the archive, or parts of it.
+LABEL_SIZE = "corral.size"
 #: Different for each build: by it a build finds what an interrupted import has left.
 LABEL_BUILD = "corral.build"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -49,6 +51,12 @@ class Image(Record):
     def label(self, name: str) -> str:
         """The value of a label; empty if it has none."""
         return dict(self.labels).get(name, "")
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """What all files take together, as counted by the build; otherwise what the engine says."""
+        counted = self.label(LABEL_SIZE)
+        return int(counted) if counted.isascii() and counted.isdigit() else self.size_bytes
 
 
 class Engine(Record):

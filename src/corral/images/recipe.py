@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 #: The name that images get; the variant is the tag.
 REPOSITORY = "corral/sandbox"
-VARIANTS = ("minimal", "python", "node", "full")
+VARIANTS = ("minimal", "python", "node", "standard", "full")
 #: Other names of a variant: further tags of the same image.
-ALIASES = {"latest": "python"}
+ALIASES = {"latest": "standard"}
 DEFAULT_VARIANT = "latest"
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "recipes")
 _FINISH = "finish.sh"
 #: INVARIANT: these characters mean themselves to a shell, but for the asterisk, which is meant.
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-@")
 
 
 class Recipe(Record):

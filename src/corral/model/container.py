@@ -18,7 +18,18 @@ _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _IMAGE_CHARACTERS = _ALPHANUMERIC | frozenset("._-/:@")
 _NAME_CHARACTERS = _ALPHANUMERIC | frozenset("._-")
 _MOST_CHARACTERS = 512
+_MOST_NAME = 128
 _MOST_PORT = 65_535
+_MOST_ID = 2**32 - 2  # the one above stands for nobody at all
+
+#: Who the command is inside: the caller's own numbers, or 0.
+CALLER, ROOT = "caller", "root"
+#: When an image is fetched: never, or where the engine does not have it.
+NEVER, MISSING = PULLS = ("never", "missing")
+#: Which network `network:full` means: that of the host, or one of the engine's own.
+HOST, BRIDGE = NETWORKS = ("host", "bridge")
+#: Whether what the image holds can be changed, for as long as the container lasts.
+READ_ONLY, WRITABLE = ROOTS = ("read-only", "writable")
 
 
 class Container(Record):
@@ -27,6 +38,23 @@ class Container(Record):
     ports: tuple[str, ...] = ()  # "[address:]host:container[/udp]", with `network:full` only
     volumes: tuple[str, ...] = ()  # "name:/path[:ro]", or "/granted/path:/path[:ro]"
     entrypoint: tuple[str, ...] = ()  # put before every command
+    user: str = CALLER  # "root" or "UID[:GID]" inside; outside it is the caller in every case
+    name: str = ""  # of the container; empty: one of its own for each run
+    start_seconds: float | None = None  # until it must have started
+    pull: str = NEVER
+    network: str = HOST  # with `network:full` only
+    root: str = READ_ONLY
+    keep: bool = False  # the engine keeps the container when the run is over
+
+
+def describe_container(container: Container) -> tuple[str, ...]:
+    """What is said of it that is not the default, but for the image: `root writable`."""
+    plain = Container()
+    return tuple(
+        f"{name} {' '.join(value) if isinstance(value, tuple) else value}"
+        for name in container._fields
+        if (value := getattr(container, name)) != getattr(plain, name) and name != "image"
+    )
 
 
 def check_container(container: Container) -> None:
@@ -40,9 +68,29 @@ def check_container(container: Container) -> None:
         _check("port", port, parse_port)
     for volume in container.volumes:
         _check("volume", volume, parse_volume)
+    _check("user", container.user, parse_user)
+    if container.name:
+        _check("name", container.name, parse_name)
+    for what, value, choices in (
+        ("pull", container.pull, PULLS),
+        ("network", container.network, NETWORKS),
+        ("root", container.root, ROOTS),
+    ):
+        if value not in choices:
+            raise PolicyError(
+                "container-setting",
+                f"{value!r} cannot be the {what} of a container",
+                why=f"it is one of {', '.join(choices)}",
+                fix=f"write {what}={choices[1]!r}, or leave it out",
+            )
+    seconds = container.start_seconds
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < float("inf")):
+        raise wrong_argument("start_seconds", seconds, "a number of seconds above 0", "start_seconds=120")
 
 
 def _check(what: str, text: str, parse: Callable[[str], str]) -> None:
+    if not isinstance(text, str):
+        raise wrong_argument(what, text, "a text", f"{what}={EXAMPLES[what]!r}")
     try:
         parse(text)
     except ValueError as problem:
@@ -60,6 +108,8 @@ EXAMPLES = {
     "workspace": WORKSPACE,
     "port": "127.0.0.1:8080:80",
     "volume": "cache:/cache",
+    "user": "1000:1000",
+    "name": "my-review",
 }
 
 
@@ -124,4 +174,36 @@ def parse_volume(text: str) -> str:
         parse_inside(source)
     elif not source or source[0] not in _ALPHANUMERIC or not _NAME_CHARACTERS.issuperset(source):
         raise ValueError("the name of a volume has letters, digits and . _ -")
+    return text
+
+
+def parse_user(text: str) -> str:
+    """`caller`, `root` or `UID[:GID]`. Raises ValueError."""
+    if text != CALLER:
+        user_ids(text)
+    return text
+
+
+def user_ids(text: str) -> tuple[int, int]:
+    """User and group inside, of anyone but `caller`. Raises ValueError.
+
+    Numbers only: what a name means is up to the image.
+    """
+    if text == ROOT:
+        return 0, 0
+    user, colon, group = text.partition(":")
+    numbers = [user, group] if colon else [user, user]
+    if not all(number.isascii() and number.isdigit() and int(number) <= _MOST_ID for number in numbers):
+        raise ValueError(f"a user is `{CALLER}`, `{ROOT}` or numbers: UID or UID:GID")
+    return int(numbers[0]), int(numbers[1])
+
+
+def parse_name(text: str) -> str:
+    """The name of a container. Raises ValueError."""
+    if (
+        not 1 < len(text) <= _MOST_NAME
+        or text[0] not in _ALPHANUMERIC
+        or not _NAME_CHARACTERS.issuperset(text)
+    ):
+        raise ValueError("the name of a container has letters, digits and . _ -, two of them or more")
     return text

@@ -40,6 +40,14 @@ class StartFailure(Record):
     fix: str
 
 
+class Fetch(Record):
+    """An image that an outer program fetches before it is started, if it does not have it."""
+
+    image: str
+    look: tuple[str, ...]  # prints the identity of the image, and fails where there is none
+    pull: tuple[str, ...]
+
+
 class Outer(Record):
     """A program that makes the sandbox. The launcher is started inside, and asks corral for the rest."""
 
@@ -47,6 +55,11 @@ class Outer(Record):
     control: str = ""  # the name of the control socket in the scratch directory; empty: inherited
     start_seconds: float = 60.0  # until the launcher must have said that it is there
     removal: tuple[str, ...] = ()  # a command that takes away what the program may have left
+    finding: tuple[str, ...] = ()  # prints what `removal` is to be given, a line each; empty: nothing more
+    kept: str = ""  # the name by which what the program made stays there, if a command ran in it
+    has_network: bool = False  # its first process has a network of its own, with more than a loopback
+    listens: tuple[str, ...] = ()  # "tcp 127.0.0.1 8080": on this machine, before the command runs
+    fetch: Fetch | None = None
     failures: tuple[StartFailure, ...] = ()  # the first that fits counts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.model.capability import capabilities_of
+from corral.model.container import describe_container
 from corral.model.errors import SetupError
 from corral.model.policy import NetMode
 from corral.model.quantities import format_duration
@@ -32,6 +33,7 @@ def _terms(entry: Entry, sandbox: Sandbox) -> Iterator[str]:
     yield f"{_DIGEST}{sandbox.policy.digest()[:12]}"  # what no capability says
     yield from (f"--waive {feature.value}" for feature in sorted(sandbox.waived, key=lambda one: one.value))
     yield f"image {sandbox._container.image}"
+    yield from (f"container.{text}" for text in describe_container(sandbox._container))
     if entry.idle_seconds:
         yield f"--idle {format_duration(entry.idle_seconds)}"
     if entry.lifetime_seconds:

@@ -166,14 +166,14 @@ class Kept:
         if self._copies is not None:
             self.launch = self._copies.launch
         self.group = self._make_group()
-        self._starter = make_starter(self.launch, self.group)
+        self.starter = make_starter(self.launch, self.group)
         self._null = null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ours
         if self._old_areas >= 0:  # ORDER: before the launcher, which looks for it once
             socket.send_fds(ours, [_AREAS], [self._old_areas])
         try:
-            self._process = self._starter.start((theirs.fileno(), null, null))
+            self._process = self.starter.start((theirs.fileno(), null, null))
         finally:
             theirs.close()
         os.set_blocking(self._process.status, False)
@@ -435,10 +435,10 @@ class Kept:
         os.close(process.lifeline)
         is_settled = ends_within(process.pid, END_SECONDS)
         if not is_settled:  # somebody has stopped it
-            self._starter.put_down(process)
+            self.starter.put_down(process)
         os.waitpid(process.pid, 0)
 
-        self._starter.end(process, self.status.read, lambda: is_settled and not self.status.lost)
+        self.starter.end(process, self.status.read, lambda: is_settled and not self.status.lost)
         os.close(process.status)
 
 

@@ -20,6 +20,7 @@ import time
 from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
+from corral.runtime.readiness import check_network, fetch_image
 from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own, own_status
 from corral.runtime.starter import Abandoned
 
@@ -44,14 +45,16 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 class Meeting:
     """One start of an outer program, until its launcher has what it needs."""
 
-    def __init__(self, launch: Launch, wake: int) -> None:
+    def __init__(self, launch: Launch, wake: int, say: Callable[[str], None] | None = None) -> None:
         assert launch.outer is not None
+        self._say = say  # told what takes long
         self._launch = launch
         self._outer = launch.outer
         self._wake = wake  # readable when the caller wants no more
         self._owned: list[int] = []
         self._pid = 0
         self._words = -1
+        self.notes: tuple[str, ...] = ()  # what the result has to say of the start
 
     def hold(self, stdio: Sequence[int], equip: Callable[[int], tuple[bytes, tuple[int, ...]]]) -> Process:
         """Start the program; return when the launcher has been given all it needs.
@@ -60,9 +63,11 @@ class Meeting:
         control groups to send, which are closed then. Raises SetupError or Abandoned; then nothing is left.
         """
         try:
+            self._get_ready()
             ours = self._start()
             control, pid = self._wait(ours)
             with control:
+                check_network(self._launch, pid)
                 return self._hand_over(control, stdio, *equip(pid)).replace(inner=pid)
         except BaseException:
             self._give_up()
@@ -70,6 +75,10 @@ class Meeting:
         finally:
             for descriptor in self._owned:
                 os.close(descriptor)
+
+    def _get_ready(self) -> None:
+        if self._outer.fetch is not None:
+            self.notes = fetch_image(self._launch, self._wake, self._say)
 
     def _start(self) -> socket.socket:
         """Start the program, and return the socket at which the launcher will be heard."""
@@ -304,25 +313,36 @@ def _cannot_start(launch: Launch, problem: OSError) -> SetupError:
 
 def remove(launch: Launch) -> None:
     """Take away what the outer program may have left, if it was one that leaves something."""
-    if launch.outer is not None and launch.outer.removal:
-        run_quietly(launch.outer.removal, launch.env)
+    if launch.outer is not None:
+        remove_found(launch.outer.removal, launch.outer.finding, launch.env)
 
 
-def run_quietly(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
-    """Run a program that takes something away; whether it could is seen by whoever needs it gone."""
+def remove_found(
+    removal: tuple[str, ...], finding: tuple[str, ...], env: tuple[tuple[str, str], ...]
+) -> None:
+    """Run a removal, with what a command finds; without anything found there is nothing to remove."""
+    found = run_quietly(finding, env).split() if finding else []
+    if removal and (found or not finding):
+        run_quietly((*removal, *found), env)
+
+
+def run_quietly(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str:
+    """What a program says that takes something away; whether it could is seen by whoever needs it gone."""
     import subprocess  # only after a failure
 
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
+        done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=dict(env),
             cwd="/",
             timeout=_REMOVAL_SECONDS,
             check=False,
         )
+        return done.stdout.decode("utf-8", "replace")
+    return ""
 
 
 def try_outer(launch: Launch) -> LaunchTrial:

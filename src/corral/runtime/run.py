@@ -25,6 +25,8 @@ from corral.runtime.violations import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
     from corral.model.border import Border
@@ -71,6 +73,7 @@ class Run:
         self._group: Group | None = None
         self._copies: Copies | None = None
         self._starter: Starter | None = None
+        self.say: Callable[[str], None] | None = None  # told at once what takes long
         self._was_outer_ended = False  # by us
         self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
@@ -94,6 +97,7 @@ class Run:
                 self._copies, self._launch = copies, copies.launch
             self._group = self._make_group()
             self._starter = make_starter(self._launch, self._group)
+            self._starter.say = self.say
             try:
                 result = self._supervise(streams)
             finally:
@@ -414,7 +418,7 @@ class Run:
             policy=self._plan.policy,
             run_id=self._plan.run_id,
             network=border.traffic() if border is not None else None,
-            notes=self._plan.notes,
+            notes=(*self._plan.notes, *(self._starter.notes if self._starter is not None else ())),
         )
 
     def _facts(self) -> Facts:

@@ -38,6 +38,7 @@ class Scratch:
         self._directory = launch.scratch
         self._files = launch.scratch_files
         self._removal = launch.outer.removal if launch.outer is not None else ()
+        self._finding = launch.outer.finding if launch.outer is not None else ()
         self._env = launch.env
         self._lock = -1
 
@@ -84,8 +85,10 @@ class Scratch:
         parent, own = os.path.split(self._directory)
         for name in os.listdir(parent):
             if name.startswith(PREFIX) and name != own and _is_left(parent, name):
-                if self._removal:
-                    _run((*self._removal[:-1], name), self._env)  # containers are called as their directories
+                if self._finding:  # containers have a label with the number of their directory
+                    number, other = own.removeprefix(PREFIX), name.removeprefix(PREFIX)
+                    finding = tuple(word.replace(number, other) for word in self._finding)
+                    _remove(self._removal, finding, self._env)
                 with contextlib.suppress(OSError):
                     remove_tree(parent, name)
 
@@ -121,10 +124,10 @@ def _is_left(parent: str, name: str) -> bool:
     return True
 
 
-def _run(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
-    from corral.runtime.outer import run_quietly
+def _remove(removal: tuple[str, ...], finding: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
+    from corral.runtime.outer import remove_found
 
-    run_quietly(argv, env)
+    remove_found(removal, finding, env)
 
 
 def _make(file: PrivateFile) -> None:

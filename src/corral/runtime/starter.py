@@ -41,6 +41,8 @@ class Starter:
     def __init__(self, launch: Launch, group: Group | None) -> None:
         self._launch = launch
         self._group = group
+        self.notes: tuple[str, ...] = ()  # what the result has to say of the start
+        self.say: Callable[[str], None] | None = None  # told what takes long
 
     def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
         """Start it on three descriptors. Raises SetupError; then nothing was started."""
@@ -58,6 +60,11 @@ class Starter:
             return _grouped(spec, group)
 
         return spawn(self._launch, spec, stdio, place)
+
+    def take_notes(self) -> tuple[str, ...]:
+        """What there is to say of the start, once."""
+        notes, self.notes = self.notes, ()
+        return notes
 
     def abandon(self) -> None:
         """The caller wants no more, and the start may take long."""
@@ -94,11 +101,21 @@ class OuterStarter(Starter):
 
         self._wake = os.eventfd(1 if is_unwanted else 0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
-            return Meeting(self._launch, self._wake).hold(stdio, self._equip)
+            meeting = Meeting(self._launch, self._wake, self.say)
+            process = meeting.hold(stdio, self._equip)
+            self.notes = meeting.notes + self._kept_note()
+            return process
         finally:
             with self._lock:
                 wake, self._wake = self._wake, -1
             os.close(wake)
+
+    def _kept_note(self) -> tuple[str, ...]:
+        launch = self._launch
+        name = launch.outer.kept if launch.outer is not None else ""
+        if not name:
+            return ()
+        return (f"the container {name} is kept: `{launch.backend} rm --volumes {name}` removes it",)
 
     def _equip(self, pid: int) -> tuple[bytes, tuple[int, ...]]:
         """The spec, and the files of the control group, in which the process is from now on."""
@@ -154,7 +171,7 @@ class OuterStarter(Starter):
                 # open, so that it is there, and no other process has its number.
                 self.put_down(process.replace(pid=0))
                 break
-        if not is_clean():
+        if not is_clean() and not (self._launch.outer and self._launch.outer.kept):
             remove(self._launch)
         os.close(process.words)
 

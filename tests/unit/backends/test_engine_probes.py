@@ -6,6 +6,7 @@ import pytest
 
 from corral.backends._engine_probe import probe_engine
 from corral.backends._holes import known_holes, read_version
+from corral.cli.doctor import _render_probe
 from corral.linux.decode import decode
 from corral.model.feature import Feature
 from corral.model.probe import LaunchTrial, ToolRun
@@ -294,3 +295,20 @@ def test_versions(text: str, version: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("text", ["", "unknown", "v1"])
 def test_what_is_no_version(text: str) -> None:
     assert read_version(text) == ()
+
+
+SLOW = {
+    "docker": docker(Driver="vfs"),
+    "podman": {**podman(), "info": said({**PODMAN_INFO, "store": {"graphDriverName": "vfs"}})},
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_doctor_says_what_would_make_a_slow_engine_quick(engine: str) -> None:
+    slow = probe_engine(engine, FakeHost(tools=SLOW))
+    quick = probe_engine(engine, FakeHost())
+    lines = " ".join(" ".join(_render_probe(slow, 100)).split())
+
+    assert slow.available
+    assert "slow: its storage driver is vfs" in lines and "overlay" in lines
+    assert "slow:" not in " ".join(_render_probe(quick, 100))

@@ -13,7 +13,9 @@ from corral.model.container import (
     check_container,
     parse_image,
     parse_inside,
+    parse_name,
     parse_port,
+    parse_user,
     parse_volume,
 )
 from corral.model.errors import ConfigurationError, PolicyError
@@ -34,6 +36,13 @@ workspace = "same"
 ports = ["8080:80", "127.0.0.1:53:53/udp"]
 volumes = ["cache:/cache", "/srv/data:/data:ro"]
 entrypoint = ["/usr/bin/env", "-i"]
+user = "root"
+name = "review"
+start_timeout = "2m"
+pull = "missing"
+network = "bridge"
+root = "writable"
+keep = true
 """
 
 
@@ -61,6 +70,13 @@ def test_the_users_file_becomes_the_container_of_the_plan(project: Path) -> None
         ("8080:80", "127.0.0.1:53:53/udp"),
         ("cache:/cache", "/srv/data:/data:ro"),
         ("/usr/bin/env", "-i"),
+        user="root",
+        name="review",
+        start_seconds=120.0,
+        pull="missing",
+        network="bridge",
+        root="writable",
+        keep=True,
     )
 
     assert configuration.container == expected
@@ -86,6 +102,10 @@ def test_an_agents_entrypoint_takes_the_place_of_everyones_and_its_ports_add_up(
         'container.ports = ["22:22"]',
         'container.volumes = ["/:/host"]'.replace("/:/host", "/etc:/host"),
         'container.entrypoint = ["/usr/bin/env"]',
+        'container.user = "5"',
+        'container.name = "another"',
+        'container.start_timeout = "9m"',
+        'container.network = "host"',
     ],
 )
 def test_a_projects_file_chooses_none_of_it(project: Path, line: str) -> None:
@@ -96,6 +116,23 @@ def test_a_projects_file_chooses_none_of_it(project: Path, line: str) -> None:
 
     assert configuration.container == before
     assert len(configuration.cuts) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "wide", "narrow"),
+    [("pull", '"missing"', '"never"'), ("root", '"writable"', '"read-only"'), ("keep", "true", "false")],
+)
+def test_a_projects_file_narrows_the_container_and_never_widens_it(
+    project: Path, name: str, wide: str, narrow: str
+) -> None:
+    (project / "corral.toml").write_text(f"[sandbox.container]\n{name} = {wide}\n")
+    asked = load_configuration(project)
+    assert asked.container == Container() and len(asked.cuts) == 1
+
+    say(project, f"[sandbox.container]\n{name} = {wide}\n")
+    (project / "corral.toml").write_text(f"[sandbox.container]\n{name} = {narrow}\n")
+    narrowed = load_configuration(project)
+    assert narrowed.container == Container() and not narrowed.cuts
 
 
 @pytest.mark.parametrize(
@@ -187,6 +224,36 @@ def test_volumes_are_written_as_usual(volume: str) -> None:
 def test_what_is_no_volume_is_refused(volume: str) -> None:
     with pytest.raises(ValueError, match=r"volume|inside"):
         parse_volume(volume)
+
+
+@pytest.mark.parametrize("user", ["caller", "root", "0", "5", "1000:1000"])
+def test_users_are_numbers(user: str) -> None:
+    assert parse_user(user) == user
+
+
+@pytest.mark.parametrize("user", ["", "ann", "-1", "5:", ":5", "1:2:3", "4294967295", "٣", "0x1", " 5"])
+def test_what_is_no_user_is_refused(user: str) -> None:
+    with pytest.raises(ValueError, match="a user is"):
+        parse_user(user)
+
+
+@pytest.mark.parametrize("name", ["", "a", "-a", ".a", "a b", "a/b", "a" * 129, "é" * 2])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        parse_name(name)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"pull": "always"}, {"network": "none"}, {"root": "rw"}, {"user": 0}, {"name": "-x"}),
+        *({"start_seconds": 0}, {"start_seconds": "1"}, {"start_seconds": float("nan")}),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_said_of_a_container_is_refused(setting: dict[str, object]) -> None:
+    with pytest.raises(PolicyError):
+        check_container(Container(**setting))
 
 
 @pytest.mark.parametrize("path", ["", "relative", "/", "/a//b", "/a/./b", "/a/..", "/a:b", "/a\nb"])

@@ -42,16 +42,17 @@ def test_the_script_leaves_alone_what_keeps_apt_in_its_root() -> None:
 def test_each_variant_has_what_the_smaller_one_has() -> None:
     packages = {variant: set(load_recipe(variant).packages) for variant in VARIANTS}
 
-    assert packages["minimal"] < packages["python"] < packages["full"]
-    assert packages["minimal"] < packages["node"] < packages["full"]
+    assert packages["minimal"] < packages["python"] < packages["standard"] < packages["full"]
+    assert packages["minimal"] < packages["node"] < packages["standard"]
+    assert {"zsh", "gcc", "nodejs", "python3", "apt", "make"} <= packages["standard"]
     assert {"python3", "python3-pip", "python3-venv", "git"} <= packages["python"]
     assert {"nodejs", "npm"} <= packages["node"]
-    assert {"gcc", "rustc", "golang-go"} <= packages["full"]
+    assert {"g++", "rustc", "golang-go"} <= packages["full"]
 
 
-def test_latest_is_another_name_of_python() -> None:
-    assert load_recipe("latest") == load_recipe("python")
-    assert load_recipe("python").names == ("corral/sandbox:python", "corral/sandbox:latest")
+def test_latest_is_another_name_of_standard() -> None:
+    assert load_recipe("latest") == load_recipe("standard")
+    assert load_recipe("standard").names == ("corral/sandbox:standard", "corral/sandbox:latest")
     assert BY_NAME["image"].example in load_recipe("latest").names
 
 

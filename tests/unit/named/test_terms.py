@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corral.model.container import Container
 from corral.model.errors import SetupError
 from corral.named.record import STARTING, Entry
 from corral.named.terms import check_terms, terms_of
@@ -12,9 +13,11 @@ from corral.sandbox import Sandbox
 from support.fake_host import FakeHost
 
 
-def terms(*capabilities: str, directory: str) -> tuple[str, ...]:
+def terms(*capabilities: str, directory: str, **settings) -> tuple[str, ...]:
     policy = build_policy("moderate", capabilities)
-    return terms_of(Entry("s", STARTING), Sandbox(policy, workspace=directory, host=FakeHost(cwd=directory)))
+    host, container = FakeHost(cwd=directory), Container(**settings)
+    sandbox = Sandbox(policy, workspace=directory, host=host, container=container)
+    return terms_of(Entry("s", STARTING), sandbox)
 
 
 def test_what_differs_is_said_without_digests(tmp_path) -> None:
@@ -27,6 +30,23 @@ def test_what_differs_is_said_without_digests(tmp_path) -> None:
             check_terms("s", has, wants)
         assert "policy " not in refused.value.why
         assert "network:none" in refused.value.why and "network:https:x.test" in refused.value.why
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"root": "writable"}, "container.root writable"),
+        ({"user": "root"}, "container.user root"),
+        ({"volumes": ("a:/a", "b:/b")}, "container.volumes a:/a b:/b"),
+        ({"image": "other"}, "image other"),
+    ],
+    ids=["root", "user", "volumes", "image"],
+)
+def test_another_container_is_another_session(tmp_path, settings: dict[str, object], said: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        check_terms("s", terms(directory=str(tmp_path)), terms(directory=str(tmp_path), **settings))
+
+    assert said in refused.value.why
 
 
 def test_a_digest_is_said_where_nothing_else_differs() -> None:

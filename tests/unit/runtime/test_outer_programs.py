@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from corral.host import RealHost
 from corral.linux.encode import encode
 from corral.linux.spec import Spec
 from corral.model.errors import SetupError
-from corral.model.launch import Launch, Outer, StartFailure
+from corral.model.launch import Fetch, Launch, Outer, StartFailure
 from corral.model.plan import Command
 from corral.model.result import Outcome
 from corral.planning.build import build
@@ -249,3 +250,134 @@ def test_a_slow_start_is_not_the_commands_time(tmp_path: Path, monkeypatch: pyte
     result = outer_run(tmp_path, program, "sh", "-c", "sleep 0.1", capabilities=("time:limit:500ms",)).run()
 
     assert (result.outcome, result.exit_code) == (Outcome.EXITED, 0)
+
+
+MEETS = 'exec "$0" --control 3'
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+@pytest.mark.parametrize(
+    ("bound", "asked"),
+    [
+        *(("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")),
+        *(("::1", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")),
+    ],
+)
+def test_a_published_port_has_to_listen_before_the_command_runs(
+    tmp_path: Path, protocol: str, bound: str, asked: str
+) -> None:
+    """An engine without a network of its own publishes nothing, and says nothing."""
+    kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET6 if ":" in bound else socket.AF_INET, kind) as engine:
+        engine.bind((bound, 0))
+        if protocol == "tcp":
+            engine.listen()
+        port = engine.getsockname()[1]
+        outer = Outer(listens=(f"{protocol} {asked} {port}",))
+        assert outer_run(tmp_path, MEETS, "true", outer=outer).run().ok
+
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, MEETS, "touch", str(tmp_path / "ran"), outer=outer).run()
+
+    assert raised.value.code == "port-closed" and str(port) in str(raised.value)
+    assert not raised.value.ran and not (tmp_path / "ran").exists()
+
+
+def test_a_port_of_another_address_does_not_count(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as engine:
+        listens = (f"tcp 127.0.0.1 {engine.getsockname()[1]}",)
+        with pytest.raises(SetupError) as raised:
+            outer_run(tmp_path, MEETS, "true", outer=Outer(listens=listens)).run()
+
+    assert raised.value.code == "port-closed"
+
+
+def test_a_network_that_the_engine_did_not_make_is_noticed(tmp_path: Path) -> None:
+    """The host's own has more than a loopback, or the test is void; a new one has nothing else."""
+    if len(list(Path("/sys/class/net").iterdir())) < 2:
+        pytest.skip("this machine has no network but a loopback")
+    outer = Outer(has_network=True)
+    assert outer_run(tmp_path, MEETS, "true", outer=outer).run().ok
+
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, MEETS.replace("exec", "exec unshare -rn"), "true", outer=outer).run()
+
+    assert raised.value.code == "engine-network" and not raised.value.ran
+
+
+def fetching(store: Path, pull: str) -> Outer:
+    """An engine that has an image once it was fetched, and notes how often it was asked to."""
+    store.mkdir(exist_ok=True)
+    look = ("/bin/sh", "-c", f"cat {store}/image")
+    pull = f"echo x >> {store}/pulls; {pull}"
+    return Outer(fetch=Fetch("alpine:3", look, ("/bin/sh", "-c", pull, str(store))))
+
+
+def test_an_image_that_is_missing_is_fetched_once_and_that_is_recorded(tmp_path: Path) -> None:
+    outer = fetching(tmp_path / "store", 'echo sha256:abc > "$0/image"')
+    said: list[str] = []
+    runs = [outer_run(tmp_path, MEETS, "true", outer=outer) for _ in range(2)]
+    for run in runs:
+        run.say = said.append
+    first, second = (run.run() for run in runs)
+
+    assert said == ["stand-in has no image alpine:3, and fetches it"]
+    assert first.notes == ("the image alpine:3 was fetched by stand-in: sha256:abc",)
+    assert second.notes == ()
+    assert (tmp_path / "store/pulls").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("pull", ["echo no such manifest >&2; exit 1", "echo done"])
+def test_an_image_that_cannot_be_fetched_starts_nothing(tmp_path: Path, pull: str) -> None:
+    program = f"touch {tmp_path}/started; {MEETS}"
+    with pytest.raises(SetupError) as raised:
+        outer_run(tmp_path, program, "true", outer=fetching(tmp_path / "store", pull)).run()
+
+    assert raised.value.code == "image-pull" and not raised.value.ran
+    assert "No such file" in raised.value.why or raised.value.why == "no such manifest"
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_fetch_that_is_not_wanted_any_more_is_ended(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    pull = f"exec 9>{tmp_path}/gate; echo > {begun}; exec sleep 60"
+    run = outer_run(tmp_path, MEETS, "true", outer=fetching(tmp_path / "store", pull))
+    thread = threading.Thread(target=lambda: (begun.read_text(), run.kill()))
+    thread.start()
+    result = run.run()
+    thread.join()
+
+    assert result.outcome is Outcome.SIGNALLED
+    assert gate.is_left()
+    gate.close()
+
+
+def test_what_is_kept_is_not_removed_and_is_named(tmp_path: Path) -> None:
+    removal = ("/bin/sh", "-c", f"touch {tmp_path}/removed")
+    program = f"{MEETS.removeprefix('exec ')}; exit 1"
+    result = outer_run(tmp_path, program, "true", outer=Outer(removal=removal, kept="review")).run()
+
+    assert result.notes == ("the container review is kept: `stand-in rm --volumes review` removes it",)
+    assert not (tmp_path / "removed").exists()
+
+
+def test_what_was_to_be_kept_is_removed_where_nothing_ran(tmp_path: Path) -> None:
+    removal = ("/bin/sh", "-c", f"touch {tmp_path}/removed")
+    with pytest.raises(SetupError):
+        outer_run(tmp_path, "exit 1", "true", outer=Outer(removal=removal, kept="review")).run()
+
+    assert (tmp_path / "removed").exists()
+
+
+@pytest.mark.parametrize(("found", "removed"), [("", None), ("a1\\nb2", "a1 b2\n")])
+def test_only_what_is_found_is_removed(tmp_path: Path, found: str, removed: str | None) -> None:
+    """A container of the same name may be somebody else's."""
+    words = tmp_path / "removed"
+    removal = ("/bin/sh", "-c", f'echo "$0 $@" > {words}')
+    outer = Outer(removal=removal, finding=("/usr/bin/printf", found))
+    with pytest.raises(SetupError):
+        outer_run(tmp_path, "exit 1", "true", outer=outer).run()
+
+    assert (words.read_text() if words.exists() else None) == removed

@@ -86,13 +86,16 @@ def left(tmp_path: Path) -> Path:
 
 
 def test_what_a_killed_run_has_left_is_removed_by_the_next(tmp_path: Path, left: Path) -> None:
-    removal = ("/bin/sh", "-c", f'echo "$0" > {tmp_path}/removed', "corral-fedcba9876543210")
-    launch = launch_of(tmp_path / "corral-fedcba9876543210").replace(outer=Outer(removal=removal))
+    """The container is found by a label, which has the number of the directory."""
+    removal = ("/bin/sh", "-c", f'echo "$0" > {tmp_path}/removed')
+    finding = ("/bin/sh", "-c", 'echo "id-${0#*run=}"', "label=corral.run=fedcba9876543210")
+    outer = Outer(removal=removal, finding=finding)
+    launch = launch_of(tmp_path / "corral-fedcba9876543210").replace(outer=outer)
 
     with Scratch(launch):
         assert not left.exists()
 
-    assert (tmp_path / "removed").read_text() == f"{left.name}\n"
+    assert (tmp_path / "removed").read_text() == "id-0123456789abcdef\n"
 
 
 def test_the_directory_of_a_run_that_goes_on_is_left_alone(tmp_path: Path, left: Path) -> None:

@@ -13,11 +13,25 @@ find usr/share/doc -depth -type d -empty -delete
 # apt would clean up the host's own lists and packages.
 rm -rf var/cache/* var/log/* var/backups/* var/lib/apt/lists/* var/tmp/*
 
+# For a root that is writable: Debian's public mirrors, and an apt that changes no user, which nobody inside may.
+if [ -x usr/bin/apt-get ]; then
+    suite=$(. ./etc/os-release && echo "$VERSION_CODENAME")
+    mkdir -p var/cache/apt/archives/partial var/lib/apt/lists var/log/apt
+    echo 'APT::Sandbox::User "root";' >etc/apt/apt.conf.d/90corral
+fi
+
 # What tells of the machine on which it was built: its name, its resolver, its mirrors (with passwords, maybe).
 # Engines mount their own files over the first three, and a read-only root must have them already.
 rm -f etc/hostname etc/hosts etc/resolv.conf
 touch etc/hostname etc/hosts etc/resolv.conf
 rm -rf etc/apt/sources.list etc/apt/sources.list.d/* etc/apt/auth.conf etc/apt/auth.conf.d
+if [ -n "${suite:-}" ]; then
+    for place in "debian $suite $suite-updates" "debian-security $suite-security"; do
+        printf 'Types: deb\nURIs: https://deb.debian.org/%s\nSuites: %s\nComponents: main\n' \
+            "${place%% *}" "${place#* }"
+        printf 'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n\n'
+    done >etc/apt/sources.list.d/debian.sources
+fi
 rm -f etc/machine-id var/lib/dbus/machine-id
 touch etc/machine-id
 rm -rf root/.[!.]* etc/ssh/ssh_host_* etc/dpkg/dpkg.cfg.d/99mmdebstrap
