@@ -96,7 +96,21 @@ _HOOKS_BEHIND_LINK = (
     "nested('sub'); write('hooks-of-sub/post-index-change', HOOK, 0o755)\n"
     "link('sub/.githooks', '../hooks-of-sub'); git('add', '-f', 'sub'); os.utime('sub/file', (0, 0))"
 )
+#: Where the plan does not look: a repository that is clean at first; one that is put together of old parts.
+_LATER_AMONG_PACKAGES = (
+    "nested('node_modules/later')",
+    "with open('node_modules/later/.git/config', 'a') as file: file.write(MONITOR)\n"
+    "git('-c', 'core.fsmonitor=', 'add', '-f', 'node_modules/later')",
+)
+_OLD_PARTS = (
+    "nested('node_modules/old', MONITOR); os.rename('node_modules/old/.git', 'node_modules/old/parts')\n"
+    "os.rename('node_modules/old/parts/HEAD', 'node_modules/old/HEAD')",
+    "os.rename('node_modules/old/HEAD', 'node_modules/old/parts/HEAD')\n"
+    "os.rename('node_modules/old/parts', 'node_modules/old/.git')",
+)
 STORIES = [
+    _story("changed-later-among-packages", *_LATER_AMONG_PACKAGES),
+    _story("old-parts-among-packages", *_OLD_PARTS, commands=("add -f .", "status")),
     _story("pointer-to-name-with-blank", *_pointer(" ")),
     _story("pointer-to-name-with-tab", *_pointer("\t"), is_rare=True),
     _story("module-of-nested", *_IN_MODULE),

@@ -79,20 +79,6 @@ def require_native(request: pytest.FixtureRequest) -> None:
         (pytest.fail if "native" in required else pytest.skip)(f"native is not available: {probe.reason}")
 
 
-#: Further down than the search goes, or among packages: docs/limits.md, "Repositories out of sight".
-OUT_OF_SIGHT = frozenset(
-    {
-        *("nested-deep-in-branch", "nested-deep-untracked", "nested-among-many"),
-        *("nested-among-packages-in-branch", "nested-among-packages-untracked"),
-    }
-)
-
-
-def not_documented(found: Iterable[Finding]) -> list[Finding]:
-    """What git did that it must not do, without what the documents say is not held."""
-    return [finding for finding in found if finding.trap not in OUT_OF_SIGHT]
-
-
 def table(found: Iterable[Finding]) -> str:
     """By trap: what it did first, and which commands sprang it."""
     lines: dict[str, list[Finding]] = defaultdict(list)

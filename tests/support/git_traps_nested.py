@@ -61,6 +61,23 @@ for name in ('HEAD', 'objects', 'refs', 'index', 'config'):
 clear('n-bare')
 """
 _DEEP = "/".join("bcdefghijk")
+#: Two branches that have merged each other, and neither names the repository any more: only what git makes of
+#: the commits before does. What is not there git has the promisor's program bring.
+_CRISS_CROSS = """
+nested('node_modules/cross', f'[remote "o"]\\n\\turl = .\\n\\tpromisor = true\\n\\tuploadpack = {EVIL}\\n')
+with open('node_modules/cross/.git/config', 'a') as file:
+    file.write('[core]\\n\\trepositoryformatversion = 1\\n[extensions]\\n\\tpartialClone = o\\n')
+os.environ['GIT_INDEX_FILE'] = '.git/cross-index'
+def commit(mark, *above):
+    git('read-tree', 'HEAD')
+    if mark: git('update-index', '--add', '--cacheinfo', '160000,' + mark * 40 + ',node_modules/cross')
+    words = [word for one in above for word in ('-p', one)]
+    return git('commit-tree', git('write-tree'), *words, '-m', 'cross')
+first = commit('1', git('rev-parse', 'HEAD')); left, right = commit('2', first), commit('3', first)
+ours, theirs = commit('', left, right), commit('', right, left, first)
+del os.environ['GIT_INDEX_FILE']
+git('update-ref', 'refs/heads/other', theirs); git('update-ref', 'HEAD', ours); os.unlink('.git/cross-index')
+"""
 
 _PLACES = (
     sprung("nested-added", "nested('n-added', MONITOR); git('add', 'n-added')", "status"),
@@ -87,6 +104,7 @@ _PLACES = (
         "add .",
         "commit -a -m work",
     ),
+    sprung("nested-in-criss-cross", _CRISS_CROSS, "merge other", group=ALONE),
     sprung("nested-among-many", _MANY, "add .", "commit -a -m work", group=ALONE),
     sprung("nested-pointer-with-blank", _BLANK, "status"),
     sprung("nested-pointer-through-link", _THROUGH_LINK, "status"),

@@ -14,7 +14,7 @@ _WAIT = "git would wait for it: it is not a file"
 class Looked:
     """A directory that was looked at, and what is wrong in it."""
 
-    __slots__ = ("gitlinks", "handle", "hazards", "is_whole", "path")
+    __slots__ = ("elsewhere", "gitlinks", "handle", "hazards", "is_whole", "path")
 
     def __init__(
         self,
@@ -30,12 +30,13 @@ class Looked:
         self.hazards = hazards
         self.gitlinks = gitlinks
         self.is_whole = is_whole
+        self.elsewhere = ""  # the worktree, if the plan does not look there
 
 
 def traps_in(handle: int) -> list[Hazard]:
     """What waits beside `.git`, under names that git itself writes or reads."""
     found = []
-    for name in list_directory(handle).traps:
+    for name in list_directory(handle)[2]:
         text = link_text(handle, name)
         why = (
             f"git would write through this link, to {os.fsdecode(text)!r}"

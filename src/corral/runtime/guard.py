@@ -62,6 +62,9 @@ class NoRepositories:
     def sweep(self, *, is_at_work: bool) -> tuple[str, ...]:
         return ()
 
+    def close(self) -> None:
+        pass
+
     def take_violations(self) -> tuple[Violation, ...]:
         return ()
 
@@ -281,6 +284,7 @@ class Guard:
 
     def close(self) -> None:
         """Give the descriptors back."""
+        self._repositories.close()
         for directory in self._directories.values():
             directory.close()
         self._directories = {}
