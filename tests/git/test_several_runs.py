@@ -219,6 +219,30 @@ def test_a_link_goes_from_a_repository_that_is_read_only(
     assert not (made.ws / ".git/logs/HEAD").is_symlink()
 
 
+_BELOW = sprung(
+    "below",
+    "if os.path.isdir('src'): os.chdir('src')\nclear('dir'); os.symlink(DIR, 'dir')",
+    "rm -f src/dir/startup",
+)
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_the_index_of_a_repository_around_the_workspace_leads_nowhere(
+    stage: MakeStage, packages: Path, request: pytest.FixtureRequest, *, is_confined: bool
+) -> None:
+    made = stage((_BELOW,))
+    _as_host(made, "mkdir src/dir; echo original > src/dir/startup; git add src; git commit -qm dir")
+
+    if is_confined:
+        require_native(request)
+        plant_confined(made, packages, (_BELOW,), below="src")
+    else:
+        made.plant((_BELOW,))
+
+    found = sit(made, _BELOW.commands)
+    assert bool(found) != is_confined, table(found)
+
+
 #: The host's own, and what a command leaves so that it looks as if the command had made it.
 _SETTING = "git config core.sshCommand 'ssh -i key'\n"
 _GITLINK = "git('update-index', '--add', '--cacheinfo', '160000,' + git('rev-parse', 'HEAD') + ',{path}')"

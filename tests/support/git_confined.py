@@ -40,15 +40,20 @@ def environment_of_corral(stage: Stage, packages: Path) -> dict[str, str]:
 
 
 def plant_confined(
-    stage: Stage, packages: Path, traps: tuple[Trap, ...], needed: Collection[str] | None = None
+    stage: Stage,
+    packages: Path,
+    traps: tuple[Trap, ...],
+    needed: Collection[str] | None = None,
+    *,
+    below: str = "",
 ) -> None:
-    """Plant them in `corral run` with its defaults, as the user of the stage.
+    """Plant them in `corral run` with its defaults, as the user of the stage, at the top or further down.
 
     Raises RuntimeError if one is not there that is `needed`: all but those that a sandbox holds.
     """
     done = subprocess.run(
         confined(stage, traps),
-        cwd=stage.ws,
+        cwd=stage.ws / below,
         env=environment_of_corral(stage, packages),
         stdin=subprocess.DEVNULL,
         capture_output=True,

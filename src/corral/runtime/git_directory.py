@@ -12,7 +12,7 @@ import posixpath
 
 from corral.git.config import MalformedConfig, read_config, without
 from corral.git.index import MalformedIndex
-from corral.git.keys import harmless_remotes, has_extensions, is_harmless
+from corral.git.keys import OBJECT_FORMAT, harmless_remotes, has_extensions, hash_length, is_harmless
 from corral.git.pointer import read_path
 from corral.git.sequencer import is_judged_by_its_head, is_state, unsafe_state
 from corral.runtime.git_files import (
@@ -49,7 +49,6 @@ _HELD = frozenset({"config", "config.worktree", "commondir", "hooks"})
 _CONFIGS = frozenset({"config", "config.worktree"})
 _UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 _WORKTREE = "core.worktree"
-_OBJECT_FORMAT = "extensions.objectformat"
 _ALTERNATES = frozenset({"objects/info/alternates", "objects/info/http-alternates"})
 _MOST_DEPTH = 64
 
@@ -380,7 +379,7 @@ class GitDirectory:
             entry.start: entry.name
             for entry in entries
             if (not is_harmless(entry, remotes) and not self._is_place_of_submodule(handle, place, entry))
-            or (entry.name == _OBJECT_FORMAT and not has_extensions(entries))
+            or (entry.name == OBJECT_FORMAT and not has_extensions(entries))
         }
         if refused or names > 1:
             what = ", ".join(dict.fromkeys(refused.values()))
@@ -430,10 +429,7 @@ class GitDirectory:
 
     def _hash_length(self, handle: int, prefix: str) -> int:
         """How many bytes the names of objects have, as the configuration of a repository says."""
-        entries = self._config(handle, prefix.rstrip("/"))
-        formats = [entry.value for entry in entries if entry.name == _OBJECT_FORMAT]
-        is_long = has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
-        return 32 if is_long else 20
+        return hash_length(self._config(handle, prefix.rstrip("/")))
 
     def _config(self, handle: int, place: str) -> tuple[Setting, ...]:
         try:

@@ -19,6 +19,7 @@ from corral.model.feature import Feature
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.violation import Evidence, Violation
+from corral.runtime.git_around import Around
 from corral.runtime.git_directory import GitDirectory
 from corral.runtime.git_everywhere import Elsewhere
 from corral.runtime.git_files import (
@@ -93,6 +94,7 @@ class RepositoryCheck:
         self._folders = Folders(self._pointers.open)
         self._elsewhere = Elsewhere(self._roots, self._folders, self._tell)
         self._memories = Memories()
+        self._around = Around(self._roots, self._memories)
         self._remembered = Remembered(memory, (tuple(self._roots), tuple(plan.hook_directories)))
         self._resume()
         self._usual: dict[str, int] = {}  # the steps that what is the host's own takes
@@ -292,6 +294,8 @@ class RepositoryCheck:
             queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git, self._give_up)
         self._failure = self._folders.failure
         yield from self._look_for_traps()
+        for part in self._around.tracked():
+            yield from self._look_for_links(part)
         for worktree in queue:  # grows while it is gone through
             if worktree in seen:
                 continue

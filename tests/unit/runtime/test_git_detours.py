@@ -7,14 +7,13 @@ import os
 import pytest
 
 from corral.model.errors import SetupError
+from corral.runtime.repositories import RepositoryCheck
 from support.git_repository import CONFIG, EVIL, make_index, make_repository, put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from corral.runtime.repositories import RepositoryCheck
 
 
 FILE, GITLINK, DIRECTORY = 0o100644, 0o160000, 0o40000
@@ -286,3 +285,24 @@ def test_no_link_stands_where_the_host_has_registered_a_worktree(
 
     assert check.sweep() == ()
     assert not (place / way).is_symlink()
+
+
+@pytest.mark.parametrize("way", ["directory", "pointer"])
+def test_no_link_stands_where_a_repository_around_has_a_directory(
+    make_plan, place: Path, tmp_path: Path, way: str
+) -> None:
+    """Of the larger repository the workspace is a part: its index cannot be written, and is read."""
+    around = make_repository(tmp_path / (".git" if way == "directory" else "store"))
+    if way == "pointer":
+        put(tmp_path / ".git", "gitdir: store\n")
+    entries = [("other/f", FILE), ("work/own/f", FILE), ("work/src/lib/f", FILE)]
+    (around / "index").write_bytes(make_index(*entries))
+    (place / "src").mkdir()
+    (place / "own").symlink_to(tmp_path)
+    check = RepositoryCheck(make_plan(writable=(str(place),), worktrees=(str(place),)), "")
+    check.begin()
+    (place / "src/lib").symlink_to(tmp_path)
+
+    assert check.sweep() == ()
+    assert not (place / "src/lib").is_symlink()
+    assert (place / "own").is_symlink()
