@@ -109,6 +109,19 @@ _OLD_PARTS = (
     "os.rename('node_modules/old/parts', 'node_modules/old/.git')",
 )
 STORIES = [
+    _story(
+        "hooks-of-bare-in-their-own-place",
+        "write('far/own.git/mine/pre-receive', HOOK, 0o755)",
+        commands=("push far/own.git main",),
+        host="git init -q --bare far/own.git; git -C far/own.git config core.hooksPath mine",
+    ),
+    _story(
+        "bare-behind-the-name-of-a-remote",
+        "nested('n', hooks=['pre-receive']); os.makedirs('node_modules', exist_ok=True)\n"
+        "os.rename('n/.git', 'node_modules/r.git'); git('config', '-f', 'node_modules/r.git/config', "
+        "'core.bare', 'true'); os.symlink('node_modules/r.git', 'mirror')",
+        commands=("push mirror main:refs/heads/new",),
+    ),
     _story("changed-later-among-packages", *_LATER_AMONG_PACKAGES),
     _story("old-parts-among-packages", *_OLD_PARTS, commands=("add -f .", "status")),
     _story("pointer-to-name-with-blank", *_pointer(" ")),

@@ -27,6 +27,7 @@ from corral.runtime.git_files import (
     names_of,
 )
 from corral.runtime.git_hazard import Hazard, not_a_file
+from corral.runtime.git_hooks import named_places
 from corral.runtime.git_index import SECOND_NAME, TOO_LARGE, read_whole_index
 from corral.runtime.git_tracked import way_to
 from corral.runtime.git_work import TooMuch, Work
@@ -149,9 +150,10 @@ class GitDirectory:
         The names of its objects have so many bytes.
         """
         self.seen.append(prefix)
-        for hazard in self._hooks.hazards(self._on_host(prefix), handle, self._work):
+        own = () if is_held else named_places(self._config(handle, prefix.rstrip("/")))
+        for hazard in self._hooks.hazards(self._on_host(prefix), handle, self._work, own):
             yield hazard.replace(place=prefix + hazard.place)
-        self.depends_on_others |= self._hooks.are_in(handle)  # on those of worktrees
+        self.depends_on_others |= bool(own) or self._hooks.are_in(handle)  # on those of worktrees
         for name, is_directory, is_file in self._list(handle, prefix):
             if is_held and name in _HELD:
                 continue

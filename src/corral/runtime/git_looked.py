@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 
-from corral.runtime.git_files import identity_of, link_text
+from corral.runtime.git_files import identity_of, link_text, read_file
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.unchanged import list_directory
 
 _WAIT = "git would wait for it: it is not a file"
+_EXCERPT = 60
+#: `git push origin`, where no remote has that name, takes it for a path, and follows what is there.
+_REMOTES = tuple(f"{name}{end}" for name in ("origin", "upstream") for end in ("", ".git"))
+_MOST_POINTER_BYTES = 1 << 14
 
 
 class Looked:
@@ -44,4 +48,15 @@ def traps_in(handle: int) -> list[Hazard]:
             else "git would wait for it"
         )
         found.append(Hazard(name, why, text or identity_of(handle, name)))
+    return found
+
+
+def remotes_in(handle: int) -> list[Hazard]:
+    """What stands at the top of a worktree under the name of a remote, and leads elsewhere."""
+    found = []
+    for name in _REMOTES:
+        text = link_text(handle, name) or (read_file(handle, name, _MOST_POINTER_BYTES) or b"")
+        if link_text(handle, name) or text.startswith(b"gitdir:"):
+            shown = os.fsdecode(text)[:_EXCERPT]
+            found.append(Hazard(name, f"git would take it for a repository to push to: {shown!r}", text))
     return found

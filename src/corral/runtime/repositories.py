@@ -34,7 +34,7 @@ from corral.runtime.git_files import (
 )
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.git_hooks import WorktreeHooks
-from corral.runtime.git_looked import Looked, traps_in
+from corral.runtime.git_looked import Looked, remotes_in, traps_in
 from corral.runtime.git_pointers import Pointers
 from corral.runtime.git_remembered import Memories, Remembered
 from corral.runtime.git_tracked import links_among
@@ -351,7 +351,7 @@ class RepositoryCheck:
             return
         is_planned = worktree in self._planned and worktree not in self._tops
         try:
-            yield Looked(worktree, handle, traps_in(handle))
+            yield Looked(worktree, handle, [*traps_in(handle), *remotes_in(handle)])
             yield from self._look_at_git(worktree, handle, is_planned=is_planned)
             if is_git_directory(handle) and not self._pointers.is_part(worktree):  # bare
                 yield from self._inspect(worktree, handle, "")

@@ -306,3 +306,53 @@ def test_no_link_stands_where_a_repository_around_has_a_directory(
     assert check.sweep() == ()
     assert not (place / "src/lib").is_symlink()
     assert (place / "own").is_symlink()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("stage", [0, 2])
+def test_a_path_in_conflict_is_no_link(
+    check: RepositoryCheck, git: Path, place: Path, tmp_path: Path, version: int, stage: int
+) -> None:
+    """`git rerere` writes the file, through a link as well; nothing writes one that is not in conflict so."""
+    data = bytearray(make_index(("file", FILE), version=version))
+    data[12 + 40 + 20] |= stage << 4
+    (git / "index").write_bytes(data)
+    (place / "file").symlink_to(tmp_path / "outside")
+
+    assert check.sweep() == ()
+    assert (place / "file").is_symlink() == (stage == 0)
+
+
+@pytest.mark.parametrize(("value", "place_of_hook"), [("mine", "mine"), ("./a/../mine", "mine"), ("..", "")])
+def test_hooks_of_a_bare_repository_are_where_it_says(
+    checking: Callable[..., RepositoryCheck], git: Path, place: Path, value: str, place_of_hook: str
+) -> None:
+    """Of the host's own; where a setting leads further up, nothing there is touched."""
+    bare = make_repository(place / "far/own.git", f"{CONFIG}\thooksPath = {value}\n")
+    own, beside = bare / "mine/post-receive", bare.parent / "beside"
+    put(own, "own")
+    put(beside, "x")
+    check = checking(str(place))
+    check.begin()
+    put(bare / "mine/pre-receive", "x")
+    put(bare.parent / "new", "x")
+
+    assert check.sweep() == ()
+    assert (bare / "mine/pre-receive").exists() == (not place_of_hook)
+    assert own.exists() and beside.exists() and (bare.parent / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["origin", "upstream", "origin.git"])
+@pytest.mark.parametrize("is_link", [True, False])
+def test_no_remote_is_a_way_to_another_repository(
+    check: RepositoryCheck, place: Path, tmp_path: Path, name: str, *, is_link: bool
+) -> None:
+    if is_link:
+        (place / name).symlink_to(tmp_path)
+    else:
+        put(place / name, f"gitdir: {tmp_path}\n")
+    put(place / "upstream.git", "of a project: no pointer")
+
+    assert check.sweep() == ()
+    assert not os.path.lexists(place / name)
+    assert (place / "upstream.git").exists()
