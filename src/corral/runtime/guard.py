@@ -51,6 +51,7 @@ class NoRepositories:
     """Where the policy protects nothing of git's."""
 
     found_at_the_top = 0
+    configured: tuple[str, ...] = ()
 
     def begin(self) -> None: ...
 
@@ -226,7 +227,7 @@ class Guard:
                     pass
         self._repositories.begin()
         by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
-        return (*self._find_wrong(), *by_host)
+        return (*self._find_wrong(), *by_host, *self._repositories.configured)
 
     def _find_made(self) -> dict[str, Made]:
         """Repositories where the plan found none.

@@ -89,6 +89,8 @@ class RepositoryCheck:
         self._looks_at = 0.0
         self._failure: Exception | None = None  # of the look that is going on
         self.found_at_the_top = 0
+        self._unplanned: set[str] = set()  # where the next plan will find a repository
+        self.configured: tuple[str, ...] = ()  # what the host has put there since the look before
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
         self._folders = Folders(self._pointers.open)
@@ -122,6 +124,7 @@ class RepositoryCheck:
         own: dict[str, bytes] = {}
         looked_at: set[str] = set()
         heads: dict[str, bytes] = {}
+        is_first, self.configured = self._began_ns == _NEVER_NS, ()
         self._began_ns, self._is_too_much = _NEVER_NS, False
         self._work = Work()
         try:
@@ -136,6 +139,11 @@ class RepositoryCheck:
             raise _unreadable(problem, ran=False) from problem
         self._began_ns, self._pointers.may_open = time.time_ns() - TICK_NS, True
         if not self._has_failed:  # else some of it may be what a command has left
+            if not is_first:
+                new = (path for path, content in own.items() if self._own.get(path) != content)
+                self.configured = tuple(
+                    path for path in new if path.partition("/.git/")[0] in self._unplanned
+                )
             self._own, self._heads, self._usual = own, heads, self._work.spent
             self._elsewhere.begin(looked_at, self._began_ns)
 
@@ -292,6 +300,7 @@ class RepositoryCheck:
         self._pointers.begin(may_open=is_afterwards)
         for root in self._roots:
             queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git, self._give_up)
+        self._unplanned = {*queue} - {*self._planned}
         self._failure = self._folders.failure
         yield from self._look_for_traps()
         for part in self._around.tracked():
