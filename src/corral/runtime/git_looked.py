@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.model.errors import SetupError
 from corral.runtime.git_files import identity_of, link_text, read_file
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.unchanged import list_directory
@@ -60,3 +61,17 @@ def remotes_in(handle: int) -> list[Hazard]:
             shown = os.fsdecode(text)[:_EXCERPT]
             found.append(Hazard(name, f"git would take it for a repository to push to: {shown!r}", text))
     return found
+
+
+def unreadable(problem: Exception, *, ran: bool) -> SetupError:
+    """A look that failed."""
+    return SetupError(
+        "guard",
+        "a git directory could not be checked"
+        + (", and what the command left there is there" if ran else ""),
+        why=str(problem),
+        fix="do not use git there before you have looked at it"
+        if ran
+        else "look at what is in it, which a command may have left; then make it readable for its owner",
+        ran=ran,
+    )

@@ -14,7 +14,6 @@ import time
 
 from corral.git.pointer import is_head
 from corral.git.search import MOST_DIRECTORIES, find_worktrees
-from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
@@ -34,7 +33,7 @@ from corral.runtime.git_files import (
 )
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.git_hooks import WorktreeHooks
-from corral.runtime.git_looked import Looked, remotes_in, traps_in
+from corral.runtime.git_looked import Looked, remotes_in, traps_in, unreadable
 from corral.runtime.git_pointers import Pointers
 from corral.runtime.git_remembered import Memories, Remembered
 from corral.runtime.git_tracked import links_among
@@ -136,7 +135,7 @@ class RepositoryCheck:
                 if looked.is_whole:
                     heads[looked.path] = read_file(looked.handle, "HEAD") or b""
         except _FAILURES as problem:
-            raise _unreadable(problem, ran=False) from problem
+            raise unreadable(problem, ran=False) from problem
         self._began_ns, self._pointers.may_open = time.time_ns() - TICK_NS, True
         if not self._has_failed:  # else some of it may be what a command has left
             if not is_first:
@@ -161,7 +160,7 @@ class RepositoryCheck:
                     break
         except _FAILURES as problem:
             self._has_failed = True
-            raise _unreadable(problem, ran=True) from problem
+            raise unreadable(problem, ran=True) from problem
         found = tuple(dict.fromkeys((*found, *self._left_out)))
         self._has_failed = bool(found)
         return found
@@ -437,16 +436,3 @@ class RepositoryCheck:
             memory = memorise([f"{path}/{place}".rstrip("/") for place in places], looked_ns)
             self._memories.keep(key, memory, found)
         return found
-
-
-def _unreadable(problem: Exception, *, ran: bool) -> SetupError:
-    return SetupError(
-        "guard",
-        "a git directory could not be checked"
-        + (", and what the command left there is there" if ran else ""),
-        why=str(problem),
-        fix="do not use git there before you have looked at it"
-        if ran
-        else "look at what is in it, which a command may have left; then make it readable for its owner",
-        ran=ran,
-    )
