@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from support.git_commands import SITTINGS
-from support.git_confined import plant_confined, require_native, table
+from support.git_confined import PATIENCE_SECONDS, plant_confined, require_native, table
 from support.git_trap import ALONE, DIRECTORIES, FILES, GONE, GROUPS, MORE, STATES, UNBORN
 from support.git_traps import TRAPS, in_group, springing
 from support.git_watch import sit, sit_anew, watch
@@ -68,6 +68,7 @@ EACH = [
 ]
 
 
+@pytest.mark.timeout(PATIENCE_SECONDS)
 @pytest.mark.parametrize(("group", "user"), CASES)
 def test_no_git_command_springs_a_trap_that_a_sandboxed_command_left(
     stage: MakeStage, packages: Path, request: pytest.FixtureRequest, group: str, user: str
@@ -103,6 +104,7 @@ def test_no_git_command_springs_a_trap_that_lies_alone(
     assert not found, table(found)
 
 
+@pytest.mark.timeout(PATIENCE_SECONDS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_control_springs_what_is_well_known(stage: MakeStage, group: str) -> None:
     """All traps of a group at once, unconfined."""
