@@ -64,19 +64,22 @@ _DEEP = "/".join("bcdefghijk")
 #: Two branches that have merged each other, and neither names the repository any more: only what git makes of
 #: the commits before does. What is not there git has the promisor's program bring.
 _CRISS_CROSS = """
-nested('node_modules/cross', f'[remote "o"]\\n\\turl = .\\n\\tpromisor = true\\n\\tuploadpack = {EVIL}\\n')
-with open('node_modules/cross/.git/config', 'a') as file:
+nested('n-cross', f'[remote "o"]\\n\\turl = .\\n\\tpromisor = true\\n\\tuploadpack = {EVIL}\\n')
+with open('n-cross/.git/config', 'a') as file:
     file.write('[core]\\n\\trepositoryformatversion = 1\\n[extensions]\\n\\tpartialClone = o\\n')
-os.environ['GIT_INDEX_FILE'] = '.git/cross-index'
+shutil.copytree('n-cross', PATH); clear('n-cross')
+def tree(mark):
+    entries = git('ls-tree', 'HEAD') + '\\n'
+    inner = '160000 commit ' + (mark or '1') * 40 + '\\t' + os.path.basename(PATH) + '\\n'
+    for name in reversed(PATH.split('/')[:-1]):
+        inner = '040000 tree ' + git('mktree', '--missing', data=inner.encode()) + f'\\t{name}\\n'
+    return git('mktree', '--missing', data=(entries + inner * bool(mark)).encode())
 def commit(mark, *above):
-    git('read-tree', 'HEAD')
-    if mark: git('update-index', '--add', '--cacheinfo', '160000,' + mark * 40 + ',node_modules/cross')
     words = [word for one in above for word in ('-p', one)]
-    return git('commit-tree', git('write-tree'), *words, '-m', 'cross')
+    return git('commit-tree', tree(mark), *words, '-m', 'cross')
 first = commit('1', git('rev-parse', 'HEAD')); left, right = commit('2', first), commit('3', first)
 ours, theirs = commit('', left, right), commit('', right, left, first)
-del os.environ['GIT_INDEX_FILE']
-git('update-ref', 'refs/heads/other', theirs); git('update-ref', 'HEAD', ours); os.unlink('.git/cross-index')
+git('update-ref', 'refs/heads/other', theirs); git('update-ref', 'HEAD', ours)
 """
 
 _PLACES = (
@@ -118,7 +121,10 @@ _PLACES = (
         group=ALONE,
         has_repository=True,
     ),
-    sprung("nested-in-criss-cross", _CRISS_CROSS, "merge other", group=ALONE),
+    *(
+        sprung(f"criss-cross-{name}", f"PATH = {path!r}\n{_CRISS_CROSS}", "merge other", group=ALONE)
+        for name, path in (("packages", "node_modules/x"), ("repository", ".git/x"), ("logs", ".git/logs/x"))
+    ),
     sprung("nested-among-many", _MANY, "add .", "commit -a -m work", group=ALONE),
     sprung("nested-pointer-with-blank", _BLANK, "status"),
     sprung("nested-pointer-through-link", _THROUGH_LINK, "status"),

@@ -26,7 +26,7 @@ from corral.runtime.git_files import (
     link_text,
     names_of,
 )
-from corral.runtime.git_hazard import Hazard, not_a_file
+from corral.runtime.git_hazard import Hazard, inner_repository, not_a_file
 from corral.runtime.git_hooks import named_places
 from corral.runtime.git_index import SECOND_NAME, TOO_LARGE, read_whole_index
 from corral.runtime.git_tracked import way_to
@@ -158,7 +158,9 @@ class GitDirectory:
             if is_held and name in _HELD:
                 continue
             place = prefix + name
-            if is_directory:
+            if name == ".git":
+                yield inner_repository(handle, place)
+            elif is_directory:
                 yield from self._go_on(self._enter(handle, prefix, name, length, is_held=is_held))
             elif is_file and name in _CONFIGS:
                 self.seen.append(place)
@@ -232,7 +234,9 @@ class GitDirectory:
             yield Hazard(prefix + name, "git has no directory as deep as that")
             return
         for entry, is_directory, is_file in self._list(handle, prefix + name):
-            if not is_directory:
+            if entry == ".git":
+                yield inner_repository(handle, f"{prefix}{name}/{entry}")
+            elif not is_directory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
             elif only is None or entry in only:
                 for inner in self._inside(handle, entry):
