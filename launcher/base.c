@@ -38,11 +38,13 @@ static bool makes_mount(uint32_t kind) {
 }
 
 /* From shallow to deep: a mount that is older than one above it lies hidden beneath that. */
-static size_t find_base(struct view *view, const struct index *index, const char *target, uint64_t *hash) {
+static size_t find_base(struct view *view, const struct index *index, const char *target, uint64_t *hash,
+                        bool *is_beneath_read_only) {
     size_t newest = 0, base = 0;
     *hash = 14695981039346656037u;
     for (size_t length = 0; target[length]; *hash = hash_more(*hash, target[length++])) {
         size_t number = length && target[length] == '/' ? *find(index, target, length, *hash) : 0;
+        if (number && index->mounts[number - 1].flags & MOUNT_READ_ONLY) *is_beneath_read_only = true;
         if (number <= newest) continue;
         newest = number;
         if (view->places[number - 1].is_base) base = number;
@@ -55,8 +57,12 @@ static void plan_one(struct view *view, const struct index *index, size_t i) {
     struct place *place = &view->places[i];
     uint32_t kind = mounts[i].kind;
     uint64_t hash = 0;
-    size_t base = find_base(view, index, mounts[i].target, &hash);
-    place->fd = -1;
+    bool is_beneath_read_only = false;
+    size_t base = find_base(view, index, mounts[i].target, &hash, &is_beneath_read_only);
+    place->fd = place->tree = -1;
+    /* Bound onto itself in place, it would be as read-only as what is bound above it by then. */
+    bool is_writable = kind == MOUNT_BIND && !(mounts[i].flags & MOUNT_READ_ONLY);
+    place->is_early = view->is_in_place && is_writable && is_beneath_read_only;
     place->lies_in_bind = base && mounts[base - 1].kind == MOUNT_BIND;
     bool shows_host = base ? place->lies_in_bind : view->is_in_place;
     place->is_base = kind == MOUNT_AREA || kind == MOUNT_TMPFS || (kind == MOUNT_BIND && !shows_host);
@@ -89,8 +95,10 @@ int base_hold(struct view *view, int fd) {
 }
 
 void bases_close(struct view *view) {
-    for (size_t i = 0; view->places && i < view->launch->spec.count[RECORD_MOUNT]; i++)
+    for (size_t i = 0; view->places && i < view->launch->spec.count[RECORD_MOUNT]; i++) {
         if (view->places[i].fd >= 0) close(view->places[i].fd);
+        if (view->places[i].tree >= 0) close(view->places[i].tree);
+    }
     free(view->places);
     view->places = view->place = NULL;
 }

@@ -63,7 +63,7 @@ static int attach_bind(struct view *view, const struct mount_record *m, int tree
     return err;
 }
 
-static int bind_source(struct view *view, const struct mount_record *m, int source) {
+static int clone_source(struct view *view, const struct mount_record *m, int source) {
     struct stat status;
     uint64_t attributes = K_MOUNT_ATTR_NOSUID;
     if (!(m->flags & MOUNT_DEVICES)) attributes |= K_MOUNT_ATTR_NODEV;
@@ -71,22 +71,28 @@ static int bind_source(struct view *view, const struct mount_record *m, int sour
     if (m->flags & MOUNT_NO_EXEC) attributes |= K_MOUNT_ATTR_NOEXEC;
     if (fstat(source, &status) < 0) return -errno;
     int err = check_planned(view, m, &status);
-    if (err) return err;
-    int tree = clone_tree(source, "", attributes);
-    if (tree < 0) return tree;
-    err = attach_bind(view, m, tree, S_ISDIR(status.st_mode));
-    close(tree);
-    return err;
+    return err ? err : clone_tree(source, "", attributes);
 }
 
-int mount_bind(struct view *view, const struct mount_record *m) {
+int bind_clone(struct view *view, const struct mount_record *m) {
     int source = beneath_open(view->old_root, m->source);
     if (source < 0) {
         set_detail(view->launch, source == -ELOOP ? "source %s: has a symbolic link" : "source %s", m->source);
         return source;
     }
-    int err = bind_source(view, m, source);
+    int tree = clone_source(view, m, source);
     close(source);
+    return tree;
+}
+
+int mount_bind(struct view *view, const struct mount_record *m) {
+    struct stat status;
+    int tree = view->place ? view->place->tree : -1;
+    if (view->place) view->place->tree = -1;
+    if (tree < 0) tree = bind_clone(view, m);
+    if (tree < 0) return tree;
+    int err = fstat(tree, &status) < 0 ? -errno : attach_bind(view, m, tree, S_ISDIR(status.st_mode));
+    close(tree);
     return err;
 }
 

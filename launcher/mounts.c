@@ -70,20 +70,39 @@ static void exchange(const struct view *view, uint32_t kind) {
 }
 #endif
 
+static void tell_record(struct view *view, const struct mount_record *m) {
+    char reason[DETAIL_SIZE];
+    memcpy(reason, view->launch->detail, sizeof reason);
+    set_detail(view->launch, *reason ? "%s %s: %s" : "%s %s", KINDS[m->kind].name, m->target, reason);
+}
+
+/* ORDER: before anything is bound. In place, the tree that is bound from is the one that is bound upon, and what is
+ * writable inside of a read-only bind could then only be had read-only. */
+static int clone_early(struct view *view) {
+    const struct spec *spec = &view->launch->spec;
+    for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
+        if (!view->places[i].is_early) continue;
+        view->launch->detail[0] = 0;
+        int tree = bind_clone(view, &spec->mounts[i]);
+        if (tree < 0) tell_record(view, &spec->mounts[i]);
+        if (tree < 0) return tree;
+        view->places[i].tree = tree;
+    }
+    return 0;
+}
+
 static int apply_all(struct view *view) {
     const struct spec *spec = &view->launch->spec;
     int err = bases_plan(view);
+    if (!err) err = clone_early(view);
     for (size_t i = 0; !err && i < spec->count[RECORD_MOUNT]; i++) {
         const struct mount_record *m = &spec->mounts[i];
-        char reason[DETAIL_SIZE];
         view->place = &view->places[i];
         err = apply(view, m);
 #ifdef CORRAL_FAULTS
         exchange(view, m->kind);
 #endif
-        if (!err) continue;
-        memcpy(reason, view->launch->detail, sizeof reason);
-        set_detail(view->launch, *reason ? "%s %s: %s" : "%s %s", KINDS[m->kind].name, m->target, reason);
+        if (err) tell_record(view, m);
     }
     bases_close(view);
     return err;

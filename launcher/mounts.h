@@ -18,7 +18,8 @@ struct place {
     struct place *base; /* of the mount that the target lies in; NULL: from the root */
     size_t length;      /* of what the target begins with, the base's own target */
     int fd;             /* its own mount, if others lie in it; -1 until it is there */
-    bool is_base, is_needed;
+    int tree;           /* what is to be bound, if it was cloned early; else -1 */
+    bool is_base, is_needed, is_early;
     bool lies_in_bind;  /* what is there is the host's, and must be what was planned */
 };
 
@@ -59,6 +60,7 @@ int mount_proc(struct view *view, const struct mount_record *m);
 int mount_devpts(struct view *view, const struct mount_record *m);
 
 /* mount_ops.c: what is shown or hidden of the host, and what is made up. */
+int bind_clone(struct view *view, const struct mount_record *m); /* what a record binds, detached */
 int mount_bind(struct view *view, const struct mount_record *m);
 int mount_mask(struct view *view, const struct mount_record *m);
 int mount_link(struct view *view, const struct mount_record *m);

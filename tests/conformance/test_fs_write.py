@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from support.confinement import attempt, shell
 
@@ -79,3 +80,36 @@ def test_a_hard_link_does_not_make_a_readable_file_writable(backend: Case, stage
     )
 
     assert not done.worked
+
+
+def test_what_is_writable_inside_a_readable_directory_of_the_workspace_is(
+    backend: Case, stage: Stage
+) -> None:
+    """The one does not close the other, nor open it, however deep they lie in each other.
+
+    A backend that cannot take back what is permitted further up refuses the policy.
+    """
+    outer, inner = stage.work / "a/planted", stage.work / "a/b/c/planted"
+    granted = [stage.work / "a/b/made", stage.work / "a/b/c/d/made"]
+    granted[1].parent.mkdir(parents=True)
+
+    def reset() -> None:
+        for path in (outer, inner, *granted):
+            path.unlink(missing_ok=True)
+
+    pairs = (("read", "a"), ("write", "a/b"), ("read", "a/b/c"), ("write", "a/b/c/d"))
+    try:
+        done = attempt(
+            backend,
+            stage,
+            shell("".join(f"echo x > {path}\n" for path in (outer, inner, *granted)) + "true"),
+            effect=lambda _: outer.exists() or inner.exists(),
+            reset=reset,
+            capabilities=[f"filesystem:{word}:{stage.work / path}" for word, path in pairs],
+        )
+    except UnenforceableError as refused:
+        assert backend.backend.name == "landlock"
+        assert refused.lacking == {Feature.FS_WRITE}
+    else:
+        assert not done.worked
+        assert all(path.exists() for path in granted)

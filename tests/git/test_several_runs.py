@@ -96,7 +96,34 @@ _HOOKS_BEHIND_LINK = (
     "nested('sub'); write('hooks-of-sub/post-index-change', HOOK, 0o755)\n"
     "link('sub/.githooks', '../hooks-of-sub'); git('add', '-f', 'sub'); os.utime('sub/file', (0, 0))"
 )
+#: Where the plan does not look: a repository that is clean at first; one that is put together of old parts.
+_LATER_AMONG_PACKAGES = (
+    "nested('node_modules/later')",
+    "with open('node_modules/later/.git/config', 'a') as file: file.write(MONITOR)\n"
+    "git('-c', 'core.fsmonitor=', 'add', '-f', 'node_modules/later')",
+)
+_OLD_PARTS = (
+    "nested('node_modules/old', MONITOR); os.rename('node_modules/old/.git', 'node_modules/old/parts')\n"
+    "os.rename('node_modules/old/parts/HEAD', 'node_modules/old/HEAD')",
+    "os.rename('node_modules/old/HEAD', 'node_modules/old/parts/HEAD')\n"
+    "os.rename('node_modules/old/parts', 'node_modules/old/.git')",
+)
 STORIES = [
+    _story(
+        "hooks-of-bare-in-their-own-place",
+        "write('far/own.git/mine/pre-receive', HOOK, 0o755)",
+        commands=("push far/own.git main",),
+        host="git init -q --bare far/own.git; git -C far/own.git config core.hooksPath mine",
+    ),
+    _story(
+        "bare-behind-the-name-of-a-remote",
+        "nested('n', hooks=['pre-receive']); os.makedirs('node_modules', exist_ok=True)\n"
+        "os.rename('n/.git', 'node_modules/r.git'); git('config', '-f', 'node_modules/r.git/config', "
+        "'core.bare', 'true'); os.symlink('node_modules/r.git', 'mirror')",
+        commands=("push mirror main:refs/heads/new",),
+    ),
+    _story("changed-later-among-packages", *_LATER_AMONG_PACKAGES),
+    _story("old-parts-among-packages", *_OLD_PARTS, commands=("add -f .", "status")),
     _story("pointer-to-name-with-blank", *_pointer(" ")),
     _story("pointer-to-name-with-tab", *_pointer("\t"), is_rare=True),
     _story("module-of-nested", *_IN_MODULE),
@@ -203,6 +230,30 @@ def test_a_link_goes_from_a_repository_that_is_read_only(
     plant_confined(made, packages, (trap,))
 
     assert not (made.ws / ".git/logs/HEAD").is_symlink()
+
+
+_BELOW = sprung(
+    "below",
+    "if os.path.isdir('src'): os.chdir('src')\nclear('dir'); os.symlink(DIR, 'dir')",
+    "rm -f src/dir/startup",
+)
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_the_index_of_a_repository_around_the_workspace_leads_nowhere(
+    stage: MakeStage, packages: Path, request: pytest.FixtureRequest, *, is_confined: bool
+) -> None:
+    made = stage((_BELOW,))
+    _as_host(made, "mkdir src/dir; echo original > src/dir/startup; git add src; git commit -qm dir")
+
+    if is_confined:
+        require_native(request)
+        plant_confined(made, packages, (_BELOW,), below="src")
+    else:
+        made.plant((_BELOW,))
+
+    found = sit(made, _BELOW.commands)
+    assert bool(found) != is_confined, table(found)
 
 
 #: The host's own, and what a command leaves so that it looks as if the command had made it.

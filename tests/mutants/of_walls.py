@@ -12,6 +12,8 @@ _CONFINE, _CAPS, _START, _MAIN, _LOCK = (
 )
 _DOORS = "src/corral/runtime/doors.py"
 _REPOSITORIES = "tests/unit/runtime/test_repositories.py::test_"
+_FAR = "tests/unit/runtime/test_git_everywhere.py::test_"
+_EVERYWHERE = "src/corral/runtime/git_everywhere.py"
 _DETOURS = "tests/unit/runtime/test_git_detours.py::test_"
 _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
 _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
@@ -99,8 +101,35 @@ MUTANTS = (
     _wall(
         "made-repositories-not-looked-for",
         "fs.protect of what waits for the host's git",
-        Edit("src/corral/git/search.py", "            if has_git(path):\n", "            if False:\n"),
+        (
+            Edit("src/corral/git/search.py", "            if has_git(path):\n", "            if False:\n"),
+            Edit(_EVERYWHERE, "                if has_git:\n", "                if False:\n"),
+        ),
         f"{_REPOSITORIES}a_repository_that_was_made_keeps_nothing_that_git_would_run[sub]",
+    ),
+    _wall(
+        "repositories-elsewhere-not-looked-for",
+        "fs.protect of what waits for the host's git",
+        Edit(_EVERYWHERE, "                if has_git:\n", "                if False:\n"),
+        f"{_FAR}a_repository_that_is_made_anywhere_keeps_no_program",
+    ),
+    _wall(
+        "old-parts-are-the-hosts",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            _EVERYWHERE, '    for part in ("", *place.split("/")):\n', '    for part in place.split("/"):\n'
+        ),
+        f"{_FAR}old_parts_that_are_put_together_are_new",
+    ),
+    _wall(
+        "what-others-have-kept-is-believed",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/runtime/git_remembered.py",
+            "if status.st_uid != os.geteuid() or status.st_size > _MOST_BYTES:",
+            "if status.st_size > _MOST_BYTES:",
+        ),
+        f"{_FAR}only_what_corral_itself_has_kept_is_believed",
     ),
     _wall(
         "links-in-repositories",
@@ -177,7 +206,7 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         Edit(
             "src/corral/runtime/unchanged.py",
-            "        return self._is_reliable and all(",
+            "        return self.is_reliable and all(",
             "        return True or all(",
         ),
         f"{_REPOSITORIES}what_git_would_act_on_is_not_left",

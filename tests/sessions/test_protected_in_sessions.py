@@ -386,3 +386,25 @@ def test_a_repository_that_a_command_made_and_the_host_took_for_its_own_is_prote
 
     assert hook.read_text() == (keeper.work / ".git/hooks/pre-push").read_text() == "the user's own"
     assert session.made_anew == 1
+
+
+@pytest.mark.parametrize("by_host", ["settings", "hooks"])
+def test_a_repository_further_down_that_the_host_configures_is_protected(
+    keeper: Keeper, by_host: str
+) -> None:
+    """Also one that a command has made; its own settings are no reason to begin anew."""
+    session = keeper.session()
+    session.run("git init -q a/sub && git -C a/sub config user.name ada && mkdir a/sub/hk").check()
+    assert session.run("git -C a/sub config user.name bob").ok and session.made_anew == 0
+    sub = keeper.work / "a/sub"
+    hook = sub / ("hk/pre-commit" if by_host == "settings" else ".git/hooks/pre-commit")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("the user's own")
+    if by_host == "settings":
+        subprocess.run(["git", "-C", sub, "config", "core.hooksPath", "hk"], check=True)
+
+    session.run(f"echo evil > {hook.relative_to(keeper.work)}")
+
+    assert hook.read_text() == "the user's own"
+    assert session.made_anew == 1
+    assert session.run("true").ok and session.made_anew == 1

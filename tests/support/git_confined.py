@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from support.git_watch import Finding
 
 
+#: For many commands in a row: each is watched for whether it waits in vain, but under load they take minutes.
+PATIENCE_SECONDS = 480
+
+
 def confined(stage: Stage, traps: Iterable[Trap]) -> list[str]:
     """The command that plants traps in `corral run` with its defaults, as the user of the stage."""
     return [
@@ -40,20 +44,25 @@ def environment_of_corral(stage: Stage, packages: Path) -> dict[str, str]:
 
 
 def plant_confined(
-    stage: Stage, packages: Path, traps: tuple[Trap, ...], needed: Collection[str] | None = None
+    stage: Stage,
+    packages: Path,
+    traps: tuple[Trap, ...],
+    needed: Collection[str] | None = None,
+    *,
+    below: str = "",
 ) -> None:
-    """Plant them in `corral run` with its defaults, as the user of the stage.
+    """Plant them in `corral run` with its defaults, as the user of the stage, at the top or further down.
 
     Raises RuntimeError if one is not there that is `needed`: all but those that a sandbox holds.
     """
     done = subprocess.run(
         confined(stage, traps),
-        cwd=stage.ws,
+        cwd=stage.ws / below,
         env=environment_of_corral(stage, packages),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS / 2,
         check=False,
     )
     planted = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("planted ")}
@@ -77,20 +86,6 @@ def require_native(request: pytest.FixtureRequest) -> None:
     if not probe.available:
         required = request.config.getoption("--require").split(",")
         (pytest.fail if "native" in required else pytest.skip)(f"native is not available: {probe.reason}")
-
-
-#: Further down than the search goes, or among packages: docs/limits.md, "Repositories out of sight".
-OUT_OF_SIGHT = frozenset(
-    {
-        *("nested-deep-in-branch", "nested-deep-untracked", "nested-among-many"),
-        *("nested-among-packages-in-branch", "nested-among-packages-untracked"),
-    }
-)
-
-
-def not_documented(found: Iterable[Finding]) -> list[Finding]:
-    """What git did that it must not do, without what the documents say is not held."""
-    return [finding for finding in found if finding.trap not in OUT_OF_SIGHT]
 
 
 def table(found: Iterable[Finding]) -> str:

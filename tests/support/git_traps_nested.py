@@ -61,6 +61,26 @@ for name in ('HEAD', 'objects', 'refs', 'index', 'config'):
 clear('n-bare')
 """
 _DEEP = "/".join("bcdefghijk")
+#: Two branches that have merged each other, and neither names the repository any more: only what git makes of
+#: the commits before does. What is not there git has the promisor's program bring.
+_CRISS_CROSS = """
+nested('n-cross', f'[remote "o"]\\n\\turl = .\\n\\tpromisor = true\\n\\tuploadpack = {EVIL}\\n')
+with open('n-cross/.git/config', 'a') as file:
+    file.write('[core]\\n\\trepositoryformatversion = 1\\n[extensions]\\n\\tpartialClone = o\\n')
+shutil.copytree('n-cross', PATH); clear('n-cross')
+def tree(mark):
+    entries = git('ls-tree', 'HEAD') + '\\n'
+    inner = '160000 commit ' + (mark or '1') * 40 + '\\t' + os.path.basename(PATH) + '\\n'
+    for name in reversed(PATH.split('/')[:-1]):
+        inner = '040000 tree ' + git('mktree', '--missing', data=inner.encode()) + f'\\t{name}\\n'
+    return git('mktree', '--missing', data=(entries + inner * bool(mark)).encode())
+def commit(mark, *above):
+    words = [word for one in above for word in ('-p', one)]
+    return git('commit-tree', tree(mark), *words, '-m', 'cross')
+first = commit('1', git('rev-parse', 'HEAD')); left, right = commit('2', first), commit('3', first)
+ours, theirs = commit('', left, right), commit('', right, left, first)
+git('update-ref', 'refs/heads/other', theirs); git('update-ref', 'HEAD', ours)
+"""
 
 _PLACES = (
     sprung("nested-added", "nested('n-added', MONITOR); git('add', 'n-added')", "status"),
@@ -86,6 +106,24 @@ _PLACES = (
         "nested('node_modules/untracked', MONITOR)",
         "add .",
         "commit -a -m work",
+    ),
+    sprung(
+        "path-of-a-remote-link",
+        "link('upstream', f'{AIM}/repository/.git')",
+        "push upstream main:refs/heads/new",
+        group=ALONE,
+        has_repository=True,
+    ),
+    sprung(
+        "path-of-a-remote-pointer",
+        "write('upstream', f'gitdir: {AIM}/repository/.git\\n')",
+        "push upstream main:refs/heads/new",
+        group=ALONE,
+        has_repository=True,
+    ),
+    *(
+        sprung(f"criss-cross-{name}", f"PATH = {path!r}\n{_CRISS_CROSS}", "merge other", group=ALONE)
+        for name, path in (("packages", "node_modules/x"), ("repository", ".git/x"), ("logs", ".git/logs/x"))
     ),
     sprung("nested-among-many", _MANY, "add .", "commit -a -m work", group=ALONE),
     sprung("nested-pointer-with-blank", _BLANK, "status"),

@@ -75,7 +75,9 @@ def watch(stage: Stage, command: str) -> Watched:
     for log in stage.logs.iterdir():
         log.unlink()
     tops = (str(stage.ws), str(stage.repository))
-    links = {**links_below(tops[0]), **links_below(tops[1])}
+    links = links_below(tops[0])
+    if not tops[1].startswith(f"{tops[0]}/"):
+        links |= links_below(tops[1])
     status, output = _run(stage, ["git", *words_of(command)])
     if not any(stage.logs.iterdir()):
         raise RuntimeError(f"nothing was watched: {output}")

@@ -22,6 +22,7 @@ from corral.backends import _gateway as gateway
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
 from corral.backends import _proxy as proxy
+from corral.backends._mounts import is_beneath_writable
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_ground, encode_paths, join
 from corral.linux.filter import SocketPolicy
@@ -30,7 +31,7 @@ from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Inside, Launch
 from corral.model.plan import PrivateFile
-from corral.model.policy import NetMode
+from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Probe
 
 TYPE_CHECKING = False
@@ -130,6 +131,8 @@ class LandlockBackend:
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         if Feature.FS_PRIVATE not in plan.waived:
             _check_areas(ground)
+        if Feature.FS_WRITE not in plan.waived:
+            _check_read_only(ground)
         gateway.refuse_published(ground, self.name)
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         private = bool(ground.private)
@@ -171,6 +174,19 @@ def _check_areas(ground: Ground) -> None:
             fix="use another backend, or a private area elsewhere",
             lacking=frozenset({Feature.FS_PRIVATE}),
         )
+
+
+def _check_read_only(ground: Ground) -> None:
+    """Rules add up: what one permits for a directory, none takes back further down."""
+    for grant in ground.grants:
+        if grant.access is FsAccess.READ and is_beneath_writable(ground, grant.target.path):
+            raise UnenforceableError(
+                "unenforceable",
+                f"the backend landlock cannot keep {grant.target.requested} read-only",
+                why="it lies in a writable path, and Landlock cannot permit less there",
+                fix="use another backend, or leave that path out of what is writable",
+                lacking=frozenset({Feature.FS_WRITE}),
+            )
 
 
 @lru_cache(maxsize=64)

@@ -27,6 +27,21 @@ _ADVICE = {
 }
 
 
+#: What git cannot do where commands may not replace what git itself reads.
+_GIT = {
+    (
+        "submodule",
+        "add",
+    ): "`git submodule add` writes .gitmodules and .git/modules, which corral protects: add it outside",
+    (
+        "worktree",
+        "remove",
+    ): "a worktree that was there before is held in its place: remove it outside of corral",
+    ("worktree", "move"): "a worktree that was there before is held in its place: move it outside of corral",
+}
+#: Options before git's own command that have a word of their own.
+_GIT_OPTIONS = frozenset({"-c", "-C", "--git-dir", "--work-tree", "--namespace"})
+
 #: Programs that run another one, which their words name.
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 _MOST_STEPS = 4
@@ -38,12 +53,20 @@ def advise(command: str | Sequence[str], result: Result) -> str:
     if result.ok or not words or result.enforcement.backend == UNCONFINED:
         return ""
     name = os.path.basename(words[0])
+    if name == "git":
+        return _advise_on_git([*words[1:]])
     advice = _ADVICE.get(name, "")
     if advice is _BROWSER:
         is_met = "--no-sandbox" in words
     else:  # without anything to do it has said itself what is wrong
         is_met = all(word.startswith("-") and word != "-p" for word in words[1:])
     return "" if is_met or (advice is _TRACER and result.policy.debug) else advice.format(name=name)
+
+
+def _advise_on_git(words: list[str]) -> str:
+    while words and words[0].startswith("-"):
+        words = words[2 if words[0] in _GIT_OPTIONS else 1 :]
+    return _GIT.get((words[0], words[1]), "") if len(words) > 1 else ""
 
 
 def _words(command: str | Sequence[str]) -> Sequence[str]:

@@ -26,6 +26,7 @@ _HEADER_LENGTH = 12
 
 _STAT_LENGTH = 40
 _MODE_AT = 24
+_STAGE_BITS = 0x30  # in the first byte of the flags
 _EXTENDED, _EXTENDED_KNOWN = (
     0x4000,
     0x6000,
@@ -75,8 +76,8 @@ def read_index(
 ) -> IndexContent:
     """What is in an index. Of a split one that is not all, until the `shared` part that it names is given.
 
-    The directories of its entries, not those above them, are added to `directories`. Raises MalformedIndex
-    for what is not fully understood.
+    The directories of its entries, not those above them, are added to `directories`, and files in conflict,
+    which `git rerere` writes. Raises MalformedIndex for what is not fully understood.
     """
     try:
         own = _IndexFile(data, hash_length)
@@ -207,7 +208,7 @@ class _IndexFile:
             ):
                 path, kind, following = self._padded_entry(flags - fixed)
                 self._note(path, kind, position)
-                directories.add(path.rpartition(b"/")[0])
+                directories.add(self._way_to(path, kind, data[flags]))
                 flags = following + fixed
             else:
                 slash = find_slash(47, flags + 2, flags + 2 + length)
@@ -219,12 +220,13 @@ class _IndexFile:
 
     def _walk_compressed(self, at: int, first: int, number: int) -> int:
         """Version 4: a name is a part of the one before it, and what follows."""
-        batch = [self._last]
+        batch, fixed = [self._last], _STAT_LENGTH + self._hash_length
         for position in range(first, first + number):
+            entry = at
             path, mode, at = self._compressed_entry(at, batch[-1], is_first=position == first)
             if mode & _KIND != _FILE or path[:1] in {b"", b"/"}:
                 self._note(path, mode, position)
-            self.directories.add(path.rpartition(b"/")[0])
+            self.directories.add(self._way_to(path, mode, self._data[entry + fixed]))
             batch.append(path)
             if len(batch) == _BATCH:
                 self._judge(batch)
@@ -232,6 +234,11 @@ class _IndexFile:
         self._judge(batch)
         self._last = batch[-1]
         return at
+
+    def _way_to(self, path: bytes, mode: int, flags: int) -> bytes:
+        """The directory of an entry. A file in conflict is written through a link at its own end as well."""
+        is_in_conflict = flags & _STAGE_BITS and mode & _KIND == _FILE
+        return path if is_in_conflict else path.rpartition(b"/")[0]
 
     def _judge(self, paths: list[bytes]) -> None:
         joined = b"".join([b"/%b\0" % path for path in paths])

@@ -246,10 +246,20 @@ def harmless_remotes(entries: Iterable[Entry]) -> frozenset[str]:
     )
 
 
+OBJECT_FORMAT = "extensions.objectformat"
+
+
 def has_extensions(entries: Iterable[Entry]) -> bool:
     """Whether git heeds `extensions`: a repository of the first version has none."""
     versions = [entry.value for entry in entries if entry.name == "core.repositoryformatversion"]
     return bool(versions) and versions[-1] == "1"
+
+
+def hash_length(entries: Collection[Entry]) -> int:
+    """How many bytes the names of objects have in a repository with these settings."""
+    formats = [entry.value for entry in entries if entry.name == OBJECT_FORMAT]
+    is_long = has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
+    return 32 if is_long else 20
 
 
 def names_program_or_path(entry: Entry, remotes: Collection[str] = ()) -> str:

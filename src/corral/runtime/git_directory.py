@@ -12,7 +12,7 @@ import posixpath
 
 from corral.git.config import MalformedConfig, read_config, without
 from corral.git.index import MalformedIndex
-from corral.git.keys import harmless_remotes, has_extensions, is_harmless
+from corral.git.keys import OBJECT_FORMAT, harmless_remotes, has_extensions, hash_length, is_harmless
 from corral.git.pointer import read_path
 from corral.git.sequencer import is_judged_by_its_head, is_state, unsafe_state
 from corral.runtime.git_files import (
@@ -26,7 +26,8 @@ from corral.runtime.git_files import (
     link_text,
     names_of,
 )
-from corral.runtime.git_hazard import Hazard, not_a_file
+from corral.runtime.git_hazard import Hazard, inner_repository, not_a_file
+from corral.runtime.git_hooks import named_places
 from corral.runtime.git_index import SECOND_NAME, TOO_LARGE, read_whole_index
 from corral.runtime.git_tracked import way_to
 from corral.runtime.git_work import TooMuch, Work
@@ -49,7 +50,6 @@ _HELD = frozenset({"config", "config.worktree", "commondir", "hooks"})
 _CONFIGS = frozenset({"config", "config.worktree"})
 _UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 _WORKTREE = "core.worktree"
-_OBJECT_FORMAT = "extensions.objectformat"
 _ALTERNATES = frozenset({"objects/info/alternates", "objects/info/http-alternates"})
 _MOST_DEPTH = 64
 
@@ -150,14 +150,17 @@ class GitDirectory:
         The names of its objects have so many bytes.
         """
         self.seen.append(prefix)
-        for hazard in self._hooks.hazards(self._on_host(prefix), handle, self._work):
+        own = () if is_held else named_places(self._config(handle, prefix.rstrip("/")))
+        for hazard in self._hooks.hazards(self._on_host(prefix), handle, self._work, own):
             yield hazard.replace(place=prefix + hazard.place)
-        self.depends_on_others |= self._hooks.are_in(handle)  # on those of worktrees
+        self.depends_on_others |= bool(own) or self._hooks.are_in(handle)  # on those of worktrees
         for name, is_directory, is_file in self._list(handle, prefix):
             if is_held and name in _HELD:
                 continue
             place = prefix + name
-            if is_directory:
+            if name == ".git":
+                yield inner_repository(handle, place)
+            elif is_directory:
                 yield from self._go_on(self._enter(handle, prefix, name, length, is_held=is_held))
             elif is_file and name in _CONFIGS:
                 self.seen.append(place)
@@ -231,7 +234,9 @@ class GitDirectory:
             yield Hazard(prefix + name, "git has no directory as deep as that")
             return
         for entry, is_directory, is_file in self._list(handle, prefix + name):
-            if not is_directory:
+            if entry == ".git":
+                yield inner_repository(handle, f"{prefix}{name}/{entry}")
+            elif not is_directory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
             elif only is None or entry in only:
                 for inner in self._inside(handle, entry):
@@ -380,7 +385,7 @@ class GitDirectory:
             entry.start: entry.name
             for entry in entries
             if (not is_harmless(entry, remotes) and not self._is_place_of_submodule(handle, place, entry))
-            or (entry.name == _OBJECT_FORMAT and not has_extensions(entries))
+            or (entry.name == OBJECT_FORMAT and not has_extensions(entries))
         }
         if refused or names > 1:
             what = ", ".join(dict.fromkeys(refused.values()))
@@ -430,10 +435,7 @@ class GitDirectory:
 
     def _hash_length(self, handle: int, prefix: str) -> int:
         """How many bytes the names of objects have, as the configuration of a repository says."""
-        entries = self._config(handle, prefix.rstrip("/"))
-        formats = [entry.value for entry in entries if entry.name == _OBJECT_FORMAT]
-        is_long = has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
-        return 32 if is_long else 20
+        return hash_length(self._config(handle, prefix.rstrip("/")))
 
     def _config(self, handle: int, place: str) -> tuple[Setting, ...]:
         try:

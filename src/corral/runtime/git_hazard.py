@@ -30,3 +30,10 @@ def not_a_file(handle: int, place: str, name: str) -> Hazard:
         is_probe = text == _PROBE and len(name) == _PROBE_NAME and name.startswith("t")
         return Hazard(place, f"git would follow this link, to {shown!r}", text, is_unfinished=is_probe)
     return Hazard(place, "git would wait for it: it is not a file")
+
+
+def inner_repository(handle: int, place: str) -> Hazard:
+    """A `.git` inside a git directory. No index leads there; but trees can, and some merges follow them."""
+    status = os.stat(".git", dir_fd=handle, follow_symlinks=False)
+    why = "git would take the directory for a submodule, if a commit says so"
+    return Hazard(place, why, f"{status.st_dev} {status.st_ino}".encode())

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from corral.git.config import Entry
     from corral.runtime.git_pointers import Pointers
     from corral.runtime.git_work import Work
 
@@ -24,13 +25,14 @@ class WorktreeHooks:
     def __init__(self, places: Sequence[str], planned: Iterable[str], pointers: Pointers) -> None:
         self._places, self._planned, self._pointers = places, planned, pointers
 
-    def hazards(self, worktree: str, handle: int, work: Work) -> Iterator[Hazard]:
+    def hazards(self, worktree: str, handle: int, work: Work, more: tuple[str, ...] = ()) -> Iterator[Hazard]:
         """What git would run in a worktree, but for what is the same in one that the plan knows.
 
-        A git directory is asked for like a worktree: git is in it when it receives what is pushed.
+        A git directory is asked for like a worktree: git is in it when it receives what is pushed. `more` are
+        places that its own configuration names.
         """
         why = "git would run it, because of core.hooksPath"
-        for place in self._places:
+        for place in (*self._places, *more):
             link = _find_link(handle, place)
             if link:
                 yield Hazard(link, why, link_text(handle, link))
@@ -62,6 +64,16 @@ class WorktreeHooks:
                 finally:
                     os.close(handle)
         return False
+
+
+def named_places(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Where a configuration that the plan does not hold has git look for hooks, inside the git directory.
+
+    INVARIANT: never above it. A command may have written this, and what is there is taken away.
+    """
+    values = (text for entry in entries if entry.name == "core.hookspath" for text in entry.readings)
+    places = (os.path.normpath(value) for value in values if value and not value.startswith("/"))
+    return tuple(dict.fromkeys(place for place in places if place.partition("/")[0] not in {".", ".."}))
 
 
 def _find_link(handle: int, path: str) -> str:

@@ -18,25 +18,28 @@ TOO_LARGE = "it is too large to be looked at"
 
 
 def read_whole_index(
-    work: Work, handle: int, directory: str, length: int
+    work: Work, handle: int, directory: str, length: int, *, may_have_names: bool = False
 ) -> tuple[IndexContent, frozenset[bytes]]:
     """By the descriptor and the path of its directory; names of objects have so many bytes.
 
-    Also the directories that its entries are in. Raises MalformedIndex.
+    Also the directories that its entries are in. Raises MalformedIndex, also for a second name of the file
+    unless no command could write it by that.
     """
     directories: set[bytes] = set()
-    content = read_index(_read(work, handle, directory, "index"), length, None, directories)
+    data = _read(work, handle, directory, "index", may_have_names=may_have_names)
+    content = read_index(data, length, None, directories)
     if content.shared:
         name = f"sharedindex.{content.shared}"
-        other = _read(work, handle, directory, name) if has_entry(handle, name) else None
-        content = read_index(_read(work, handle, directory, "index"), length, other, directories)
+        is_there = has_entry(handle, name)
+        other = _read(work, handle, directory, name, may_have_names=may_have_names) if is_there else None
+        content = read_index(data, length, other, directories)
     return content, frozenset((*directories, *map(os.fsencode, content.gitlinks))) - {b""}
 
 
-def _read(work: Work, handle: int, directory: str, name: str) -> bytes:
+def _read(work: Work, handle: int, directory: str, name: str, *, may_have_names: bool) -> bytes:
     data = work.read(handle, directory, name, MOST_INDEX_BYTES)
     if data is None:
         raise MalformedIndex(TOO_LARGE)
-    if names_of(handle, name) != 1:
+    if not may_have_names and names_of(handle, name) != 1:
         raise MalformedIndex(SECOND_NAME)
     return data

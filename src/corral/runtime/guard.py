@@ -51,6 +51,7 @@ class NoRepositories:
     """Where the policy protects nothing of git's."""
 
     found_at_the_top = 0
+    configured: tuple[str, ...] = ()
 
     def begin(self) -> None: ...
 
@@ -61,6 +62,9 @@ class NoRepositories:
 
     def sweep(self, *, is_at_work: bool) -> tuple[str, ...]:
         return ()
+
+    def close(self) -> None:
+        pass
 
     def take_violations(self) -> tuple[Violation, ...]:
         return ()
@@ -223,7 +227,7 @@ class Guard:
                     pass
         self._repositories.begin()
         by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
-        return (*self._find_wrong(), *by_host)
+        return (*self._find_wrong(), *by_host, *self._repositories.configured)
 
     def _find_made(self) -> dict[str, Made]:
         """Repositories where the plan found none.
@@ -281,6 +285,7 @@ class Guard:
 
     def close(self) -> None:
         """Give the descriptors back."""
+        self._repositories.close()
         for directory in self._directories.values():
             directory.close()
         self._directories = {}

@@ -144,3 +144,22 @@ def _not_held(problem: OSError) -> SetupError:
         fix="raise the limit on open files, or on what is watched (`sysctl fs.inotify.max_user_watches`), or "
         "close sessions that are no longer used",
     )
+
+
+def ancestors(paths: Iterable[str]) -> frozenset[str]:
+    """All that lies above these, and themselves."""
+    found: set[str] = set()
+    for path in paths:
+        here = path
+        while here and here not in found:
+            found.add(here)
+            here = here.rpartition("/")[0]
+    return frozenset(found)
+
+
+def held_git_directories(plan: Plan) -> frozenset[str]:
+    """Git directories whose hooks and settings stay as they are, by whatever way one comes there."""
+    kept = {shield.target.path for shield in plan.shields}
+    kept |= {os.path.join(watch.directory, watch.name) for watch in plan.watches}
+    directories = {os.path.dirname(path) for path in kept}
+    return frozenset(path for path in directories if {f"{path}/config", f"{path}/hooks"} <= kept)

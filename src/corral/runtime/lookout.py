@@ -14,9 +14,10 @@ from _thread import allocate_lock
 
 from corral.model.errors import SetupError
 from corral.model.plan import PathKind
+from corral.model.policy import FsAccess
 from corral.runtime.guard import PATIENCE, Guard, NoRepositories
 from corral.runtime.holds import CHANGED, Holds, covered
-from corral.runtime.stamps import Stamps
+from corral.runtime.stamps import Stamps, is_inside
 from corral.runtime.status import RESET, path_changed
 from corral.runtime.unchanged import is_local
 
@@ -259,9 +260,18 @@ def _repositories(plan: Plan, quarantine: str) -> RepositoryCheck | NoRepositori
         return NoRepositories()
     from corral.runtime.repositories import RepositoryCheck
 
-    check = RepositoryCheck(plan, quarantine)
+    check = RepositoryCheck(plan, quarantine, _memory_of(plan, quarantine))
     check.begin()
     return check
+
+
+def _memory_of(plan: Plan, quarantine: str) -> str:
+    """Where to remember what was found; nowhere if a command could write or plant corral's directory."""
+    state = os.path.dirname(os.path.dirname(quarantine))
+    roots = {grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE}
+    if not state or (is_inside(state, roots) and not is_inside(state, {s.target.path for s in plan.shields})):
+        return ""
+    return os.path.join(state, "searched")
 
 
 def left_behind(paths: tuple[str, ...]) -> SetupError:

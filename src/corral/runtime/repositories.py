@@ -14,12 +14,13 @@ import time
 
 from corral.git.pointer import is_head
 from corral.git.search import MOST_DIRECTORIES, find_worktrees
-from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.violation import Evidence, Violation
+from corral.runtime.git_around import Around
 from corral.runtime.git_directory import GitDirectory
+from corral.runtime.git_everywhere import Elsewhere
 from corral.runtime.git_files import (
     descend,
     has_entry,
@@ -32,23 +33,22 @@ from corral.runtime.git_files import (
 )
 from corral.runtime.git_hazard import Hazard
 from corral.runtime.git_hooks import WorktreeHooks
-from corral.runtime.git_looked import Looked, traps_in
+from corral.runtime.git_looked import Looked, remotes_in, traps_in, unreadable
 from corral.runtime.git_pointers import Pointers
+from corral.runtime.git_remembered import Memories, Remembered
 from corral.runtime.git_tracked import links_among
 from corral.runtime.git_work import MOST_MORE_STEPS, TooMuch, Work
+from corral.runtime.holds import ancestors, held_git_directories
 from corral.runtime.quarantine import Quarantine
-from corral.runtime.unchanged import TICK_NS, Folders, Memory
+from corral.runtime.unchanged import TICK_NS, Folders, memorise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from corral.model.plan import Plan
+    from corral.runtime.git_remembered import Found
     from corral.runtime.git_tracked import Tracked
-
-    # What was found in a git directory: hazards, gitlinks, directories in the index, whether it is whole,
-    # the steps it took.
-    Found = tuple[list[Hazard], tuple[str, ...], tuple[Tracked, ...], bool, dict[str, int]]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Looks after the end, each but the last followed by removals: another command may work in the same place.
@@ -66,7 +66,8 @@ _MOST_TOLD = 32
 class RepositoryCheck:
     """Of one run, or of a session. INVARIANT: it changes nothing that was there at `begin`."""
 
-    def __init__(self, plan: Plan, quarantine: str) -> None:
+    def __init__(self, plan: Plan, quarantine: str, memory: str = "") -> None:
+        """`memory` is a directory of corral's own, to remember what was found in."""
         self._roots = [
             grant.target.path
             for grant in plan.ground.grants
@@ -78,19 +79,25 @@ class RepositoryCheck:
         }
         self._planned = dict.fromkeys(sorted(plan.worktrees, key=lambda path: path.count("/")))
         self._pointers = Pointers(self._roots)
-        self._held = _find_held(plan)
+        self._held = held_git_directories(plan)
         self._shielded = frozenset(shield.target.path for shield in plan.shields)
-        self._above = _ancestors((*self._shielded, *(pin.path for pin in plan.pins)))
+        self._above = ancestors((*self._shielded, *(pin.path for pin in plan.pins)))
         self._hooks = WorktreeHooks(plan.hook_directories, self._planned, self._pointers)
         self._has_failed = False
         self._is_too_much = False  # for the search, which was told
         self._looks_at = 0.0
         self._failure: Exception | None = None  # of the look that is going on
         self.found_at_the_top = 0
+        self._unplanned: set[str] = set()  # where the next plan will find a repository
+        self.configured: tuple[str, ...] = ()  # what the host has put there since the look before
         self._own: dict[str, bytes] = {}
         self._heads: dict[str, bytes] = {}  # of git directories that are whole
         self._folders = Folders(self._pointers.open)
-        self._memories: dict[tuple[str, str], tuple[Memory, Found]] = {}
+        self._elsewhere = Elsewhere(self._roots, self._folders, self._tell)
+        self._memories = Memories()
+        self._around = Around(self._roots, self._memories)
+        self._remembered = Remembered(memory, (tuple(self._roots), tuple(plan.hook_directories)))
+        self._resume()
         self._usual: dict[str, int] = {}  # the steps that what is the host's own takes
         self._left_out: set[str] = set()
         self._work = Work()  # of the look that is going on
@@ -98,24 +105,46 @@ class RepositoryCheck:
         self._quarantine = Quarantine(os.path.join(quarantine, "git") if quarantine else "")
         self._violations: list[Violation] = []
 
+    def _resume(self) -> None:
+        """Go on with what an earlier run has found."""
+        stored = self._remembered.load()
+        if stored is not None:
+            self._folders.known, repositories = stored
+            self._memories.resume(repositories)
+            self._elsewhere.resume(path for path, (_, found) in self._folders.known.items() if found[1])
+
+    def close(self) -> None:
+        """Keep what was found for the next run."""
+        if self._elsewhere.is_complete and (self._folders.is_changed or self._memories.is_changed):
+            self._remembered.save(self._folders.known, self._memories.to_store())
+
     def begin(self) -> None:
         """Nothing runs: what is here now is the host's own. Raises SetupError if it cannot be looked at."""
         own: dict[str, bytes] = {}
+        looked_at: set[str] = set()
         heads: dict[str, bytes] = {}
+        is_first, self.configured = self._began_ns == _NEVER_NS, ()
         self._began_ns, self._is_too_much = _NEVER_NS, False
         self._work = Work()
         try:
             for looked in self._look():
+                looked_at.add(looked.elsewhere)
                 own.update(
                     (os.path.join(looked.path, hazard.place), hazard.content) for hazard in looked.hazards
                 )
                 if looked.is_whole:
                     heads[looked.path] = read_file(looked.handle, "HEAD") or b""
         except _FAILURES as problem:
-            raise _unreadable(problem, ran=False) from problem
+            raise unreadable(problem, ran=False) from problem
         self._began_ns, self._pointers.may_open = time.time_ns() - TICK_NS, True
         if not self._has_failed:  # else some of it may be what a command has left
+            if not is_first:
+                new = (path for path, content in own.items() if self._own.get(path) != content)
+                self.configured = tuple(
+                    path for path in new if path.partition("/.git/")[0] in self._unplanned
+                )
             self._own, self._heads, self._usual = own, heads, self._work.spent
+            self._elsewhere.begin(looked_at, self._began_ns)
 
     def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
         """Take away what is dangerous and new; returns the paths of what could not be taken away.
@@ -131,7 +160,7 @@ class RepositoryCheck:
                     break
         except _FAILURES as problem:
             self._has_failed = True
-            raise _unreadable(problem, ran=True) from problem
+            raise unreadable(problem, ran=True) from problem
         found = tuple(dict.fromkeys((*found, *self._left_out)))
         self._has_failed = bool(found)
         return found
@@ -195,7 +224,8 @@ class RepositoryCheck:
         """
         path = self._work.largest(self._usual)
         above, name = os.path.split(path)
-        if path in self._above or (path in self._usual and os.path.isdir(path)):
+        is_hosts = self._elsewhere.is_unknown(path) and self._elsewhere.is_hosts("", above, name)
+        if path in self._above or is_hosts or (path in self._usual and os.path.isdir(path)):
             self._left_out.add(path)
             return path
         handle = self._pointers.open(above)
@@ -210,6 +240,8 @@ class RepositoryCheck:
         for hazard in looked.hazards:
             path = f"{looked.path}/{hazard.place}"
             if self._is_shielded(path):
+                continue
+            if looked.elsewhere and self._elsewhere.is_hosts(looked.elsewhere, looked.path, hazard.place):
                 continue
             if not self._is_own(path, hazard) and not (is_at_work and hazard.is_unfinished):
                 self._remove(looked.handle, path, hazard)
@@ -267,8 +299,11 @@ class RepositoryCheck:
         self._pointers.begin(may_open=is_afterwards)
         for root in self._roots:
             queue += find_worktrees(root, self._folders.subdirectories, self._folders.has_git, self._give_up)
+        self._unplanned = {*queue} - {*self._planned}
         self._failure = self._folders.failure
         yield from self._look_for_traps()
+        for part in self._around.tracked():
+            yield from self._look_for_links(part)
         for worktree in queue:  # grows while it is gone through
             if worktree in seen:
                 continue
@@ -280,8 +315,24 @@ class RepositoryCheck:
                     queue += [path for link in looked.gitlinks for path in (link, os.path.realpath(link))]
             except _FAILURES as problem:  # the others are looked at all the same
                 self._failure = self._failure or problem
+        yield from self._look_elsewhere(seen, is_afterwards=is_afterwards)
         if self._failure is not None:
             raise self._failure
+
+    def _look_elsewhere(self, seen: set[str], *, is_afterwards: bool) -> Iterator[Looked]:
+        """ORDER: at last. Afterwards every directory has been asked for, and what is known can be kept."""
+        for worktree in self._elsewhere.find(is_afterwards=is_afterwards):
+            if worktree in seen:
+                continue
+            try:
+                for looked in self._look_at(worktree):
+                    looked.elsewhere = worktree
+                    yield looked
+            except _FAILURES as problem:
+                self._failure = self._failure or problem
+        self._failure = self._failure or self._folders.failure
+        if is_afterwards and self._elsewhere.is_complete:
+            self._folders.forget_others()
 
     def _give_up(self, directory: str) -> None:
         """The plan says so of what was there before; a command that makes as many is told of."""
@@ -308,7 +359,7 @@ class RepositoryCheck:
             return
         is_planned = worktree in self._planned and worktree not in self._tops
         try:
-            yield Looked(worktree, handle, traps_in(handle))
+            yield Looked(worktree, handle, [*traps_in(handle), *remotes_in(handle)])
             yield from self._look_at_git(worktree, handle, is_planned=is_planned)
             if is_git_directory(handle) and not self._pointers.is_part(worktree):  # bare
                 yield from self._inspect(worktree, handle, "")
@@ -344,8 +395,8 @@ class RepositoryCheck:
         A file that a process has mapped can be changed without a new time; but the first change by a process
         that began after the look has one.
         """
-        memory, found = self._memories.get((path, worktree), (None, None))
-        if memory is None or found is None or not memory.holds():
+        found = self._memories.find((path, worktree, path in self._held))
+        if found is None:
             found = self._inspect_anew(path, handle, worktree)
         elif self._began_ns == _NEVER_NS:
             self._work.add(found[-1])
@@ -374,45 +425,14 @@ class RepositoryCheck:
             left_out=self._left_out,
             is_held=path in self._held,
         )
-        self._memories.pop((path, worktree), None)
+        key = (path, worktree, path in self._held)
+        self._memories.forget(key)
         hazards = directory.hazards()
         self._work.add(work.spent)
         found = (hazards, directory.gitlinks, directory.tracked, is_whole(handle), work.spent)
         self._failure = self._failure or directory.failure
         if self._began_ns == _NEVER_NS and not directory.depends_on_others and directory.failure is None:
             places = (*directory.seen, *_WHOLE)
-            memory = Memory([f"{path}/{place}".rstrip("/") for place in places], looked_ns)
-            self._memories[path, worktree] = (memory, found)
+            memory = memorise([f"{path}/{place}".rstrip("/") for place in places], looked_ns)
+            self._memories.keep(key, memory, found)
         return found
-
-
-def _ancestors(paths: Iterable[str]) -> frozenset[str]:
-    """All that lies above these, and themselves."""
-    found: set[str] = set()
-    for path in paths:
-        here = path
-        while here and here not in found:
-            found.add(here)
-            here = here.rpartition("/")[0]
-    return frozenset(found)
-
-
-def _find_held(plan: Plan) -> frozenset[str]:
-    """Git directories whose hooks and settings stay as they are, by whatever way one comes there."""
-    kept = {shield.target.path for shield in plan.shields}
-    kept |= {os.path.join(watch.directory, watch.name) for watch in plan.watches}
-    directories = {os.path.dirname(path) for path in kept}
-    return frozenset(path for path in directories if {f"{path}/config", f"{path}/hooks"} <= kept)
-
-
-def _unreadable(problem: Exception, *, ran: bool) -> SetupError:
-    return SetupError(
-        "guard",
-        "a git directory could not be checked"
-        + (", and what the command left there is there" if ran else ""),
-        why=str(problem),
-        fix="do not use git there before you have looked at it"
-        if ran
-        else "look at what is in it, which a command may have left; then make it readable for its owner",
-        ran=ran,
-    )

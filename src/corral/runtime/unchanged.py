@@ -10,13 +10,14 @@ import os
 import time
 from functools import lru_cache
 
-from corral.model.record import Record
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     Stamp = tuple[int, int, int]  # device, inode, time of the last change
+    #: What one directory holds: its subdirectories, whether git finds a repository there, and what is no
+    #: file, under names that git itself writes or reads. A plain tuple: there are very many to be stored.
+    Listing = tuple[tuple[str, ...], bool, tuple[str, ...]]
 
 TICK_NS = 20_000_000
 #: What makes a git directory of any directory: all of one of these.
@@ -46,24 +47,26 @@ def is_settled(stamp: Stamp | None, looked_ns: int) -> bool:
 class Memory:
     """The paths that one look has depended on."""
 
-    def __init__(self, paths: Iterable[str], looked_ns: int) -> None:
-        self._stamps = {path: stamp_of(path) for path in paths}
-        self._is_reliable = all(
-            is_settled(stamp, looked_ns) and stamp is not None and tells_of_mappings(stamp[0])
-            for stamp in self._stamps.values()
-        )
+    def __init__(self, stamps: dict[str, Stamp | None], *, is_reliable: bool = True) -> None:
+        self.stamps = stamps
+        self.is_reliable = is_reliable
 
     def holds(self) -> bool:
         """Whether a new look would find the same."""
-        return self._is_reliable and all(stamp_of(path) == stamp for path, stamp in self._stamps.items())
+        return self.is_reliable and all(stamp_of(path) == stamp for path, stamp in self.stamps.items())
 
 
-class Listing(Record):
-    """What one directory holds."""
+def memorise(paths: Iterable[str], looked_ns: int) -> Memory:
+    """These as they are now, for a look that began then."""
+    stamps = {path: stamp_of(path) for path in paths}
+    is_reliable = all(
+        is_settled(stamp, looked_ns) and stamp is not None and tells_of_mappings(stamp[0])
+        for stamp in stamps.values()
+    )
+    return Memory(stamps, is_reliable=is_reliable)
 
-    subdirectories: tuple[str, ...] = ()
-    has_git: bool = False  # git finds a repository there
-    traps: tuple[str, ...] = ()  # what is no file, under names that git itself writes or reads
+
+_NOTHING: Listing = ((), False, ())
 
 
 class Folders:
@@ -71,10 +74,12 @@ class Folders:
 
     def __init__(self, open_path: Callable[[str], int]) -> None:
         self._open_path = open_path
-        self._known: dict[str, tuple[Stamp | None, Listing]] = {}
+        self.known: dict[str, tuple[Stamp | None, Listing]] = {}
+        self.is_changed = False  # what is known
         self._fresh: dict[str, Listing] = {}
         self._closed: dict[str, Stamp | None] = {}  # by the host
         self._may_open = False
+        self._is_sure = True  # of the last listing
         self.failure: OSError | None = None  # of this search; others are looked for all the same
 
     def begin(self, *, may_open: bool) -> None:
@@ -88,23 +93,32 @@ class Folders:
             self._closed = {}
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
-        return self._find(path).subdirectories
+        return self.look(path)[0]
 
     def has_git(self, path: str) -> bool:
-        return self._find(path).has_git
+        return self.look(path)[1]
 
     def with_traps(self) -> list[str]:
         """Of the directories that this search has asked for."""
-        return [path for path, listing in self._fresh.items() if listing.traps]
+        return [path for path, listing in self._fresh.items() if listing[2]]
 
-    def _find(self, path: str) -> Listing:
+    def forget_others(self) -> None:
+        """Keep what this search has asked for, which was everything."""
+        if len(self._fresh) < len(self.known):
+            self.known = {path: known for path, known in self.known.items() if path in self._fresh}
+            self.is_changed = True
+
+    def look(self, path: str) -> Listing:
+        """What is in a directory now."""
         if path not in self._fresh:
             stamp, looked_ns = stamp_of(path), time.time_ns()
-            known = self._known.get(path)
+            known = self.known.get(path)
             if known is None or known[0] != stamp:
+                self._is_sure = True
                 known = (stamp, self._list(path, stamp))
-                if is_settled(stamp, looked_ns):
-                    self._known[path] = known
+                if self._is_sure and is_settled(stamp, looked_ns):
+                    self.known[path] = known
+                    self.is_changed = True
             self._fresh[path] = known[1]
         return self._fresh[path]
 
@@ -112,9 +126,10 @@ class Folders:
         try:
             return list_directory(path)
         except (FileNotFoundError, NotADirectoryError):
-            return Listing()  # gone meanwhile
+            return _NOTHING  # gone meanwhile
         except OSError as problem:
-            closed = Listing(has_git=os.path.lexists(f"{path}/.git"))
+            self._is_sure = False
+            closed: Listing = ((), os.path.lexists(f"{path}/.git"), ())
             if not self._may_open:  # the next plan is refused
                 self._closed[path] = stamp
                 return closed
@@ -129,7 +144,7 @@ class Folders:
     def _list_opened(self, path: str) -> Listing:
         handle = self._open_path(path)
         if handle < 0:
-            return Listing()
+            return _NOTHING
         try:
             return list_directory(handle)
         finally:
@@ -150,9 +165,8 @@ def list_directory(place: str | int) -> Listing:
                 names.append(entry.name)
             elif entry.name[:1] in _FIRST and _is_trap(entry):
                 traps.append(entry.name)
-    return Listing(
-        tuple(sorted(names)), ".git" in marks or any(marks >= bare for bare in _BARE), tuple(traps)
-    )
+    has_git = ".git" in marks or any(marks >= bare for bare in _BARE)
+    return tuple(sorted(names)), has_git, tuple(traps)
 
 
 def _is_trap(entry: os.DirEntry[str]) -> bool:

@@ -54,3 +54,18 @@ def test_nothing_is_said_where_it_would_not_be_true(command: tuple[str, ...], re
 @pytest.mark.parametrize("command", [("strace", "ls"), ("strace", "-p", "5"), ("gdb", "--args", "ls")])
 def test_a_tracer_with_something_to_trace_is_told_of_the_capability(command: tuple[str, ...]) -> None:
     assert "--cap process:debug" in advise(command, result_of())
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("git submodule add https://git.example.org/x", "corral protects: add it outside"),
+        (("git", "-c", "a=b", "-C", "sub", "--no-pager", "worktree", "remove", "wt"), "remove it outside"),
+        ("git worktree move wt there", "move it outside"),
+        ("git worktree list", ""),
+        ("git -C", ""),
+        ("git", ""),
+    ],
+)
+def test_what_git_cannot_do_is_told(command: str | tuple[str, ...], said: str) -> None:
+    assert (said in advise(command, result_of())) if said else advise(command, result_of()) == ""

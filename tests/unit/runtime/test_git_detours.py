@@ -7,14 +7,13 @@ import os
 import pytest
 
 from corral.model.errors import SetupError
+from corral.runtime.repositories import RepositoryCheck
 from support.git_repository import CONFIG, EVIL, make_index, make_repository, put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from corral.runtime.repositories import RepositoryCheck
 
 
 FILE, GITLINK, DIRECTORY = 0o100644, 0o160000, 0o40000
@@ -286,3 +285,74 @@ def test_no_link_stands_where_the_host_has_registered_a_worktree(
 
     assert check.sweep() == ()
     assert not (place / way).is_symlink()
+
+
+@pytest.mark.parametrize("way", ["directory", "pointer"])
+def test_no_link_stands_where_a_repository_around_has_a_directory(
+    make_plan, place: Path, tmp_path: Path, way: str
+) -> None:
+    """Of the larger repository the workspace is a part: its index cannot be written, and is read."""
+    around = make_repository(tmp_path / (".git" if way == "directory" else "store"))
+    if way == "pointer":
+        put(tmp_path / ".git", "gitdir: store\n")
+    entries = [("other/f", FILE), ("work/own/f", FILE), ("work/src/lib/f", FILE)]
+    (around / "index").write_bytes(make_index(*entries))
+    (place / "src").mkdir()
+    (place / "own").symlink_to(tmp_path)
+    check = RepositoryCheck(make_plan(writable=(str(place),), worktrees=(str(place),)), "")
+    check.begin()
+    (place / "src/lib").symlink_to(tmp_path)
+
+    assert check.sweep() == ()
+    assert not (place / "src/lib").is_symlink()
+    assert (place / "own").is_symlink()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("stage", [0, 2])
+def test_a_path_in_conflict_is_no_link(
+    check: RepositoryCheck, git: Path, place: Path, tmp_path: Path, version: int, stage: int
+) -> None:
+    """`git rerere` writes the file, through a link as well; nothing writes one that is not in conflict so."""
+    data = bytearray(make_index(("file", FILE), version=version))
+    data[12 + 40 + 20] |= stage << 4
+    (git / "index").write_bytes(data)
+    (place / "file").symlink_to(tmp_path / "outside")
+
+    assert check.sweep() == ()
+    assert (place / "file").is_symlink() == (stage == 0)
+
+
+@pytest.mark.parametrize(("value", "place_of_hook"), [("mine", "mine"), ("./a/../mine", "mine"), ("..", "")])
+def test_hooks_of_a_bare_repository_are_where_it_says(
+    checking: Callable[..., RepositoryCheck], git: Path, place: Path, value: str, place_of_hook: str
+) -> None:
+    """Of the host's own; where a setting leads further up, nothing there is touched."""
+    bare = make_repository(place / "far/own.git", f"{CONFIG}\thooksPath = {value}\n")
+    own, beside = bare / "mine/post-receive", bare.parent / "beside"
+    put(own, "own")
+    put(beside, "x")
+    check = checking(str(place))
+    check.begin()
+    put(bare / "mine/pre-receive", "x")
+    put(bare.parent / "new", "x")
+
+    assert check.sweep() == ()
+    assert (bare / "mine/pre-receive").exists() == (not place_of_hook)
+    assert own.exists() and beside.exists() and (bare.parent / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["origin", "upstream", "origin.git"])
+@pytest.mark.parametrize("is_link", [True, False])
+def test_no_remote_is_a_way_to_another_repository(
+    check: RepositoryCheck, place: Path, tmp_path: Path, name: str, *, is_link: bool
+) -> None:
+    if is_link:
+        (place / name).symlink_to(tmp_path)
+    else:
+        put(place / name, f"gitdir: {tmp_path}\n")
+    put(place / "upstream.git", "of a project: no pointer")
+
+    assert check.sweep() == ()
+    assert not os.path.lexists(place / name)
+    assert (place / "upstream.git").exists()

@@ -1,0 +1,100 @@
+"""A workspace inside a larger repository: the index of that one has directories in here as well.
+
+Its git directory is out of reach for commands. But `git rm`, typed in the workspace, works with that index,
+and follows a link that a command has put in the place of one of its directories.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from corral.git.config import MalformedConfig, read_config
+from corral.git.keys import hash_length
+from corral.git.pointer import read_path, read_pointer
+from corral.runtime.git_files import read_file
+from corral.runtime.git_index import read_whole_index
+from corral.runtime.git_pointers import is_beneath
+from corral.runtime.git_work import Work
+from corral.runtime.unchanged import memorise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from corral.runtime.git_remembered import Memories
+    from corral.runtime.git_tracked import Tracked
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MOST_BYTES = 1 << 13
+#: No such git directory, or none that git itself could read.
+_NONE = (FileNotFoundError, NotADirectoryError, PermissionError)
+
+
+class Around:
+    """Of one check, whose commands write beneath these roots."""
+
+    def __init__(self, roots: Sequence[str], memories: Memories) -> None:
+        found = ((root, *find_around(root)) for root in roots)
+        # What lies beneath another root is looked at itself.
+        self._found = [
+            (root, worktree, git)
+            for root, worktree, git in found
+            if worktree and not any(is_beneath(worktree, top) for top in roots)
+        ]
+        self._memories = memories
+
+    def tracked(self) -> Iterator[Tracked]:
+        """Raises MalformedIndex for an index that is not understood."""
+        for root, worktree, git in self._found:
+            key = (git, root, True)
+            found = self._memories.find(key)
+            if found is None:
+                self._memories.forget(key)
+                looked_ns = time.time_ns()
+                found = ([], (), _tracked_in(root, worktree, git), True, {})
+                self._memories.keep(key, memorise([git, f"{git}/index"], looked_ns), found)
+            yield from found[2]
+
+
+def find_around(root: str) -> tuple[str, str]:
+    """The worktree above a directory, and its git directory; empty if there is none."""
+    above = root
+    while above != "/":
+        above = os.path.dirname(above)
+        git = os.path.join(above, ".git")
+        if os.path.isfile(git):
+            with open(git, "rb") as file:
+                git = os.path.normpath(os.path.join(above, read_pointer(file.read(_MOST_BYTES)) or "."))
+        if os.path.lexists(f"{git}/HEAD"):
+            return above, git
+    return "", ""
+
+
+def _tracked_in(root: str, worktree: str, git: str) -> tuple[Tracked, ...]:
+    """As if a directory were a worktree of its own: what the index around it has in there."""
+    try:
+        handle = os.open(git, _DIRECTORY)
+    except _NONE:
+        return ()
+    try:
+        if not os.path.lexists(f"{git}/index"):
+            return ()
+        length = _hash_length(handle, git)
+        _, directories = read_whole_index(Work(), handle, git, length, may_have_names=True)
+    finally:
+        os.close(handle)
+    start = os.fsencode(os.path.relpath(root, worktree)) + b"/"
+    inside = frozenset(path[len(start) :] for path in directories if path.startswith(start))
+    return ((f"{git}/index", root, inside),) if inside else ()
+
+
+def _hash_length(handle: int, git: str) -> int:
+    common = read_path(read_file(handle, "commondir") or b"")
+    shared = os.open(os.path.join(git, common or "."), _DIRECTORY)
+    try:
+        return hash_length(read_config(read_file(shared, "config") or b""))
+    except MalformedConfig:
+        return hash_length(())
+    finally:
+        os.close(shared)

@@ -1,0 +1,113 @@
+"""Repositories anywhere in what commands may write: also among packages, or deeper than the plan looks.
+
+Git enters one that a commit names, or that `git add .` finds. The plan shields none of them, so what commands
+do there is told by time: no command can set the time of the last change.
+"""
+
+from __future__ import annotations
+
+import os
+
+from corral.runtime.unchanged import is_local
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from corral.runtime.unchanged import Folders
+
+#: A directory is a step, and one that is too far down for the kernel's paths as many as it has above it.
+MOST_STEPS = 1 << 17
+_MOST_PATH_BYTES = 4095
+
+
+def find_everywhere(roots: Iterable[str], folders: Folders, give_up: Callable[[str], None]) -> Iterator[str]:
+    """Directories that git finds a repository in, level by level.
+
+    `give_up` is called with the first one that is not looked into because there are too many.
+    """
+    tops = dict.fromkeys(roots)
+    waiting, left = [(root, folders.look(root)[0]) for root in tops], MOST_STEPS
+    for directory, names in waiting:  # grows while it is gone through
+        is_short = len(directory) < _MOST_PATH_BYTES // 4 or len(os.fsencode(directory)) <= _MOST_PATH_BYTES
+        left -= 1 if is_short else directory.count("/")
+        if left < 0:
+            give_up(directory)
+            return
+        for name in names:
+            path = f"{directory}/{name}"
+            if name != ".git" and path not in tops:  # one root may lie in another
+                inner, has_git, _ = folders.look(path)
+                if has_git:
+                    yield path
+                waiting.append((path, inner))
+
+
+def is_changed_since(path: str, place: str, began_ns: int) -> bool:
+    """Whether anything from a directory down to a place in it was made, changed or moved since then.
+
+    What moves along with a directory keeps its own time; the directory has a new one.
+    """
+    here = path
+    for part in ("", *place.split("/")):
+        here = f"{here}/{part}".rstrip("/")
+        try:
+            if os.lstat(here).st_ctime_ns >= began_ns:
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True  # nobody can say
+    return False
+
+
+class Elsewhere:
+    """Repositories beyond the plan's search, of one check. `tell` is told what was left out, and why."""
+
+    def __init__(self, roots: Sequence[str], folders: Folders, tell: Callable[[str, str], None]) -> None:
+        self._roots, self._folders, self._tell = roots, folders, tell
+        self._found: tuple[str, ...] | None = None
+        self._begun: frozenset[str] = frozenset()  # which were looked at before commands
+        self._since_ns = 0
+        self._is_told = False
+        self.is_complete = False  # whether a search has come to its end
+
+    def resume(self, found: Iterable[str]) -> None:
+        """What a search of an earlier run has found. What the host has made since is told by its time."""
+        self._found = tuple(found)
+
+    def find(self, *, is_afterwards: bool) -> tuple[str, ...]:
+        """Anew when commands have run, or where times tell nothing; before them what is known will do."""
+        if is_afterwards or self._found is None or not self._are_times_kept():
+            self.is_complete = True
+            self._found = tuple(
+                find_everywhere(self._roots, self._folders, self._give_up if is_afterwards else self._stop)
+            )
+        return self._found
+
+    def begin(self, looked_at: Iterable[str], began_ns: int) -> None:
+        """Commands are about to start, and these have been looked at: what is in them is the host's own."""
+        self._begun, self._since_ns, self._is_told = frozenset(looked_at), began_ns, False
+
+    def is_hosts(self, worktree: str, path: str, place: str) -> bool:
+        """Whether what is at a place was there before, in a repository that was not looked at then."""
+        if worktree in self._begun or not self._are_times_kept():
+            return False
+        return not is_changed_since(path, place, self._since_ns)
+
+    def is_unknown(self, path: str) -> bool:
+        """Whether it lies in such a repository."""
+        return any(path.startswith(f"{worktree}/") for worktree in {*(self._found or ())} - self._begun)
+
+    def _are_times_kept(self) -> bool:
+        return all(is_local(os.lstat(root).st_dev) for root in self._roots)
+
+    def _stop(self, directory: str) -> None:
+        self.is_complete = False
+
+    def _give_up(self, directory: str) -> None:
+        self.is_complete = False
+        if not self._is_told:
+            self._is_told = True
+            why = f"there are more than {MOST_STEPS} directories: repositories in here, and further on,"
+            self._tell(directory, f"{why} were not looked for; do not let git enter them")

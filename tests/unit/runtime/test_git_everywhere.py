@@ -1,0 +1,202 @@
+"""Repositories where the plan does not look: found at any depth, and what a command did is told by time."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from corral.runtime import git_everywhere, repositories, unchanged
+from corral.runtime.repositories import RepositoryCheck
+from support.git_repository import CONFIG, EVIL, make_repository, put
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Checking = Callable[..., RepositoryCheck]
+
+DEEP = "a/b/c/d/e/f/g/h/i"
+PLACES = ["node_modules/x", DEEP, "target/deep/.venv/x", "node_modules/x.git/objects/x"]
+
+
+@pytest.fixture
+def keeping(git: Path, tmp_path: Path, make_plan) -> Checking:
+    """A check as one run has it, which remembers what the runs before have found."""
+
+    def make() -> RepositoryCheck:
+        place = str(git.parent)
+        plan = make_plan(writable=(place,), worktrees=(place,))
+        return RepositoryCheck(plan, str(tmp_path / "quarantine"), str(tmp_path / "memory"))
+
+    return make
+
+
+def settle() -> None:
+    """Until times of change are over that are too near to now to tell anything."""
+    began = time.time_ns()
+    while time.time_ns() < began + 2 * unchanged.TICK_NS:
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_repository_that_is_made_anywhere_keeps_no_program(
+    check: RepositoryCheck, place: Path, where: str
+) -> None:
+    inner = make_repository(place / where / ".git", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    put(inner / "hooks/post-checkout", "x")
+
+    assert check.sweep() == ()
+    assert EVIL not in (inner / "config").read_text()
+    assert not (inner / "hooks/post-checkout").exists()
+
+
+@pytest.mark.parametrize("is_remembered", [False, True])
+def test_the_hosts_own_stays_when_a_command_works_in_it(
+    keeping: Checking, git: Path, *, is_remembered: bool
+) -> None:
+    """It was looked at before, or is known from an earlier run."""
+    inner = make_repository(git.parent / "node_modules/x/.git", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    put(inner / "hooks/post-checkout", "x")
+    settle()
+    if is_remembered:
+        first = keeping()
+        first.begin()
+        first.sweep()
+        first.close()
+    check = keeping()
+    check.begin()
+    put(inner / "COMMIT_EDITMSG", "x")
+
+    assert check.sweep() == ()
+    assert (inner / "hooks/post-checkout").exists()
+    assert EVIL in (inner / "config").read_text()
+
+
+def test_what_the_host_made_since_the_last_run_is_told_by_its_time(keeping: Checking, git: Path) -> None:
+    first = keeping()
+    first.begin()
+    first.sweep()
+    first.close()
+    inner = make_repository(git.parent / "node_modules/x/.git", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    put(inner / "hooks/post-checkout", "x")
+    settle()
+    check = keeping()
+    check.begin()
+    put(git.parent / "node_modules/other", "x")
+
+    assert check.sweep() == ()
+    assert (inner / "hooks/post-checkout").exists()
+
+    put(inner / "config", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+
+    assert check.sweep() == ()
+    assert EVIL not in (inner / "config").read_text()
+
+
+def test_old_parts_that_are_put_together_are_new(check: RepositoryCheck, place: Path) -> None:
+    """An earlier command has left them, where they were no repository."""
+    parts = make_repository(place / "node_modules/parts", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    (parts / "HEAD").rename(place / "node_modules/HEAD")
+    settle()
+    check.begin()
+    (place / "node_modules/HEAD").rename(parts / "HEAD")
+
+    assert check.sweep() == ()
+    assert EVIL not in (parts / "config").read_text()
+
+
+def test_where_times_tell_nothing_everything_is_looked_at_before(
+    keeping: Checking, git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_everywhere, "is_local", lambda _: False)
+    monkeypatch.setattr(unchanged, "is_local", lambda _: False)
+    own = make_repository(git.parent / "node_modules/own/.git", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    check = keeping()
+    check.begin()
+    made = make_repository(git.parent / "node_modules/made/.git", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    long_ago = (0, 0)
+    os.utime(made / "config", long_ago)
+
+    assert check.sweep() == ()
+    assert EVIL in (own / "config").read_text()
+    assert EVIL not in (made / "config").read_text()
+
+
+def test_what_lies_beyond_the_bound_is_told(
+    check: RepositoryCheck, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_everywhere, "MOST_STEPS", 20)
+    for number in range(30):
+        (place / f"many/{number:02}").mkdir(parents=True)
+
+    assert check.sweep() == ()
+    (told,) = check.take_violations()
+    assert told.subject.startswith(f"{place}/many/") and "more than 20 directories" in told.detail
+
+
+def test_a_way_without_an_end_is_not_followed_to_it(
+    check: RepositoryCheck, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is too far down for the kernel's paths takes a step for each name above it."""
+    monkeypatch.setattr(git_everywhere, "MOST_STEPS", 600)
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("d" * 200, dir_fd=here)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+    assert check.sweep() == ()
+    assert any("more than 600 directories" in told.detail for told in check.take_violations())
+
+
+def test_what_has_not_changed_is_neither_listed_nor_read_again(
+    keeping: Checking, git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next run."""
+    for number in range(3):
+        make_repository(git.parent / f"node_modules/{number}/.git", CONFIG)
+    settle()
+    first = keeping()
+    first.begin()
+    first.sweep()
+    first.close()
+    listed: list[object] = []
+    plain = unchanged.list_directory
+    monkeypatch.setattr(unchanged, "list_directory", lambda place: listed.append(place) or plain(place))
+    monkeypatch.setattr(repositories, "GitDirectory", lambda *_, **__: int("nothing is read"))
+    second = keeping()
+
+    second.begin()
+
+    assert second.sweep() == ()
+    assert listed == []
+
+
+@pytest.mark.parametrize("spoilt", ["content", "identity", "owner"])
+def test_only_what_corral_itself_has_kept_is_believed(
+    keeping: Checking, git: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str
+) -> None:
+    settle()
+    first = keeping()
+    first.begin()
+    first.sweep()
+    first.close()
+    (kept,) = (tmp_path / "memory").iterdir()
+    if spoilt == "content":
+        kept.write_bytes(kept.read_bytes()[:-9])
+    elif spoilt == "identity":
+        kept.write_bytes(kept.read_bytes().replace(os.fsencode(git.parent), b"/" * len(str(git.parent)), 1))
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    looked = []
+    plain = repositories.GitDirectory
+    monkeypatch.setattr(repositories, "GitDirectory", lambda *a, **k: looked.append(a[0]) or plain(*a, **k))
+
+    keeping().begin()
+
+    assert looked == [str(git)]
