@@ -413,6 +413,7 @@ PARTS = {
         "presets": presets,
         "system": lambda: shared("_system"),
         "protected": lambda: shared("_protected"),
+        "homes": lambda: shared("_homes"),
     },
 }
 

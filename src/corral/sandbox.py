@@ -32,7 +32,7 @@ from corral.planning.ground import build_ground
 from corral.planning.recall import Recall
 from corral.planning.select import inside_already, select_launch
 from corral.policy.check import check_policy
-from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
+from corral.policy.preset import DEFAULT_PRESET, hidden_in_homes, load_preset, preset_backend
 from corral.probes import forget, probe_remembered
 
 TYPE_CHECKING = False
@@ -385,7 +385,7 @@ class Sandbox:
     def _current_ground(self) -> tuple[Ground, Nested]:
         with self._lock:
             if self._ground is None or self._has_what_was_denied(self._ground[0]):
-                ground = build_ground(self._policy, self._workspace, self._host)
+                ground = build_ground(self._policy, self._workspace, self._host, hidden_in_homes())
                 if isinstance(self._host, RealHost):
                     writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
                     self._host.distrust((self._workspace, *writable))

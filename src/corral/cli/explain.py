@@ -16,6 +16,7 @@ from corral.linux.decode import decode
 from corral.linux.spec import MountFlag, MountKind
 from corral.model.errors import CorralError
 from corral.model.feature import PROMISES, RUNNER_FEATURES, RUNNER_MECHANISM
+from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 
 TYPE_CHECKING = False
@@ -69,7 +70,8 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
     yield from _section("may read", _paths(plan, FsAccess.READ))
     yield from _section("private, gone afterwards", plan.ground.private)
-    yield from _section("denied", (target.requested for target in plan.ground.denied))
+    yield from _section("denied", _denied(plan))
+    yield from _section("hidden in homes, here now", _hidden(plan))
     yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
     copies = explanation.launch.copies
     yield from _section("changed in a copy", (mount.copy.target.path for mount in copies))
@@ -115,6 +117,17 @@ def _paths(plan: Plan, access: FsAccess) -> Iterator[str]:
             target = grant.target
             renamed = target.requested != target.path
             yield f"{target.requested} -> {target.path}" if renamed else target.path
+
+
+def _denied(plan: Plan) -> Iterator[str]:
+    ground = plan.ground
+    return (target.requested for target in ground.denied if target.path not in ground.hidden)
+
+
+def _hidden(plan: Plan) -> Iterator[str]:
+    ground = plan.ground
+    there = (target for target in ground.denied if target.kind is not PathKind.MISSING)
+    return (target.requested for target in there if target.path in ground.hidden)
 
 
 def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
@@ -166,7 +179,8 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "read": list(_paths(plan, FsAccess.READ)),
         "write": list(_paths(plan, FsAccess.WRITE)),
         "private": list(plan.ground.private),
-        "denied": [target.requested for target in plan.ground.denied],
+        "denied": list(_denied(plan)),
+        "hidden": list(_hidden(plan)),
         "shielded": [shield.target.path for shield in plan.shields],
         "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
         "notes": list(plan.notes),

@@ -134,6 +134,7 @@ class Ground(Record):
     scratch: str  # where a backend without private mounts may put a private directory
     requires: frozenset[Feature]  # what must be enforced for the policy to hold
     private_in_grants: tuple[str, ...] = ()  # private areas that lie, or lead, into a grant
+    hidden: frozenset[str] = frozenset()  # of what is denied: what no policy says, because homes hide it
 
     # Compared and hashed by identity: backends keep what they compiled from a ground.
     __eq__ = object.__eq__

@@ -270,6 +270,8 @@ def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> lis
         parent, name = posixpath.split(target.path)
         stat = resolver.look(parent)
         if stat is None or not stat.is_directory:
+            if target.path in ground.hidden:
+                continue  # a command's own, should it be made; the next run hides it
             raise PolicyError(
                 "deny-unreachable",
                 f"{target.requested} cannot be denied",
