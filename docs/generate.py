@@ -70,6 +70,11 @@ EXAMPLES = {
     "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
     "cpu:time:10s": "processor time of all processes together",
     "pids:limit:64": "number of processes and threads",
+    "memory:default:75%": (
+        "a default, of a size or a share of the machine: held where the host can hold it, else on record"
+    ),
+    "cpu:default:200%": "the same for processors",
+    "pids:default:4096": "the same for processes and threads",
     "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
     "output:limit:1MiB": "stdout and stderr together; past it the run ends",
     "file:limit:100MiB": "size of each single file that is written",

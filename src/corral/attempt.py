@@ -12,6 +12,7 @@ from corral.runtime.run import Run
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.errors import UnenforceableError
+    from corral.model.feature import Feature
     from corral.model.plan import Command
     from corral.model.result import Result
     from corral.runtime.destinations import Destinations
@@ -43,6 +44,7 @@ class Attempt:
         self.refusal: UnenforceableError | None = (
             None  # why no sandbox holds it, where `fallback` lets it run
         )
+        self.unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that nobody holds here
         self._uses_outer = False
         self._is_unwanted = False
         self._run = self._planned()
@@ -50,7 +52,7 @@ class Attempt:
     def _planned(self) -> Run:
         explanation = self._sandbox._explain(self._command)
         crossing = open_crossing(explanation, self._sandbox.network)
-        self.refusal = explanation.refusal
+        self.refusal, self.unheld = explanation.refusal, explanation.plan.unheld
         self._uses_outer = explanation.launch.outer is not None
         return Run(
             crossing.plan,

@@ -65,6 +65,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "container.volumes": st.lists(st.sampled_from(["cache:/cache", "/srv:/srv:ro"]), max_size=2),
     "container.entrypoint": st.lists(st.sampled_from(["/bin/a", "-b"]), max_size=2),
     "resources.memory": st.sampled_from(["1g", "4g", 2**31]),
+    "defaults.memory": st.sampled_from(["1g", "50%", "100%", 2**31]),
     "resources.time": st.sampled_from(["1s", "1h", 5]),
     "resources.pids": st.sampled_from([1, 10, "100"]),
     "resources.cpus": st.sampled_from([0.5, 2, "50%"]),

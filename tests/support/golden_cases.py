@@ -8,6 +8,7 @@ from corral.backends.registry import BUILTIN, get_backend
 from corral.model.feature import Feature
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
+from corral.planning.defaults import hold_defaults
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
 from corral.policy.preset import hidden_in_homes
@@ -139,7 +140,7 @@ def plan_of(case: Case, probe: Probe) -> Plan:
     policy = build_policy(case.preset, case.capabilities)
     ground = build_ground(policy, WORKSPACE, host, hidden_in_homes())
     command = Command(("/bin/sh", "-c", "make"), WORKSPACE)
-    return build(
+    plan = build(
         policy,
         command,
         ground,
@@ -148,3 +149,4 @@ def plan_of(case: Case, probe: Probe) -> Plan:
         nested=nested_repositories(ground, host),
         waived=ground.requires - probe.enforces,
     )
+    return hold_defaults(plan, probe)

@@ -79,6 +79,7 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("not protected", plan.notes)
     yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
     yield from _section("limits", list_limits(plan.ground.limits))
+    yield from _section("not limited here, by default it would be", _unheld(plan))
     yield from _section("environment", (name for name, _ in plan.env))
     yield "enforced"
     for feature, how in _mechanisms(explanation):
@@ -128,6 +129,10 @@ def _hidden(plan: Plan) -> Iterator[str]:
     ground = plan.ground
     there = (target for target in ground.denied if target.kind is not PathKind.MISSING)
     return (target.requested for target in there if target.path in ground.hidden)
+
+
+def _unheld(plan: Plan) -> Iterator[str]:
+    return (f"{feature.value} {value}" for feature, value in plan.unheld)
 
 
 def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
@@ -186,6 +191,7 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "notes": list(plan.notes),
         "network": plan.ground.net.mode.value,
         "limits": list(list_limits(plan.ground.limits)),
+        "unheld": {feature.value: value for feature, value in plan.unheld},
         "environment": [name for name, _ in plan.env],
         "enforced": {
             feature.value: how for feature, how in _mechanisms(explanation) if feature not in plan.waived

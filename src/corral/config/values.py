@@ -270,6 +270,7 @@ INSIDE = Kind("a path inside", _STRING, _of_container("workspace", parse_inside,
 PORT = Kind("a port", _STRING, _of_container("port", parse_port))
 VOLUME = Kind("a volume", _STRING, _of_container("volume", parse_volume))
 MEMORY = Kind("a size", _QUANTITY, _limit("memory:limit", '"2G" or "512MiB"'))
+MEMORY_DEFAULT = Kind("a size", _QUANTITY, _limit("memory:default", '"75%" or "8GiB"'))
 SIZE = Kind("a size", _QUANTITY, _limit("output:limit", '"100MB" or "1GiB"'))
 SHARE = Kind("a share", _QUANTITY, _limit("cpu:limit", '2.0 or "50%"'))
 COUNT = Kind("a number", _QUANTITY, _limit("pids:limit", "256"))

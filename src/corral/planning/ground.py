@@ -9,6 +9,7 @@ from corral.model.feature import Feature
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule, NetMode
 from corral.planning.bounds import find_ceilings, hold_within, most_read
+from corral.planning.defaults import resolve_defaults
 from corral.planning.git import identity, linked_repository
 from corral.planning.homes import HOMES, hide_homes, is_system
 from corral.planning.require import required_features
@@ -66,6 +67,7 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         and not _is_inside_any(path, within)  # a denial holds at any depth
     )
     _check_private(private, granted, host)
+    limits, defaults = resolve_defaults(policy, host)
     ceilings = find_ceilings(kept, workspace, host, resolver)
     narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
     granted |= dict.fromkeys(narrowed, FsAccess.READ)
@@ -86,7 +88,8 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         private=private,
         private_files=_private_files(host, private),
         net=policy.net,
-        limits=policy.limits,
+        limits=limits,
+        defaults=defaults,
         deny_syscalls=policy.deny_syscalls,
         spawn=policy.spawn,
         debug=policy.debug,

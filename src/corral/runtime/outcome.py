@@ -66,7 +66,7 @@ def promised(plan: Plan, launch: Launch) -> Enforcement:
     """What protects the command: the mechanism of every feature that the policy asked for."""
     named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **launch.enforced}
     asked = {feature: named[feature] for feature in plan.requires - plan.waived}
-    return Enforcement(launch.backend, asked, plan.waived)
+    return Enforcement(launch.backend, asked, plan.waived, plan.unheld)
 
 
 def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:
