@@ -359,7 +359,7 @@ class Sandbox:
         waived = self._given_up(ground, unconfined=unconfined)
 
         def find(host: Host) -> Held:
-            return find_held(self._policy, ground, host, nested=nested.repositories, waived=waived)
+            return find_held(self._policy, ground, host, nested=nested, waived=waived)
 
         with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
             held = find(self._host) if unconfined else self._held.find(self._host, find)
