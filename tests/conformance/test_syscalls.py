@@ -56,6 +56,23 @@ def test_a_system_call_that_the_policy_denies_is_refused(backend: Case, stage: S
     assert not done.worked
 
 
+def test_a_group_has_every_call_for_one_thing(backend: Case, stage: Stage) -> None:
+    """`chmod` of coreutils uses fchmodat; what is denied is to change a mode, in whatever way."""
+    file = stage.work / "file"
+    file.touch(0o600)
+
+    done = attempt(
+        backend,
+        stage,
+        shell("chmod 777 file"),
+        effect=lambda _: file.stat().st_mode & 0o777 == 0o777,
+        reset=lambda: file.chmod(0o600),
+        capabilities=["syscall:deny:@chmod"],
+    )
+
+    assert not done.worked
+
+
 def _attempted(backend: Case, stage: Stage, script: str) -> bool:
     mark = stage.work / "mark"
     return attempt(backend, stage, python(script), effect=lambda _: mark.exists(), reset=mark.unlink).worked

@@ -104,12 +104,6 @@ def test_it_is_not_for_mistakes_of_the_policy(project: Path) -> None:
         sandbox(project, backend="magic", fallback="unconfined").run(["true"])
 
 
-def test_it_is_not_for_a_backend_that_this_version_lacks(project: Path) -> None:
-    with pytest.raises(UnenforceableError) as refused:
-        sandbox(project, backend="wasm", fallback="unconfined").run(["true"])
-    assert refused.value.code == "backend-missing"
-
-
 def test_it_is_not_for_a_sandbox_that_could_not_be_set_up(project: Path, monkeypatch) -> None:
     def fail(*_: object) -> None:
         raise SetupError("mounts", "the sandbox could not be set up", why="it broke", fix="mend it")

@@ -18,6 +18,7 @@ from corral.model.quantities import (
     parse_size,
 )
 from corral.model.record import Record
+from corral.model.syscall_groups import GROUPS, expand_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class PolicyDraft:
             name, _, value = target.partition("=")
             self._fixed[name] = value
         elif kind == "syscall":
-            self._deny_syscalls.add(target)
+            self._deny_syscalls.update(expand_group(target))
         elif kind == "process":
             self._spawn, self._debug = verb != "none", verb == "debug" or (self._debug and verb == "spawn")
         elif kind == "module":
@@ -356,6 +357,10 @@ def _path_word(target: str) -> str:
 
 
 def _system_call(target: str) -> str:
+    if target.startswith("@") and target not in GROUPS:
+        raise ValueError(f"there is no group {target!r}; the groups are {', '.join(GROUPS)}")
+    if target in GROUPS:
+        return target
     if not target.isascii() or not target.replace("_", "").isalnum():
         raise ValueError(f"{target!r} is not the name of a system call")
     return target

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from corral.linux.syscalls import Arch, is_known, number, numbers
+from corral.model.capability import parse_capability
+from corral.model.errors import CapabilitySyntaxError
+from corral.model.syscall_groups import GROUPS
+from corral.policy.compose import build_policy
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,15 @@ def test_both_architectures_number_the_newer_calls_alike() -> None:
 def test_a_name_is_known_when_any_architecture_has_it() -> None:
     assert is_known("iopl") and is_known("read")
     assert not is_known("reed") and not is_known("") and not is_known("READ")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_has_calls_that_there_are(group: str) -> None:
+    """And one that this table does not know would be denied to nobody."""
+    assert all(map(is_known, GROUPS[group]))
+    assert build_policy("strict", [f"syscall:deny:{group}"]).deny_syscalls == set(GROUPS[group])
+
+
+def test_an_unknown_group_is_refused_with_those_there_are() -> None:
+    with pytest.raises(CapabilitySyntaxError, match="@chmod, @chown"):
+        parse_capability("syscall:deny:@chmodd")
