@@ -6,6 +6,7 @@ import json
 import sys
 
 from corral.backends.registry import ENGINES, UNCONFINED
+from corral.cli.elsewhere import NOTE, as_elsewhere
 from corral.cli.fidelity import summarize
 from corral.cli.limits import list_limits
 from corral.cli.printable import printable
@@ -38,15 +39,19 @@ def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     try:
         command = build_command(options, words)
         request = build_request(options, command, for_run=False)
-        sandbox, command = request.sandbox, request.command or ("true",)
+        command = request.command or ("true",)
+        elsewhere = as_elsewhere(request.sandbox, sys.platform)
+        sandbox = elsewhere or request.sandbox
         explanation, fidelity = sandbox.explain(command), sandbox.fidelity(command)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        sys.stdout.write(json.dumps(_as_json(explanation, fidelity), indent=2) + "\n")
+        found = {**_as_json(explanation, fidelity), "elsewhere": elsewhere is not None}
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
+        first = [f"note       {NOTE}"] if elsewhere is not None else []
         lines = render(explanation, fidelity, verbose=bool(options["verbose"]))
-        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
+        sys.stdout.write("\n".join(map(printable, (*first, *lines))) + "\n")
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from corral.model.capability import format_limit
 from corral.model.feature import Feature
+from corral.model.quantities import format_share, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ _FEATURES = {
     "memory_share": Feature.LIMIT_MEMORY,  # of a machine that does not say how much it has: nobody holds that
     "cpus": Feature.LIMIT_CPU,
     "pids": Feature.LIMIT_PIDS,
-}
-_CLAUSES = {
-    "memory_bytes": ("memory", "limit"),
-    "memory_share": ("cpu", "limit"),  # written in the same way
-    "cpus": ("cpu", "limit"),
-    "pids": ("pids", "limit"),
 }
 
 
@@ -76,13 +70,15 @@ def hold_defaults(plan: Plan, probe: Probe) -> Plan:
     held = frozenset(
         field for field, _ in wanted if _FEATURES[field] in probe.enforces and field != "memory_share"
     )
-    unheld = [
-        (_FEATURES[field], format_limit(_CLAUSES[field], value))
-        for field, value in wanted
-        if field not in held
-    ]
+    unheld = [(_FEATURES[field], _text(field, value)) for field, value in wanted if field not in held]
     ground = _with_limits(plan.ground, held) if held else plan.ground
     return plan.replace(ground=ground, unheld=tuple(unheld))
+
+
+def _text(field: str, value: float) -> str:
+    if field == "memory_bytes":
+        return format_size(int(value), rounded=True)
+    return str(value) if field == "pids" else format_share(value)
 
 
 @lru_cache(maxsize=64)

@@ -83,7 +83,7 @@ def test_memory_is_a_share_of_the_machine() -> None:
 def test_memory_that_cannot_be_held_is_not_looked_at_by_the_launcher_either() -> None:
     explanation = explained("memory:default:1GiB", "cpu:default:100%")
 
-    assert explanation.plan.unheld == ((Feature.LIMIT_MEMORY, "1GiB"), (Feature.LIMIT_CPU, "100%"))
+    assert explanation.plan.unheld == ((Feature.LIMIT_MEMORY, "1.0 GiB"), (Feature.LIMIT_CPU, "100%"))
     assert explanation.plan.ground.limits.memory_bytes is None
 
 
