@@ -22,8 +22,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 if libc.syscall({number}, {arguments}) >= 0:
     open('mark', 'w').close()
 """
-_KEYCTL = {"x86_64": 250, "aarch64": 219}
-_PERSONALITY = {"x86_64": 135, "aarch64": 92}
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+_PERSONALITY = {"x86_64": 135, "aarch64": 92, "riscv64": 92}
 _NO_RANDOM_ADDRESSES = 0x0040000
 
 
