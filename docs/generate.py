@@ -34,6 +34,7 @@ from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun  # noqa: E402
+from corral.model.syscall_groups import GROUPS  # noqa: E402
 from corral.planning.require import features_of  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
@@ -70,6 +71,11 @@ EXAMPLES = {
     "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
     "cpu:time:10s": "processor time of all processes together",
     "pids:limit:64": "number of processes and threads",
+    "memory:default:75%": (
+        "a default, of a size or a share of the machine: held where the host can hold it, else on record"
+    ),
+    "cpu:default:200%": "the same for processors",
+    "pids:default:4096": "the same for processes and threads",
     "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
     "output:limit:1MiB": "stdout and stderr together; past it the run ends",
     "file:limit:100MiB": "size of each single file that is written",
@@ -81,7 +87,10 @@ EXAMPLES = {
     "process:spawn": "further processes may be started; every preset grants it",
     "process:debug": "and traced, as `gdb` and `strace` do; nothing outside, nor corral's own",
     "process:none": "no further process: threads and `exec` in place remain; the default without a preset",
-    "syscall:deny:chmod": "this system call answers EPERM",
+    "syscall:deny:@chmod": (
+        "these system calls answer EPERM: one by its name, or a group, which has every way to do one thing: "
+        + ", ".join(f"`{name}`" for name in GROUPS)
+    ),
     "module:call:json": "a WebAssembly module may call this one; a native command can call none",
 }
 
@@ -413,6 +422,7 @@ PARTS = {
         "presets": presets,
         "system": lambda: shared("_system"),
         "protected": lambda: shared("_protected"),
+        "homes": lambda: shared("_homes"),
     },
 }
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RemoteError,
         SessionClosed,
         SetupError,
+        UnconfinedWarning,
         UnenforceableError,
     )
     from corral.model.feature import Feature
@@ -112,6 +113,7 @@ _EXPORTS = {
     "SessionClosed": "corral.model.errors",
     "SetupError": "corral.model.errors",
     "Traffic": "corral.model.traffic",
+    "UnconfinedWarning": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
     "UsageSample": "corral.model.result",
@@ -181,6 +183,7 @@ __all__ = [
     "SessionClosed",
     "SetupError",
     "Traffic",
+    "UnconfinedWarning",
     "UnenforceableError",
     "Usage",
     "UsageSample",

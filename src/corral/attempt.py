@@ -6,7 +6,7 @@ import os
 
 from corral.crossing import open_crossing
 from corral.host import state_directory
-from corral.model.errors import SetupError
+from corral.model.errors import CorralError, SetupError, UnconfinedWarning
 from corral.runtime.run import Run
 
 TYPE_CHECKING = False
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corral.model.errors import UnenforceableError
+    from corral.model.feature import Feature
     from corral.model.plan import Command
     from corral.model.result import Result
     from corral.runtime.destinations import Destinations
@@ -45,6 +46,7 @@ class Attempt:
         self.refusal: UnenforceableError | None = (
             None  # why no sandbox holds it, where `fallback` lets it run
         )
+        self.unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that nobody holds here
         self._uses_outer = False
         self._is_unwanted = False
         self._run = self._planned()
@@ -52,7 +54,9 @@ class Attempt:
     def _planned(self) -> Run:
         explanation = self._sandbox._explain(self._command)
         crossing = open_crossing(explanation, self._sandbox.network)
-        self.refusal = explanation.refusal
+        self.refusal, self.unheld = explanation.refusal, explanation.plan.unheld
+        if self.refusal is not None and not CorralError.speaks_of_flags:  # the command line says it itself
+            _warn_of_fallback(self.refusal)
         self._uses_outer = explanation.launch.outer is not None
         return Run(
             crossing.plan,
@@ -99,6 +103,15 @@ class Attempt:
         """Take the whole tree down."""
         self._is_unwanted = True
         self._run.kill()
+
+
+def _warn_of_fallback(refusal: UnenforceableError) -> None:
+    """Nobody is to find out by accident that nothing confined a command."""
+    import warnings
+
+    reasons = "; ".join(refusal.reasons)
+    text = f"the command runs WITHOUT A SANDBOX: fallback is `unconfined`, and nothing enforces it: {reasons}"
+    warnings.warn(text, UnconfinedWarning, stacklevel=6)  # whoever called Sandbox.run
 
 
 def quarantine_for(run_id: str) -> str:

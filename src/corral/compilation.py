@@ -15,7 +15,7 @@ from corral.backends.registry import get_backend
 from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, ground_of
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.plan import StdioMode
+from corral.model.plan import PathKind, StdioMode
 from corral.model.policy import FsAccess
 from corral.planning.build import DEFAULT_PATH, fixed_environment
 from corral.policy import preset
@@ -271,7 +271,11 @@ def _note(explanation: Explanation, plan: Plan, launch: Launch) -> dict[str, Any
         "write": by_access[FsAccess.WRITE],
         "read": by_access[FsAccess.READ],
         "private": list(plan.ground.private),
-        "denied": [target.requested for target in plan.ground.denied],
+        "denied": [
+            target.requested
+            for target in plan.ground.denied
+            if target.kind is not PathKind.MISSING or target.path not in plan.ground.hidden
+        ],
         "network": plan.ground.net.mode.value,
         "enforced": {feature.value: named[feature] for feature in plan.requires - plan.waived},
         "waived": sorted(feature.value for feature in plan.waived),

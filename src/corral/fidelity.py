@@ -7,6 +7,7 @@ from corral.model.errors import UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.fidelity import BackendFidelity, Fidelity, Finding, Hold
 from corral.planning.clauses import list_clauses
+from corral.planning.defaults import hold_defaults
 from corral.planning.select import select_launch
 
 TYPE_CHECKING = False
@@ -49,6 +50,7 @@ def judge(plan: Plan, probe: Probe) -> BackendFidelity:
     """What one backend would make of a plan, whatever the caller has waived."""
     if not probe.available:
         return BackendFidelity(probe.backend, False, reason=probe.reason, fix=probe.fix)
+    plan = hold_defaults(plan, probe)  # those that it cannot hold are no reason against it
     # What it lacks is waived, so that it can lower the rest and name its mechanisms.
     lacking = dict.fromkeys(plan.requires - probe.enforces, "")
     while True:

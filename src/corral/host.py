@@ -142,7 +142,13 @@ class RealHost:
         from corral.limits.hierarchy import find_hierarchy
 
         hierarchy = find_hierarchy()
-        return hierarchy.key() if hierarchy is not None else f"- {_has_systemd()}"
+        if hierarchy is not None:
+            return hierarchy.key()
+        if not _has_systemd():
+            return "-"
+        from corral.limits.systemd import manager_key
+
+        return f"- {manager_key()}"
 
     def processors(self) -> tuple[int, int]:
         return len(os.sched_getaffinity(0)), os.cpu_count() or 1

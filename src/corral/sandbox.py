@@ -28,11 +28,12 @@ from corral.model.plan import Command, PathKind, StdioMode
 from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
 from corral.planning.build import Nested, build, find_held, nested_repositories
+from corral.planning.defaults import hold_defaults
 from corral.planning.ground import build_ground
 from corral.planning.recall import Recall
 from corral.planning.select import inside_already, select_launch
 from corral.policy.check import check_policy
-from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
+from corral.policy.preset import DEFAULT_PRESET, hidden_in_homes, load_preset, preset_backend
 from corral.probes import forget, probe_remembered
 
 TYPE_CHECKING = False
@@ -310,7 +311,6 @@ class Sandbox:
 
         if isinstance(endpoint, str):
             endpoint = read_endpoint(endpoint)
-
         if self._backend == UNCONFINED:
             return Decision(True, Reason.UNCONFINED, str(endpoint))
         return decide_connection(self._policy.net, endpoint)
@@ -338,30 +338,28 @@ class Sandbox:
         try:
             with self._lock:
                 probe, launch = select_launch(
-                    plan.requires - plan.waived,
-                    self.probes(),
-                    lambda probe: get_backend(probe.backend).lower(plan, probe),
+                    plan.requires - plan.waived, self.probes(), lambda probe: _lower(plan, probe)
                 )
         except UnenforceableError as problem:
             self._forget_failures()
             if not self._falls_back or problem.code != "unenforceable":
                 raise inside_already(problem, self._host.environment()) from None
             return self._explain_unconfined(command, problem)
-        return Explanation(plan, probe, launch)
+        return Explanation(hold_defaults(plan, probe), probe, launch)
 
     def _explain_unconfined(self, command: Command, refusal: UnenforceableError) -> Explanation:
         """What `fallback` permits: the command as it is, and everything that would confine it waived."""
         plan = self._plan(command, unconfined=True)
         with self._lock:
             probe = self._probed(UNCONFINED)
-        return Explanation(plan, probe, get_backend(UNCONFINED).lower(plan, probe), refusal)
+        return Explanation(hold_defaults(plan, probe), probe, _lower(plan, probe), refusal)
 
     def _plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         ground, nested = self._current_ground()
         waived = self._given_up(ground, unconfined=unconfined)
 
         def find(host: Host) -> Held:
-            return find_held(self._policy, ground, host, nested=nested.repositories, waived=waived)
+            return find_held(self._policy, ground, host, nested=nested, waived=waived)
 
         with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
             held = find(self._host) if unconfined else self._held.find(self._host, find)
@@ -385,7 +383,7 @@ class Sandbox:
     def _current_ground(self) -> tuple[Ground, Nested]:
         with self._lock:
             if self._ground is None or self._has_what_was_denied(self._ground[0]):
-                ground = build_ground(self._policy, self._workspace, self._host)
+                ground = build_ground(self._policy, self._workspace, self._host, hidden_in_homes())
                 if isinstance(self._host, RealHost):
                     writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
                     self._host.distrust((self._workspace, *writable))
@@ -426,6 +424,10 @@ class Sandbox:
     def _forget_ground(self) -> None:
         with self._lock:
             self._ground = None
+
+
+def _lower(plan: Plan, probe: Probe) -> Launch:
+    return get_backend(probe.backend).lower(hold_defaults(plan, probe), probe)
 
 
 def run(

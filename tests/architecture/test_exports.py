@@ -59,6 +59,7 @@ PUBLIC = [
     "SessionClosed",
     "SetupError",
     "Traffic",
+    "UnconfinedWarning",
     "UnenforceableError",
     "Usage",
     "UsageSample",

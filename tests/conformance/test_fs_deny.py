@@ -92,6 +92,23 @@ def test_a_repository_in_a_readable_directory_cannot_be_changed(
     assert not done.worked
 
 
+def test_a_home_that_is_granted_does_not_show_its_keys(backend: Case, stage: Stage) -> None:
+    """Nobody has denied them: homes hide them, from every policy."""
+    (stage.home / ".ssh").mkdir()
+    (stage.home / ".ssh/id_ed25519").write_text("the secret")
+    (stage.home / ".bash_history").write_text("login --password 'the secret'")
+
+    done = attempt(
+        backend,
+        stage,
+        shell(f"cd '{stage.home}' && cat .ssh/id_ed25519 .bash_history; true"),
+        effect=lambda output: b"the secret" in output,
+        capabilities=["filesystem:read:~"],
+    )
+
+    assert not done.worked
+
+
 def test_renaming_a_denied_directory_does_not_open_it(backend: Case, stage: Stage) -> None:
     stolen = stage.work / "stolen"
     (stage.work / "secrets").mkdir()

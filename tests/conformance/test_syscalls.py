@@ -22,8 +22,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 if libc.syscall({number}, {arguments}) >= 0:
     open('mark', 'w').close()
 """
-_KEYCTL = {"x86_64": 250, "aarch64": 219}
-_PERSONALITY = {"x86_64": 135, "aarch64": 92}
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+_PERSONALITY = {"x86_64": 135, "aarch64": 92, "riscv64": 92}
 _NO_RANDOM_ADDRESSES = 0x0040000
 
 
@@ -51,6 +51,23 @@ def test_a_system_call_that_the_policy_denies_is_refused(backend: Case, stage: S
         effect=lambda _: made.exists(),
         reset=made.rmdir,
         capabilities=["syscall:deny:mkdirat", "syscall:deny:mkdir"],
+    )
+
+    assert not done.worked
+
+
+def test_a_group_has_every_call_for_one_thing(backend: Case, stage: Stage) -> None:
+    """`chmod` of coreutils uses fchmodat; what is denied is to change a mode, in whatever way."""
+    file = stage.work / "file"
+    file.touch(0o600)
+
+    done = attempt(
+        backend,
+        stage,
+        shell("chmod 777 file"),
+        effect=lambda _: file.stat().st_mode & 0o777 == 0o777,
+        reset=lambda: file.chmod(0o600),
+        capabilities=["syscall:deny:@chmod"],
     )
 
     assert not done.worked

@@ -198,6 +198,22 @@ def test_the_quick_parser_leaves_what_is_not_plain_to_click(arguments: list[str]
     assert parse_quickly(arguments) is None
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="there it is no other platform")
+def test_seatbelt_is_explained_without_a_mac_and_refused_to_run(corral: Corral) -> None:
+    """What it does not claim has to be waived there as well; else nobody would learn that here."""
+    lacking = corral("explain", "--backend", "seatbelt", "--", "true")
+    assert lacking.returncode == 3
+    assert b"seatbelt: cannot enforce" in lacking.stderr
+    waive = lacking.stderr.decode().partition("--waive ")[2].partition("`")[0]
+
+    done = corral("explain", "--backend", "seatbelt", "--waive", waive, "--", "true")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"note       as on a Mac")
+    assert b"/usr/bin/sandbox-exec -p" in done.stdout
+    assert corral("run", "--backend", "seatbelt", "--waive", waive, "--", "true").returncode == 3
+
+
 def test_explain_runs_nothing_and_names_the_mechanisms(corral: Corral, project: Path) -> None:
     done = corral("explain", "--", "touch", "made")
 

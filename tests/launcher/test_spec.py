@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import random
+import shutil
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
-from launching import NAMESPACES, bare, confined, launch
+from launching import NAMESPACES, STRICT, bare, build, confined, launch
 
 from corral.linux.decode import MalformedSpec, decode
 from corral.linux.encode import encode
@@ -220,3 +221,24 @@ def test_both_decoders_agree_on_mutants(checked: Path) -> None:
     ]
     assert differing == []
     assert any(expected) and not all(expected)
+
+
+@pytest.mark.thorough
+def test_a_launcher_for_riscv64_reads_specs_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cross-built, and emulated; the emulator has no namespaces, so that it comes no further than that."""
+    compiler, emulator = shutil.which("riscv64-linux-gnu-gcc"), shutil.which("qemu-riscv64-static")
+    if compiler is None or emulator is None:
+        pytest.skip("needs gcc-riscv64-linux-gnu and qemu-user-static")
+    monkeypatch.setenv("CC", compiler)
+    build(tmp_path / "launch", [*STRICT, "-static", "-DCORRAL_FAULTS"])
+    chance = random.Random(21)
+    origins = seeds()
+    specs = [mutate(chance.choice(origins), chance) for _ in range(500)] + list(MALFORMED.values()) + origins
+    stream = b"".join(struct.pack("=I", len(data)) + data for data in specs)
+
+    done = subprocess.run(
+        [emulator, tmp_path / "launch", "--check-specs"], input=stream, capture_output=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [line == b"ok" for line in done.stdout.splitlines()] == [is_spec(data) for data in specs]

@@ -83,6 +83,19 @@ def test_a_fork_bomb_is_held(arena: Arena, work: Path, prelude: str) -> None:
         assert len(list(work.glob("born-*"))) < _LIMIT
 
 
+def test_a_default_holds_a_fork_bomb_or_is_on_record(arena: Arena, work: Path) -> None:
+    """It is no reason to refuse a command, and never silently not there."""
+    result = arena.run(python(_BOMB, "0"), f"pids:default:{_LIMIT}")
+
+    if Feature.LIMIT_PIDS in arena.probe.enforces:
+        assert _is_right(arena, result), (result, result.stderr)
+        assert not (work / "mark").exists()
+        assert Feature.LIMIT_PIDS in result.enforcement.enforced
+    else:
+        assert (work / "mark").exists()
+        assert result.enforcement.unheld == ((Feature.LIMIT_PIDS, str(_LIMIT)),)
+
+
 def test_without_a_limit_the_bomb_goes_off(arena: Arena, work: Path) -> None:
     result = arena.run(python(_BOMB, "0"))
 

@@ -105,7 +105,7 @@ def arm():
 """
 _CHILDS_END = """
 def arm():
-    first, number = os.getpid(), {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+    first, number = os.getpid(), {'x86_64': 56, 'aarch64': 220, 'riscv64': 220}[os.uname().machine]
     children = []
     for _ in range(20):
         child = ctypes.CDLL(None, use_errno=True).syscall(number, signal.SIGCONT, 0, 0, 0, 0)

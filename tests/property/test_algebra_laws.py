@@ -157,7 +157,9 @@ def test_a_variable_passes_the_meet_if_it_passes_both(a: Policy, b: Policy, name
 @given(some)
 def test_the_empty_policy_is_below_those_that_demand_nothing(a: Policy) -> None:
     """It is not below all: who limits or denies something is stricter than a policy that says nothing."""
-    demanding = a.deny_syscalls or any(value is not None for value in a.limits._values())
+    demanding = a.deny_syscalls or any(
+        value is not None for value in (*a.limits._values(), *a.defaults._values())
+    )
 
     assert (Policy() <= a) == (not demanding)
 

@@ -75,6 +75,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "container.user": st.sampled_from(["caller", "root", "5", "1000:5"]),
     "container.name": st.sampled_from(["ab", "abc"]),
     "resources.memory": st.sampled_from(["1g", "4g", 2**31]),
+    "defaults.memory": st.sampled_from(["1g", "50%", "100%", 2**31]),
     "resources.time": st.sampled_from(["1s", "1h", 5]),
     "resources.pids": st.sampled_from([1, 10, "100"]),
     "resources.cpus": st.sampled_from([0.5, 2, "50%"]),

@@ -23,6 +23,7 @@ from corral.model.plan import Command, StdioMode
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
+from corral.policy.preset import hidden_in_homes
 from corral.runtime.run import Run
 from corral.sandbox import Explanation
 from support.kept_runs import keep
@@ -150,7 +151,7 @@ def confine(
     """Run a command on one backend, waiving exactly what that backend does not claim."""
     host = RealHost()
     policy = build_policy(preset, (*INTERPRETER, *capabilities))
-    ground = build_ground(policy, str(stage.work), host)
+    ground = build_ground(policy, str(stage.work), host, hidden_in_homes())
     command = Command(argv, str(stage.work), stdio=stdio)
     if case.feature not in ground.requires:
         raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")

@@ -8,8 +8,10 @@ from corral.backends.registry import BUILTIN, get_backend
 from corral.model.feature import Feature
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
+from corral.planning.defaults import hold_defaults
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
+from corral.policy.preset import hidden_in_homes
 from support.fake_host import FakeHost
 
 TYPE_CHECKING = False
@@ -136,9 +138,9 @@ def plan_of(case: Case, probe: Probe) -> Plan:
     """The plan of a case, its run identifier fixed; what a backend does not claim is waived."""
     host = host_of(case)
     policy = build_policy(case.preset, case.capabilities)
-    ground = build_ground(policy, WORKSPACE, host)
+    ground = build_ground(policy, WORKSPACE, host, hidden_in_homes())
     command = Command(("/bin/sh", "-c", "make"), WORKSPACE)
-    return build(
+    plan = build(
         policy,
         command,
         ground,
@@ -147,3 +149,4 @@ def plan_of(case: Case, probe: Probe) -> Plan:
         nested=nested_repositories(ground, host),
         waived=ground.requires - probe.enforces,
     )
+    return hold_defaults(plan, probe)

@@ -7,7 +7,8 @@ set -eu
 
 missing=
 clients=
-[ "${1:-}" = all ] && clients="sshd:openssh-server go:golang-go jlink:default-jdk-headless npm:npm"
+[ "${1:-}" = all ] && clients="sshd:openssh-server go:golang-go jlink:default-jdk-headless npm:npm \
+    riscv64-linux-gnu-gcc:gcc-riscv64-linux-gnu qemu-riscv64-static:qemu-user-static"
 for pair in cc:gcc musl-gcc:musl-tools git:git make:make bwrap:bubblewrap firejail:firejail setpriv:util-linux \
     dockerd:docker.io podman:podman runc:runc busybox:busybox-static qemu-system-x86_64:qemu-system-x86 \
     mksquashfs:squashfs-tools mmdebstrap:mmdebstrap curl:curl wget:wget node:nodejs strace:strace \

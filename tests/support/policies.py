@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.policy import Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
 
 _parts = st.lists(st.sampled_from(["a", "b"]), max_size=3)
 #: A handful of nested paths, in all three spellings.
@@ -47,6 +47,8 @@ connections = st.tuples(
 
 _amounts = st.one_of(st.none(), st.sampled_from([2**20, 2**21, 3 * 2**20]))
 limits = st.builds(Limits, memory_bytes=_amounts, pids=_amounts, output_bytes=_amounts)
+_shares = st.one_of(st.none(), st.sampled_from([0.25, 0.5, 1.0]))
+defaults = st.builds(Defaults, memory_bytes=_amounts, memory_share=_shares, cpus=_shares, pids=_amounts)
 
 variables = st.sampled_from(["LANG", "LC_ALL", "LC_CTYPE", "L", "PATH", "P"])
 _patterns = st.one_of(variables, st.sampled_from(["L*", "LC_*", "LC_A*", "P*"]))
@@ -70,6 +72,7 @@ def policies(fs: st.SearchStrategy[FsRule] = rules) -> st.SearchStrategy[Policy]
         tools=st.booleans(),
         net=nets,
         limits=limits,
+        defaults=defaults,
         env=envs,
         deny_syscalls=_sets("chmod", "chown"),
         spawn=st.booleans(),

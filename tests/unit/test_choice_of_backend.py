@@ -15,6 +15,10 @@ from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 from support.fake_host import FakeHost
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ALL = frozenset(Feature)
 
 
@@ -81,9 +85,13 @@ def test_each_platform_has_an_order_of_its_own(registered, platform: str, order:
     assert tried == (list(order) or ["there is no backend to try"])
 
 
-def test_a_name_that_this_version_lacks_is_passed_over() -> None:
-    assert names_for("auto", "linux") == tuple(name for name in AUTO["linux"] if name in registry.BUILTIN)
-    assert names_for("auto", "linux", ("wasm", "native")) == ("native",)
+def test_only_what_there_is_can_be_chosen(tmp_path: Path) -> None:
+    """A name that is offered, and then not there, is a promise that nobody keeps."""
+    assert set(registry.NAMES) == {"auto", *registry.BUILTIN}
+    assert names_for("auto", "linux") == AUTO["linux"]
+    for options in ({"backend": "wasm"}, {"backends": ["wasm"]}):
+        with pytest.raises(PolicyError, match="wasm"):
+            Sandbox(workspace=tmp_path, **options).explain(("true",))
 
 
 def test_nothing_is_asked_after_the_one_that_fits(registered) -> None:

@@ -7,7 +7,13 @@ import pytest
 from corral.config.find import find_project_files
 from corral.config.load import load_configuration
 from corral.config.trust import trust
-from corral.model.errors import ConfigurationError, PolicyError, SetupError, UnenforceableError
+from corral.model.errors import (
+    ConfigurationError,
+    PolicyError,
+    SetupError,
+    UnconfinedWarning,
+    UnenforceableError,
+)
 from corral.model.feature import RUNNER_FEATURES
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
@@ -50,14 +56,30 @@ def test_without_it_what_cannot_be_enforced_is_refused(project: Path) -> None:
 
 def test_with_it_the_command_runs_and_the_result_says_so(project: Path) -> None:
     used = sandbox(project, *HOPELESS, fallback="unconfined")
-    result = used.run(["/bin/sh", "-c", "echo ${CORRAL_SANDBOX-outside}"])
+    with pytest.warns(UnconfinedWarning, match=r"WITHOUT A SANDBOX.*net\.except") as warned:
+        result = used.run(["/bin/sh", "-c", "echo ${CORRAL_SANDBOX-outside}"])
     required = used.explain("true").plan.requires
 
+    assert warned[0].filename == __file__  # where the caller stands
     assert result.stdout == "outside\n"
     assert result.enforcement.backend == "none"
     assert result.enforcement.waived >= required - RUNNER_FEATURES
     assert "net.except" in result.enforcement.fallback
     assert result.to_json()["enforcement"]["fallback"] == result.enforcement.fallback
+
+
+def test_without_a_sandbox_the_limits_that_the_kernel_holds_for_anyone_are_set(project: Path) -> None:
+    """And no program that is not there is taken for one that ran."""
+    limits = ("files:limit:64", "file:limit:4KiB")
+    used = sandbox(project, *limits, backend="none")
+    script = "ulimit -n; head -c 8192 /dev/zero > big; wc -c < big"
+
+    assert sandbox(project, backend="none").run(["sh", "-c", script]).stdout.endswith("8192\n")
+    assert used.run(["sh", "-c", script]).stdout.split() == ["64", "4096"]
+    for argv, status in ((["no-such-program"], 127), (["./big"], 126)):
+        with pytest.raises(SetupError) as caught:
+            used.run(argv)
+        assert caught.value.exit_status == status
 
 
 def test_where_a_backend_does_it_the_fallback_changes_nothing(project: Path) -> None:
@@ -80,12 +102,6 @@ def test_it_is_not_for_mistakes_of_the_policy(project: Path) -> None:
         sandbox(project, "filesystem:read:/no/such/path", fallback="unconfined").run(["true"])
     with pytest.raises(PolicyError, match="magic"):
         sandbox(project, backend="magic", fallback="unconfined").run(["true"])
-
-
-def test_it_is_not_for_a_backend_that_this_version_lacks(project: Path) -> None:
-    with pytest.raises(UnenforceableError) as refused:
-        sandbox(project, backend="wasm", fallback="unconfined").run(["true"])
-    assert refused.value.code == "backend-missing"
 
 
 def test_it_is_not_for_a_sandbox_that_could_not_be_set_up(project: Path, monkeypatch) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def ground_spec(ground: Ground, probe: Probe, *, is_kept: bool) -> Spec:
     """What the launcher does in the sandbox of bwrap or firejail, but for what depends on its files."""
-    is_locked, holders = common.is_locked(probe), limiting.read_holders(probe)
+    is_locked, holders = common.is_locked(probe), limiting.read_holders(probe, ground)
     private_network = ground.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
     machine = probe.detail("machine")

@@ -14,11 +14,13 @@ from corral.linux.spec import Rlimit, Watch
 from corral.model.enforcer import CGROUP1, CGROUP2, RLIMIT, SUPERVISOR, SYSTEMD, TITLES
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
+from corral.model.probe import LIMITS_FIX
 from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
+    from corral.model.plan import Ground
     from corral.model.policy import Limits
     from corral.model.probe import Probe
 
@@ -53,6 +55,8 @@ class Holders(Record):
 
     pairs: tuple[tuple[Feature, str], ...]
     counting: str = ""  # the kind of control group that every run may have for its accounts
+    has_rlimit: bool = False  # RLIMIT_NPROC would hold the number of processes as well
+    fix: str = ""  # what would have the rest held
 
     @property
     def claims(self) -> frozenset[Feature]:
@@ -71,7 +75,12 @@ class Holders(Record):
     def details(self) -> tuple[tuple[str, str], ...]:
         """As facts of a probe."""
         texts = sorted(f"{feature.value}:{name}" for feature, name in self.pairs)
-        return (("limits", ",".join(texts)), ("groups", self.counting))
+        return (
+            ("limits", ",".join(texts)),
+            ("groups", self.counting),
+            *((("rlimit", "pids"),) if self.has_rlimit else ()),
+            *(((LIMITS_FIX, self.fix),) if self.fix else ()),
+        )
 
 
 def find_holders(host: Host, *, namespaced: bool) -> Holders:
@@ -80,14 +89,17 @@ def find_holders(host: Host, *, namespaced: bool) -> Holders:
     groups = [enforcer for enforcer in host.enforcers() if enforcer.holds]
     for enforcer in groups[:1]:  # a run has one group
         by.update(dict.fromkeys(enforcer.holds, enforcer.name))
-    if namespaced and host.uid != 0:
+    has_rlimit = namespaced and host.uid != 0
+    if has_rlimit:
         by.setdefault(Feature.LIMIT_PIDS, RLIMIT)
     by.setdefault(Feature.LIMIT_PIDS, SUPERVISOR)
     by.setdefault(Feature.LIMIT_MEMORY, SUPERVISOR)
     if namespaced:  # without PID 1 nobody can stop all at once
         by.setdefault(Feature.LIMIT_CPU, SUPERVISOR)
     counting = groups[0].name if groups and groups[0].name in {CGROUP1, CGROUP2} else ""
-    return Holders(tuple(by.items()), counting)
+    is_held = all(name != SUPERVISOR for name in by.values())
+    fixes = [enforcer.fix for enforcer in host.enforcers() if enforcer.fix]
+    return Holders(tuple(by.items()), counting, has_rlimit, fixes[-1] if fixes and not is_held else "")
 
 
 def without_supervisor(holders: Holders) -> Holders:
@@ -95,10 +107,19 @@ def without_supervisor(holders: Holders) -> Holders:
     return holders.replace(pairs=tuple(pair for pair in holders.pairs if pair[1] != SUPERVISOR))
 
 
-def read_holders(probe: Probe) -> Holders:
-    """What `find_holders` found, from the facts of a probe."""
-    pairs = (pair.partition(":")[::2] for pair in probe.detail("limits").split(",") if pair)
-    return Holders(tuple((Feature(value), name) for value, name in pairs), probe.detail("groups"))
+def read_holders(probe: Probe, ground: Ground | None = None) -> Holders:
+    """What `find_holders` found, from the facts of a probe, for this ground.
+
+    A scope of systemd's costs as much as the rest of a launch: none is made for a default alone that the
+    kernel holds without one.
+    """
+    pairs = [pair.partition(":")[::2] for pair in probe.detail("limits").split(",") if pair]
+    by = {Feature(value): name for value, name in pairs}
+    is_default = ground is not None and "pids" in ground.held_defaults
+    is_default = is_default and by.get(Feature.LIMIT_PIDS) == SYSTEMD
+    if is_default and probe.detail("rlimit"):
+        by[Feature.LIMIT_PIDS] = RLIMIT
+    return Holders(tuple(by.items()), probe.detail("groups"), bool(probe.detail("rlimit")))
 
 
 def group_request(

@@ -126,7 +126,7 @@ class BubblewrapBackend:
         is_locked = common.is_locked(probe)
         frame = _frame(probe, ground.uid, has_gateway=gateway.is_limited(ground), is_locked=is_locked)
         bond = () if plan.command.keeps else _BOND
-        holders = limiting.read_holders(probe)
+        holders = limiting.read_holders(probe, plan.ground)
         command = common.command_spec(plan)
         return Launch(
             backend=self.name,

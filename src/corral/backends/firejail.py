@@ -166,7 +166,7 @@ class FirejailBackend:
         abi, ground = int(probe.detail("landlock_abi")), plan.ground
         inner.check_abstract_sockets(plan, abi)
         is_locked = common.is_locked(probe)
-        holders = limiting.read_holders(probe)
+        holders = limiting.read_holders(probe, plan.ground)
         scratch = f"{ground.scratch}/corral-{plan.run_id}"
         home = f"{scratch}/home" if ground.private else ""
         files = _files(plan, probe, home)

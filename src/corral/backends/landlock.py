@@ -139,7 +139,7 @@ class LandlockBackend:
         is_proxied = gateway.is_limited(ground) and probe.detail("proxy") == "yes"
         env = proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied)
         command = common.command_spec(plan, env, namespaces=False)
-        holders = limiting.read_holders(probe)
+        holders = limiting.read_holders(probe, plan.ground)
         encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders, is_proxied=is_proxied)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
         return Launch(

@@ -192,7 +192,10 @@ def _for_guest(plan: Plan) -> Policy:
     passed = frozenset(name for name in policy.env.passed if name in _OF_THE_GUEST)
     fixed = tuple((name, value) for name, value in plan.env if name not in _OF_THE_GUEST)
     return policy.replace(
-        fs=tuple(_of_this_machine(rule, home) for rule in policy.fs), env=EnvPolicy(passed, fixed)
+        fs=tuple(_of_this_machine(rule, home) for rule in policy.fs),
+        env=EnvPolicy(passed, fixed),
+        limits=plan.ground.limits,  # with the defaults that it has said it holds: there is no other record
+        defaults=policy.defaults.replace(**dict.fromkeys(plan.ground.held_defaults)),
     )
 
 

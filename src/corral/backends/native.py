@@ -99,7 +99,7 @@ class NativeBackend:
         inner.check_abstract_sockets(plan, abi)
         is_locked = common.is_locked(probe)
         command = common.command_spec(plan)
-        holders = limiting.read_holders(probe)
+        holders = limiting.read_holders(probe, plan.ground)
         copies = mounts.copy_mounts(plan)
         return Launch(
             backend=self.name,

@@ -1,7 +1,7 @@
 """None: no sandbox at all. Only by name, never by `auto`.
 
 Guarantees   nothing but the time and output limits and the environment, which the runner keeps
-Mechanism    an ordinary process in a session of its own
+Mechanism    an ordinary process in a session of its own; resource limits for open files and file sizes
 Not covered  everything else; the result lists it as waived
 Order        irrelevant
 """
@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 _APPROXIMATES = (
     (Feature.PROC_CONTAINED, "its process group is ended; whoever has left that lives on"),
     (Feature.DESCRIPTORS, "open files are closed when it is started; that is not proved"),
+    (Feature.LIMIT_OPEN_FILES, "RLIMIT_NOFILE; root can raise it"),
+    (Feature.LIMIT_FILE_SIZE, "RLIMIT_FSIZE; root can raise it"),
     (Feature.TERMINAL, "it has a session of its own; root can type all the same"),
 )
 
+
+_BLOCK_BYTES = 512  # what `ulimit -f` counts in: POSIX
 
 #: What the runner keeps, and nothing more.
 CLAIMS = RUNNER_FEATURES
@@ -37,4 +41,12 @@ class NoneBackend:
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """The command itself."""
-        return Launch(self.name, plan.command.argv, plan.env, {}, cwd=plan.command.cwd)
+        limits = plan.ground.limits
+        ulimits = []
+        if limits.open_files is not None:
+            ulimits.append(("-n", limits.open_files))
+        if limits.file_size_bytes is not None:
+            ulimits.append(("-f", limits.file_size_bytes // _BLOCK_BYTES))
+        return Launch(
+            self.name, plan.command.argv, plan.env, {}, cwd=plan.command.cwd, ulimits=tuple(ulimits)
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from corral.model.errors import PolicyError, UnenforceableError
+from corral.model.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,11 +38,8 @@ UNPROVED = {
 
 AUTO_NAME = "auto"
 UNCONFINED = "none"
-#: Every name that a configuration may hold, those of other platforms and of later versions included.
-NAMES = (
-    *(AUTO_NAME, "native", "landlock", "bubblewrap", "firejail", "docker", "podman"),
-    *("lima", "seatbelt", "wasm", UNCONFINED),
-)
+#: Every name that a configuration may hold, those of other platforms included.
+NAMES = (AUTO_NAME, *BUILTIN)
 #: Those that run commands in containers, and need an image.
 ENGINES = frozenset({"docker", "podman"})
 #: Those that `auto` may be told to choose from.
@@ -51,13 +48,6 @@ CONFINING = tuple(name for name in NAMES if name not in {AUTO_NAME, UNCONFINED})
 
 def get_backend(name: str) -> Backend:
     """Return a backend by name. Raises PolicyError for an unknown one."""
-    if name in NAMES and name not in BUILTIN:
-        raise UnenforceableError(
-            "backend-missing",
-            f"the backend {name!r} cannot be used",
-            why="this version of corral does not have it",
-            fix=f"choose another: {', '.join((AUTO_NAME, *BUILTIN))}",
-        )
     if name not in BUILTIN:
         raise PolicyError(
             "unknown-backend",

@@ -6,6 +6,7 @@ import json
 import sys
 
 from corral.backends.registry import ENGINES, UNCONFINED
+from corral.cli.elsewhere import NOTE, as_elsewhere
 from corral.cli.fidelity import summarize
 from corral.cli.limits import list_limits
 from corral.cli.printable import printable
@@ -17,6 +18,7 @@ from corral.linux.spec import MountFlag, MountKind
 from corral.model.container import describe_container
 from corral.model.errors import CorralError
 from corral.model.feature import PROMISES, RUNNER_FEATURES, RUNNER_MECHANISM
+from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 
 TYPE_CHECKING = False
@@ -38,15 +40,19 @@ def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     try:
         command = build_command(options, words)
         request = build_request(options, command, for_run=False)
-        sandbox, command = request.sandbox, request.command or ("true",)
+        command = request.command or ("true",)
+        elsewhere = as_elsewhere(request.sandbox, sys.platform)
+        sandbox = elsewhere or request.sandbox
         explanation, fidelity = sandbox.explain(command), sandbox.fidelity(command)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        sys.stdout.write(json.dumps(_as_json(explanation, fidelity), indent=2) + "\n")
+        found = {**_as_json(explanation, fidelity), "elsewhere": elsewhere is not None}
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
+        first = [f"note       {NOTE}"] if elsewhere is not None else []
         lines = render(explanation, fidelity, verbose=bool(options["verbose"]))
-        sys.stdout.write("\n".join(map(printable, lines)) + "\n")
+        sys.stdout.write("\n".join(map(printable, (*first, *lines))) + "\n")
     return 0
 
 
@@ -72,7 +78,8 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
     yield from _section("may read", _paths(plan, FsAccess.READ))
     yield from _section("private, gone afterwards", plan.ground.private)
-    yield from _section("denied", (target.requested for target in plan.ground.denied))
+    yield from _section("denied", _denied(plan))
+    yield from _section("hidden in homes, here now", _hidden(plan))
     yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
     copies = explanation.launch.copies
     yield from _section("changed in a copy", (mount.copy.target.path for mount in copies))
@@ -80,6 +87,7 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("not protected", plan.notes)
     yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
     yield from _section("limits", list_limits(plan.ground.limits))
+    yield from _section("not limited here, by default it would be", _unheld(plan))
     yield from _section("environment", (name for name, _ in plan.env))
     yield "enforced"
     for feature, how in _mechanisms(explanation):
@@ -118,6 +126,21 @@ def _paths(plan: Plan, access: FsAccess) -> Iterator[str]:
             target = grant.target
             renamed = target.requested != target.path
             yield f"{target.requested} -> {target.path}" if renamed else target.path
+
+
+def _denied(plan: Plan) -> Iterator[str]:
+    ground = plan.ground
+    return (target.requested for target in ground.denied if target.path not in ground.hidden)
+
+
+def _hidden(plan: Plan) -> Iterator[str]:
+    ground = plan.ground
+    there = (target for target in ground.denied if target.kind is not PathKind.MISSING)
+    return (target.requested for target in there if target.path in ground.hidden)
+
+
+def _unheld(plan: Plan) -> Iterator[str]:
+    return (f"{feature.value} {value}" for feature, value in plan.unheld)
 
 
 def _mechanisms(explanation: Explanation) -> Iterator[tuple[Feature, str]]:
@@ -169,12 +192,14 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "read": list(_paths(plan, FsAccess.READ)),
         "write": list(_paths(plan, FsAccess.WRITE)),
         "private": list(plan.ground.private),
-        "denied": [target.requested for target in plan.ground.denied],
+        "denied": list(_denied(plan)),
+        "hidden": list(_hidden(plan)),
         "shielded": [shield.target.path for shield in plan.shields],
         "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
         "notes": list(plan.notes),
         "network": plan.ground.net.mode.value,
         "limits": list(list_limits(plan.ground.limits)),
+        "unheld": {feature.value: value for feature, value in plan.unheld},
         "environment": [name for name, _ in plan.env],
         "enforced": {
             feature.value: how for feature, how in _mechanisms(explanation) if feature not in plan.waived

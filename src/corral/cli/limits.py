@@ -26,7 +26,7 @@ _FORMATS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "traffic_rate": ("traffic in a second", format_size),
 }
 #: Kept by the runner, with and without a sandbox.
-_RUNNERS = frozenset({"wall_seconds", "output_bytes"})
+_RUNNERS = frozenset({"wall_seconds", "output_bytes", "open_files", "file_size_bytes"})
 
 
 def list_limits(limits: Limits) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from corral.cli.request import Request
     from corral.model.errors import UnenforceableError
+    from corral.model.feature import Feature
     from corral.model.result import Result
     from corral.model.traffic import Traffic
     from corral.runtime.monitor import Monitor
@@ -115,6 +117,8 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
     attempt = request.sandbox.start(prepared, monitor=_monitor() if options["stats"] else None)
     if attempt.refusal is not None:
         _warn_of_fallback(request, attempt.refusal)
+    elif attempt.unheld and not request.sandbox.is_unconfined and not options["json"]:
+        _tell_once(attempt.unheld)
     for name in passed_on():
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(attempt.send))
@@ -175,6 +179,21 @@ def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:
     say(f"WARNING: the command runs WITHOUT A SANDBOX: fallback = unconfined{place}{_dropped(request)}")
     for reason in refusal.reasons:
         say(f"  {reason}")
+
+
+def _tell_once(unheld: tuple[tuple[Feature, str], ...]) -> None:
+    """That a default is not held here; it is in the record of every run, and need not be said before each."""
+    from corral.state import read_state, write_state
+
+    texts = ", ".join(f"{feature.value} ({value})" for feature, value in unheld)
+    line = (
+        f"this host cannot hold the default of {texts}; `corral doctor` says what would. This is said once."
+    )
+    known = read_state("told", 4096).decode("utf-8", "replace").splitlines()
+    if line not in known:
+        say(line)
+        with contextlib.suppress(OSError):  # then it is said again
+            write_state("told", "\n".join([*known, line][-16:]).encode())
 
 
 def _dropped(request: Request) -> str:
@@ -241,6 +260,8 @@ def _describe_enforcement(result: Result) -> Iterator[str]:
         yield f"  {feature.value:<16} {how}"
     for feature in sorted(enforcement.waived, key=lambda feature: feature.value):
         yield f"  {feature.value:<16} WAIVED"
+    for feature, value in enforcement.unheld:
+        yield f"  {feature.value:<16} NOT HELD: a default of {value}"
 
 
 def print_json(value: Mapping[str, Any]) -> None:

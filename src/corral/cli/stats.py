@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from corral.model.quantities import format_size
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 2.0
 EVERY_SECONDS = 0.5
 _MOST_HOSTS = 20
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def summarize(result: Result) -> str:
@@ -88,9 +89,4 @@ def _processes(count: int) -> str:
 
 def approximate(size: int) -> str:
     """A size to be read at a glance: 1536 -> `1.5 KiB`."""
-    value = float(size)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
+    return format_size(size, rounded=True)

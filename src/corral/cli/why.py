@@ -25,6 +25,7 @@ _SENTENCES = {
     Reason.GRANTED: "it is granted",
     Reason.READ_ONLY: "it is granted for reading only",
     Reason.DENIED: "it is denied, and a denial beats every grant",
+    Reason.HIDDEN: "homes hide it: a key, a login or a history, which a grant of the home does not show",
     Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
     Reason.PRIVATE: "the sandbox has its own there: empty at first, gone afterwards; nothing of the host's",
     Reason.STRUCTURAL: "/proc and /dev are made anew inside, with what programs cannot do without",
@@ -195,6 +196,9 @@ def _change(configuration: Configuration, operation: str, decision: Decision) ->
     """A capability that helps, tried before it is recommended; or what else would."""
     if decision.reason is Reason.DENIED:
         return Change(advice="take the denial out; nothing else re-opens what is denied")
+    if decision.reason is Reason.HIDDEN:
+        verb = "write" if operation == "write" else "read"
+        return Change(advice=f"grant {decision.rule} by its own name (filesystem:{verb}:{decision.rule})")
     if decision.reason is Reason.PROTECTED:
         return Change(advice="give the protection up, on record, with --waive fs.protect; or do it yourself")
     if decision.reason is Reason.STRUCTURAL:

@@ -18,6 +18,7 @@ from corral.config.values import (
     INSIDE,
     MEMORY,
     NAME,
+    MEMORY_DEFAULT,
     PATH,
     PORT,
     SHARE,
@@ -230,6 +231,15 @@ KEYS: tuple[Key, ...] = (
     Key("resources.disk", SIZE, "size of the private areas together", "1GiB", capability="disk:limit"),
     Key("resources.traffic", SIZE, "bytes over the network, both ways", "1GiB", capability="traffic:limit"),
     Key("resources.traffic_rate", SIZE, "of these, in a second", "10MB", capability="traffic:rate"),
+    Key(
+        "defaults.memory",
+        MEMORY_DEFAULT,
+        "memory where nothing else is said and the host can hold it: a size, or a share of the machine's",
+        "75%",
+        capability="memory:default",
+    ),
+    Key("defaults.cpus", SHARE, "the same for processors", 2.0, capability="cpu:default"),
+    Key("defaults.pids", COUNT, "the same for processes and threads", 4096, capability="pids:default"),
     Key(
         "readonly_paths",
         list_of(PATH),

@@ -105,6 +105,7 @@ def explain_absence(root: str = ROOT) -> tuple[str, str]:
             )
         return (
             "no control group above this process is writable and hands out controllers",
-            "run corral where one is delegated: `systemd-run --user --scope -p Delegate=yes`",
+            "run corral where systemd is: it is asked for a group by itself; or have one delegated, with "
+            "`Delegate=yes` in the unit that corral runs in",
         )
     return f"the control groups in {root} are not writable for this user", "run corral as root"

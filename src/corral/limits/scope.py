@@ -28,6 +28,14 @@ _FEATURES = {
 }
 
 
+#: One command that has managers of users given all controllers; theirs begin anew with the next login.
+_DELEGATE = (
+    "`sudo sh -c 'mkdir -p /etc/systemd/system/user@.service.d && "
+    'printf "[Service]\\nDelegate=cpu memory pids\\n" > /etc/systemd/system/user@.service.d/delegate.conf '
+    "&& systemctl daemon-reload'`, then log in again"
+)
+
+
 class Scope(Group):
     """One transient scope. `place` makes it; until then there is nothing."""
 
@@ -91,12 +99,24 @@ def systemd_enforcer(
 
     reachable, told = is_reachable()
     if not reachable:
-        return Enforcer(SYSTEMD, frozenset(), f"systemd cannot be asked: {told}")
+        return Enforcer(SYSTEMD, frozenset(), f"systemd cannot be asked: {told}", _fix_unreachable())
     holds = frozenset(_FEATURES[name] for name in controllers())
     if not holds:
-        return Enforcer(SYSTEMD, frozenset(), "systemd's manager for this user was given no controllers")
+        reason = "systemd's manager for this user was given no controllers"
+        return Enforcer(SYSTEMD, frozenset(), reason, _DELEGATE)
     holds |= {Feature.LIMIT_CPU_TIME}
     failure = try_scope(Scope(request(holds), f"trial{os.urandom(4).hex()}"))
     if failure:
         return Enforcer(SYSTEMD, frozenset(), f"a process could not enter a scope: {failure}")
+    missing = ", ".join(sorted(name for name, feature in _FEATURES.items() if feature not in holds))
+    if missing:
+        return Enforcer(SYSTEMD, holds, f"its manager was not given {missing}", _DELEGATE)
     return Enforcer(SYSTEMD, holds)
+
+
+def _fix_unreachable() -> str:
+    """One command that gives a user a manager of his own, which corral then finds by itself."""
+    uid = os.geteuid()
+    return (
+        f"`sudo loginctl enable-linger {uid}`, and corral uses the manager that you have then" if uid else ""
+    )

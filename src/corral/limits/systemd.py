@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from corral.limits._doors import MANAGER, PATH, SERVICE, connect, read_property
+from corral.limits._doors import MANAGER, PATH, SERVICE, connect, read_property, sockets
 from corral.limits.files import read
 from corral.limits.group import LABEL, is_leftover, label
 from corral.model.record import Record
@@ -62,6 +62,16 @@ def is_reachable() -> tuple[bool, str]:
     except OSError as problem:
         return False, problem.strerror or str(problem)
     return True, f"the {'system' if os.geteuid() == 0 else 'user'} manager, systemd {version}"
+
+
+def manager_key() -> str:
+    """The same text as long as the same manager has the same controllers. Cheap: nobody is asked.
+
+    A user's manager may come at any time, by a login or by `loginctl enable-linger`.
+    """
+    uid = os.geteuid()
+    group = f"{_GROUPS}/user.slice/user-{uid}.slice/user@{uid}.service" if uid else _GROUPS
+    return f"{','.join(sockets())} {read(f'{group}/cgroup.controllers').strip()}"
 
 
 def controllers() -> frozenset[str]:

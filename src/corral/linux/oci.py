@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
     _Test = dict[str, int | str]
 
-_ARCHITECTURES = {Arch.X86_64: "SCMP_ARCH_X86_64", Arch.AARCH64: "SCMP_ARCH_AARCH64"}
+_ARCHITECTURES = {
+    Arch.X86_64: "SCMP_ARCH_X86_64",
+    Arch.AARCH64: "SCMP_ARCH_AARCH64",
+    Arch.RISCV64: "SCMP_ARCH_RISCV64",
+}
 
 
 def encode_profile(policy: Filter, arch: Arch) -> bytes:

@@ -16,7 +16,7 @@ LAST_ERRNO = 4095  # the kernel turns larger values into this one
 
 
 class Errno(IntEnum):
-    """Linux's numbers, alike on x86_64 and aarch64; the `errno` module has the host's, perhaps macOS's."""
+    """Linux's numbers, alike wherever corral filters; the `errno` module has the host's, perhaps macOS's."""
 
     EPERM = 1
     EACCES = 13

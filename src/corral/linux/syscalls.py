@@ -14,6 +14,7 @@ class Arch(Enum):
 
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
+    RISCV64 = "riscv64"
 
     @property
     def audit(self) -> int:
@@ -21,7 +22,7 @@ class Arch(Enum):
         return _AUDIT[self]
 
 
-_AUDIT = {Arch.X86_64: 0xC000003E, Arch.AARCH64: 0xC00000B7}
+_AUDIT = {Arch.X86_64: 0xC000003E, Arch.AARCH64: 0xC00000B7, Arch.RISCV64: 0xC00000F3}
 _numbers: dict[Arch, Mapping[str, int]] = {}  # parsed on first use
 
 
@@ -43,12 +44,14 @@ def is_known(name: str) -> bool:
 
 
 def _table(arch: Arch) -> str:
-    # Imported here: a run needs one of the two.
+    # Imported here: a run needs one of them.
     match arch:
         case Arch.X86_64:
             from corral.linux.syscalls_x86_64 import TABLE
         case Arch.AARCH64:
             from corral.linux.syscalls_aarch64 import TABLE
+        case Arch.RISCV64:
+            from corral.linux.syscalls_riscv64 import TABLE
     return TABLE
 
 

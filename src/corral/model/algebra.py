@@ -10,7 +10,7 @@ There is no join. Authority is given by whoever has it, never computed from what
 from __future__ import annotations
 
 from corral.model.endpoint import Endpoint, grant_covers, host_covers, is_address, read_endpoint
-from corral.model.policy import EnvPolicy, Limits, NetMode, NetPolicy, Policy
+from corral.model.policy import Defaults, EnvPolicy, Limits, NetMode, NetPolicy, Policy
 from corral.model.reach import Reach, is_within_files, meet_files
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ def meet(a: Policy, b: Policy) -> Policy:
         tools=a.tools and b.tools,
         net=meet_net(a.net, b.net),
         limits=_meet_limits(a.limits, b.limits),
+        defaults=_meet_defaults(a.defaults, b.defaults),
         env=_meet_env(a.env, b.env),
         deny_syscalls=a.deny_syscalls | b.deny_syscalls,
         spawn=a.spawn and b.spawn,
@@ -50,6 +51,7 @@ def is_within(a: Policy, b: Policy) -> bool:
         and a.tools <= b.tools
         and is_within_net(a.net, b.net)
         and all(_at_most(_limit(a, field), _limit(b, field)) for field in Limits._fields)
+        and all(_at_most(_default(a, field), getattr(b.defaults, field)) for field in Defaults._fields)
         and all(_is_covered(name, b.env.passed, name_covers) for name in a.env.passed)
         and a.deny_syscalls >= b.deny_syscalls
         and a.spawn <= b.spawn
@@ -135,6 +137,12 @@ def _limit(policy: Policy, field: str) -> float | None:
     return found
 
 
+def _default(policy: Policy, field: str) -> float | None:
+    """What holds in the place of a default: a limit that is set holds on every host."""
+    found = (getattr(policy.defaults, field), getattr(policy.limits, field, None))
+    return min((value for value in found if value is not None), default=None)
+
+
 def _at_most(value: float | None, bound: float | None) -> bool:
     return bound is None or (value is not None and value <= bound)
 
@@ -142,6 +150,13 @@ def _at_most(value: float | None, bound: float | None) -> bool:
 def _meet_limits(a: Limits, b: Limits) -> Limits:
     pairs = {field: (getattr(a, field), getattr(b, field)) for field in Limits._fields}
     return Limits(
+        **{field: ours if _at_most(ours, theirs) else theirs for field, (ours, theirs) in pairs.items()}
+    )
+
+
+def _meet_defaults(a: Defaults, b: Defaults) -> Defaults:
+    pairs = {field: (getattr(a, field), getattr(b, field)) for field in Defaults._fields}
+    return Defaults(
         **{field: ours if _at_most(ours, theirs) else theirs for field, (ours, theirs) in pairs.items()}
     )
 

@@ -7,7 +7,7 @@ import posixpath
 from corral.model.arguments import wrong_argument
 from corral.model.endpoint import parse_endpoint, parse_host, parse_port
 from corral.model.errors import CapabilitySyntaxError
-from corral.model.policy import WEB, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.policy import WEB, Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
 from corral.model.quantities import (
     format_duration,
     format_share,
@@ -18,6 +18,7 @@ from corral.model.quantities import (
     parse_size,
 )
 from corral.model.record import Record
+from corral.model.syscall_groups import GROUPS, expand_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class PolicyDraft:
         self._tools = base.tools
         self._net = base.net
         self._limits = {field: getattr(base.limits, field) for field, _ in _LIMITS.values()}
+        self._defaults = base.defaults
         self._passed = set(base.env.passed)
         self._fixed = dict(base.env.fixed)
         self._deny_syscalls = set(base.deny_syscalls)
@@ -98,14 +100,18 @@ class PolicyDraft:
             name, _, value = target.partition("=")
             self._fixed[name] = value
         elif kind == "syscall":
-            self._deny_syscalls.add(target)
+            self._deny_syscalls.update(expand_group(target))
         elif kind == "process":
             self._spawn, self._debug = verb != "none", verb == "debug" or (self._debug and verb == "spawn")
         elif kind == "module":
             self._modules.add(target)
+        elif verb == "default":
+            self._defaults = self._defaults.replace(**_default(kind, target))
         else:
             field, parse = _LIMITS[kind, verb]
             self._limits[field] = parse(target)
+            # Whoever sets a limit has said what he wants: there is no default for that any more.
+            self._defaults = self._defaults.replace(**_NO_DEFAULT.get(field, {}))
 
     def _add_path(self, verb: str, target: str, *, optional: bool) -> None:
         if verb == "private":
@@ -138,6 +144,10 @@ class PolicyDraft:
             known = self._limits[field]
             if known is not None and known <= parse(capability.target):
                 return False
+        if capability.verb == "default":
+            fields = _default(capability.kind, capability.target).items()
+            if any((known := getattr(self._defaults, name)) and known <= value for name, value in fields):
+                return False
         self.add(capability)
         return True
 
@@ -164,6 +174,7 @@ class PolicyDraft:
             tools=self._tools,
             net=self._net,
             limits=Limits(**self._limits),
+            defaults=self._defaults,
             env=EnvPolicy(frozenset(self._passed), tuple(self._fixed.items())),
             deny_syscalls=frozenset(self._deny_syscalls),
             spawn=self._spawn,
@@ -177,7 +188,7 @@ class PolicyDraft:
 def is_narrowing(capability: Capability) -> bool:
     """Whether it only ever takes away: a limit, a denial, a protected name, a private area."""
     kind, verb = capability.kind, capability.verb
-    return (kind, verb) in _LIMITS or verb in {"deny", "protect", "private", "none"}
+    return (kind, verb) in _LIMITS or verb in {"deny", "protect", "private", "none", "default"}
 
 
 def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
@@ -192,6 +203,7 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
         value = getattr(policy.limits, field)
         if value is not None:
             found.append(Capability(kind, verb, format_limit((kind, verb), value)))
+    found += _default_capabilities(policy.defaults)
     found += [Capability("env", "pass", name) for name in sorted(policy.env.passed)]
     found += [Capability("env", "set", f"{name}={value}") for name, value in policy.env.fixed]
     found.append(Capability("process", "spawn" if policy.spawn else "none"))
@@ -199,6 +211,24 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     found += [Capability("syscall", "deny", name) for name in sorted(policy.deny_syscalls)]
     found += [Capability("module", "call", name) for name in sorted(policy.modules)]
     return tuple(found)
+
+
+def _default_capabilities(defaults: Defaults) -> list[Capability]:
+    texts = (
+        ("memory", defaults.memory_bytes and format_size(defaults.memory_bytes)),
+        ("memory", defaults.memory_share and format_share(defaults.memory_share)),
+        ("cpu", defaults.cpus and format_share(defaults.cpus)),
+        ("pids", defaults.pids and str(defaults.pids)),
+    )
+    return [Capability(kind, "default", text) for kind, text in texts if text]
+
+
+def _default(kind: str, target: str) -> dict[str, Any]:
+    """The fields of `Defaults` that a capability sets."""
+    if kind == "memory":
+        is_share = target.endswith("%")
+        return {"memory_share": parse_share(target)} if is_share else {"memory_bytes": parse_size(target)}
+    return {"cpus": parse_share(target)} if kind == "cpu" else {"pids": parse_count(target)}
 
 
 def _network_capabilities(net: NetPolicy) -> list[Capability]:
@@ -226,6 +256,12 @@ _LIMITS: dict[tuple[str, str], tuple[str, Callable[[str], float]]] = {
     ("disk", "files"): ("disk_files", parse_count),
     ("traffic", "limit"): ("traffic_bytes", parse_size),
     ("traffic", "rate"): ("traffic_rate", parse_size),
+}
+#: Field of a limit -> the defaults that are void once it is set.
+_NO_DEFAULT: dict[str, dict[str, None]] = {
+    "memory_bytes": {"memory_bytes": None, "memory_share": None},
+    "cpus": {"cpus": None},
+    "pids": {"pids": None},
 }
 #: (kind, verb) of each limit -> its field in `Limits`.
 LIMIT_FIELDS = {clause: field for clause, (field, _) in _LIMITS.items()}
@@ -321,6 +357,10 @@ def _path_word(target: str) -> str:
 
 
 def _system_call(target: str) -> str:
+    if target.startswith("@") and target not in GROUPS:
+        raise ValueError(f"there is no group {target!r}; the groups are {', '.join(GROUPS)}")
+    if target in GROUPS:
+        return target
     if not target.isascii() or not target.replace("_", "").isalnum():
         raise ValueError(f"{target!r} is not the name of a system call")
     return target
@@ -334,6 +374,14 @@ def _memory(target: str) -> str:
     if parse_size(target) < LEAST_MEMORY_BYTES:
         raise ValueError(f"no program starts in less than {format_size(LEAST_MEMORY_BYTES)}")
     return _size(target)
+
+
+def _memory_default(target: str) -> str:
+    if not target.endswith("%"):
+        return _memory(target)
+    if not parse_share(target) <= 1:
+        raise ValueError("a share of the machine's memory is 100% at most")
+    return _share(target)
 
 
 def _files(target: str) -> str:
@@ -375,9 +423,9 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
         "fronting": None,
         "publish": _ports,
     },
-    "memory": {"limit": _memory},
-    "cpu": {"limit": _share, "time": _duration},
-    "pids": {"limit": _count},
+    "memory": {"limit": _memory, "default": _memory_default},
+    "cpu": {"limit": _share, "time": _duration, "default": _share},
+    "pids": {"limit": _count, "default": _count},
     "time": {"limit": _duration},
     "output": {"limit": _size},
     "file": {"limit": _size},

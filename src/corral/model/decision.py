@@ -13,6 +13,7 @@ class Reason(StrEnum):
     GRANTED = "granted"
     READ_ONLY = "read-only"  # granted, but not for writing
     DENIED = "denied"
+    HIDDEN = "hidden"  # denied in every home, whatever the policy says
     PROTECTED = "protected"  # a name that the host may run or trust later
     PRIVATE = "private"  # the sandbox has its own there, empty at first
     STRUCTURAL = "structural"  # /proc and /dev are made anew

@@ -81,6 +81,10 @@ def _rebuild(cls: type[CorralError], state: dict[str, object], what: str) -> Cor
     return error
 
 
+class UnconfinedWarning(UserWarning):
+    """A command runs without any sandbox, because none can enforce the policy and `fallback` permits that."""
+
+
 class PolicyError(CorralError):
     """The policy, or the command given with it, cannot mean anything."""
 

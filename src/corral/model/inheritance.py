@@ -68,7 +68,7 @@ class _Comparison:
             return None if is_kept else Cut(capability, (), "the parent may not do so itself")
         if kind == "network" and verb not in _NO_REACH:
             return self._cut_network(capability)
-        if verb in {"limit", "time", "rate"}:
+        if verb in {"limit", "time", "rate", "default"}:
             return self._cut_limit(capability)
         if kind == "env" and verb == "pass":
             left = meet_names(frozenset({target}), self._parent.env.passed)
@@ -152,10 +152,10 @@ class _Comparison:
     def _cut_limit(self, capability: Capability) -> Cut | None:
         kept = tuple(
             each
-            for each in capabilities_of(Policy(limits=self.child.limits))
+            for each in capabilities_of(Policy(limits=self.child.limits, defaults=self.child.defaults))
             if (each.kind, each.verb) == (capability.kind, capability.verb)
         )
-        if kept == (capability,):
+        if capability in kept:  # memory may have two defaults, a size and a share
             return None
         return Cut(capability, kept, f"the parent's own limit is {kept[0].target}")
 

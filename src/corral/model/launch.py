@@ -113,6 +113,7 @@ class Launch(Record):
     group: GroupRequest | None = None
     gateway: Gateway | None = None  # its sockets come on the status channel
     cwd: str = "/"
+    ulimits: tuple[tuple[str, int], ...] = ()  # options of the shell's `ulimit`, where there is no launcher
     inside: Inside | None = None  # for commands that are started later; None: it cannot be kept
     holds_descriptors: bool = False  # a file that is open for reading cannot be reopened for writing
     started: str = ""  # a file that appears when a sandbox without a launcher stands; else nothing has run

@@ -134,6 +134,9 @@ class Ground(Record):
     scratch: str  # where a backend without private mounts may put a private directory
     requires: frozenset[Feature]  # what must be enforced for the policy to hold
     private_in_grants: tuple[str, ...] = ()  # private areas that lie, or lead, into a grant
+    defaults: tuple[tuple[str, float], ...] = ()  # fields of limits and what they are where that can be held
+    held_defaults: frozenset[str] = frozenset()  # those fields of `limits` that are defaults
+    hidden: frozenset[str] = frozenset()  # of what is denied: what no policy says, because homes hide it
 
     # Compared and hashed by identity: backends keep what they compiled from a ground.
     __eq__ = object.__eq__
@@ -168,6 +171,7 @@ class Plan(Record):
     copies: tuple[ConfigCopy, ...] = ()  # of shields; a backend without copies holds the shields alone
     copies_directory: str = ""  # where the runner may keep them
     notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
+    unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that the backend cannot hold: on record
     readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
 
     @property

@@ -61,6 +61,15 @@ class Limits(Record):
     traffic_rate: int | None = None  # bytes in a second
 
 
+class Defaults(Record):
+    """Limits that hold where the host can hold them; where it cannot, the record of each run says so."""
+
+    memory_bytes: int | None = None
+    memory_share: float | None = None  # of the machine's memory
+    cpus: float | None = None
+    pids: int | None = None
+
+
 class EnvPolicy(Record):
     passed: frozenset[str] = frozenset()  # names; a trailing * stands for any ending
     fixed: tuple[tuple[str, str], ...] = ()
@@ -83,6 +92,7 @@ class Policy(Record):
     tools: bool = False  # the programs on the caller's PATH work wherever they are installed
     net: NetPolicy = NetPolicy()
     limits: Limits = Limits()
+    defaults: Defaults = Defaults()
     env: EnvPolicy = EnvPolicy()
     deny_syscalls: frozenset[str] = frozenset()
     spawn: bool = False  # the command may start further processes
@@ -124,7 +134,7 @@ class Policy(Record):
             sorted(self.protect),
             self.tools,
             (self.net.mode.value, sorted(self.net.allow), sorted(self.net.deny), self.net.fronting),
-            repr(self.limits),
+            (repr(self.limits), repr(self.defaults)),
             (sorted(self.env.passed), sorted(self.env.fixed)),
             sorted(self.deny_syscalls),
             (self.spawn, self.debug),

@@ -37,6 +37,10 @@ class Probe(Record):
         return dict(self.details).get(name, "")
 
 
+#: The fact of a probe that says what would have limits held that are not held now.
+LIMITS_FIX = "limits fix"
+
+
 class LaunchTrial(Record):
     """What happened when the launcher was tried with a spec."""
 

@@ -94,13 +94,28 @@ def parse_natural(digits: str, most: int) -> int:
     return int(significant) if 0 < len(significant) <= len(str(most)) and int(significant) <= most else 0
 
 
-def format_size(size: int) -> str:
-    """100_000_000 -> `100MB`; exact, with the largest unit that loses nothing."""
+def format_size(size: int, *, rounded: bool = False) -> str:
+    """100_000_000 -> `100MB`; exact, with the largest unit that loses nothing.
+
+    `rounded`, for people to read at a glance: 143_000_000 -> `136.4 MiB`.
+    """
+    if rounded:
+        return _round_size(size)
     for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB"):
         factor = _SIZE_UNITS[unit.lower()]
         if size % factor == 0 and size >= factor:
             return f"{size // factor}{unit}"
     return f"{size}B"
+
+
+def _round_size(size: int) -> str:
+    if size < 1024:
+        return f"{size} B"
+    value, units = size / 1024, ["TiB", "GiB", "MiB", "KiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop()
+    return f"{value:.1f} {units[-1]}"
 
 
 def format_duration(seconds: float) -> str:

@@ -36,6 +36,7 @@ class Enforcement(Record):
     backend: str
     enforced: Mapping[Feature, str]
     waived: frozenset[Feature]
+    unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that nobody could hold here, and how much
     fallback: str = ""  # why nothing could, where the command ran unconfined because `fallback` permits that
 
 
@@ -174,6 +175,7 @@ class Result(Record):
                     )
                 },
                 "waived": sorted(feature.value for feature in self.enforcement.waived),
+                "unheld": {feature.value: value for feature, value in self.enforcement.unheld},
                 "fallback": self.enforcement.fallback or None,
             },
             "policy": {"name": self.policy.name, "hash": self.policy.digest()},

@@ -43,6 +43,7 @@ class Nested(Record):
 
     repositories: tuple[str, ...] = ()
     unsearched: tuple[str, ...] = ()  # for each path that has too many directories: one of those left out
+    closed: tuple[str, ...] = ()  # directories that even their owner cannot look into
 
 
 _NONE_NESTED = Nested()
@@ -67,7 +68,7 @@ def build(
     if not command.keeps:
         check_command(command)
     if held is None:
-        held = find_held(policy, ground, host, nested=nested.repositories, waived=waived)
+        held = find_held(policy, ground, host, nested=nested, waived=waived)
     return Plan(
         run_id,
         command,
@@ -83,7 +84,7 @@ def build(
         hook_directories=held.hook_directories,
         copies=held.copies,
         copies_directory=held.copies_directory,
-        notes=tuple(map(_given_up, nested.unsearched)),
+        notes=(*map(_given_up, nested.unsearched), *map(_left_closed, held.closed)),
         readings=held.readings,
     )
 
@@ -93,6 +94,10 @@ def _given_up(directory: str) -> str:
         f"there are more than {MOST_DIRECTORIES} directories: in {directory} and further on repositories "
         "were not looked for, and what git runs there is not protected"
     )
+
+
+def _left_closed(directory: str) -> str:
+    return f"{directory} is closed by its mode: what lies inside is not known, and all of it stays as it is"
 
 
 class Held(Record):
@@ -106,6 +111,7 @@ class Held(Record):
     copies: tuple[ConfigCopy, ...] = ()
     copies_directory: str = ""
     readings: tuple[FileStamp, ...] = ()
+    closed: tuple[str, ...] = ()  # shields among these
 
 
 def find_held(
@@ -113,10 +119,11 @@ def find_held(
     ground: Ground,
     host: Host,
     *,
-    nested: tuple[str, ...] = (),
+    nested: Nested = _NONE_NESTED,
     waived: frozenset[Feature] = frozenset(),
 ) -> Held:
     """Look for it. Raises PolicyError for what cannot be held."""
+    inner = nested.repositories
     reader = Readings(host)
     resolver = Resolver(host)
     roots = writable_roots(ground)
@@ -124,7 +131,16 @@ def find_held(
     narrowed = narrowed_roots(ground)
     known: Known = {}
     protection = (
-        protect(reader, resolver, roots, policy.protect, nested, narrowed=narrowed, known=known)
+        protect(
+            reader,
+            resolver,
+            roots,
+            policy.protect,
+            inner,
+            closed=nested.closed,
+            narrowed=narrowed,
+            known=known,
+        )
         if guarded
         else None
     )
@@ -144,11 +160,12 @@ def find_held(
             }.values()
         ),
         watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
-        worktrees=_worktrees(policy, roots, nested) if guarded else (),
-        hook_directories=relative_hook_paths(reader, (*roots, *nested), known) if guarded else (),
+        worktrees=_worktrees(policy, roots, inner) if guarded else (),
+        hook_directories=relative_hook_paths(reader, (*roots, *inner), known) if guarded else (),
         copies=copies,
         copies_directory=copies_directory,
         readings=tuple(reader.stamps.values()),
+        closed=tuple(protection.closed) if protection is not None else (),
     )
 
 
@@ -188,12 +205,13 @@ def nested_repositories(ground: Ground, host: Host) -> Nested:
     """Look for them; once for a ground, because the search takes time."""
     resolver = Resolver(host)
     unsearched: list[str] = []
+    closed: list[str] = []
     found = tuple(
         repository
         for root in dict.fromkeys((*writable_roots(ground), *sum(narrowed_roots(ground).values(), ())))
-        for repository in find_repositories(host, resolver, root, unsearched.append)
+        for repository in find_repositories(host, resolver, root, unsearched.append, closed.append)
     )
-    return Nested(found, tuple(unsearched))
+    return Nested(found, tuple(unsearched), tuple(closed))
 
 
 def check_command(command: Command) -> None:
@@ -270,6 +288,8 @@ def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> lis
         parent, name = posixpath.split(target.path)
         stat = resolver.look(parent)
         if stat is None or not stat.is_directory:
+            if target.path in ground.hidden:
+                continue  # a command's own, should it be made; the next run hides it
             raise PolicyError(
                 "deny-unreachable",
                 f"{target.requested} cannot be denied",

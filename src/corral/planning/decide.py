@@ -44,7 +44,8 @@ def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
         return False, Reason.STRUCTURAL, ""
     for denial in plan.ground.denied:
         if is_beneath(real, denial.path):
-            return False, Reason.DENIED, denial.requested
+            is_secret = denial.path in plan.ground.hidden
+            return False, Reason.HIDDEN if is_secret else Reason.DENIED, denial.requested
     grant = _grant_at(plan, real)
     if private and (grant is None or len(private) > len(grant.target.path)):
         return True, Reason.PRIVATE, private

@@ -9,7 +9,9 @@ from corral.model.feature import Feature
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule, NetMode
 from corral.planning.bounds import find_ceilings, hold_within, most_read
+from corral.planning.defaults import resolve_defaults
 from corral.planning.git import identity, linked_repository
+from corral.planning.homes import HOMES, hide_homes, is_system
 from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
 from corral.planning.tools import find_tools
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.plan import ResolvedPath
     from corral.model.policy import Policy
+    from corral.planning.homes import Homes
 
 #: Made anew for every run, so nothing of the host's is ever granted there.
 _STRUCTURAL = ("/proc", "/dev")
@@ -34,27 +37,27 @@ _SYSTEM_PLACES = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
     *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib"),
 )
-_SHARED_PLACES = frozenset({"/home", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/tmp"})
-
-#: Places in the home that hold keys and logins, and never a project.
-_SECRET_PLACES = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".pki"),
-    *(".config/gcloud", ".config/gh", ".config/op", ".local/share/keyrings"),
-)
+_SHARED_PLACES = frozenset({"/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/tmp"})
 
 
-def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
-    """Resolve every path of a policy. Raises PolicyError for rules that cannot hold."""
+def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[str] = ()) -> Ground:
+    """Resolve every path of a policy. Raises PolicyError for rules that cannot hold.
+
+    `hidden` is what homes hide, whatever the policy says: `~/.ssh`, where `~` is every home.
+    """
     resolver = Resolver(host)
     kept = hold_within(policy, workspace, host, resolver)
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
     # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
     rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
-    granted, denied, system = _resolve_rules(rules, resolver, workspace, host)
+    homes = hide_homes(hidden, rules, workspace, host)
+    granted, denied, system = _resolve_rules([*homes.secrets, *rules], resolver, workspace, host)
+    secret = {resolver.resolve(rule.path).path for rule in homes.secrets}
+    secret -= {resolver.resolve(rule.path).path for rule in rules if rule.access is FsAccess.DENY}
     for target, access in granted.items():
-        _check_grant(target, access, host)
-    _check_workspace(workspace, host)
-    _check_denials(granted, denied)
+        _check_grant(target, access, host, homes)
+    _check_workspace(workspace, homes, hidden)
+    _check_denials(granted, denied, secret)
     within = tuple(target for target in denied if _is_inside_any(target.path, granted))
     private = tuple(
         path
@@ -63,6 +66,8 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         and path not in {target.path for target in (*granted, *denied)}
         and not _is_inside_any(path, within)  # a denial holds at any depth
     )
+    _check_private(private, granted, host)
+    limits, defaults = resolve_defaults(policy, host)
     ceilings = find_ceilings(kept, workspace, host, resolver)
     narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
     granted |= dict.fromkeys(narrowed, FsAccess.READ)
@@ -83,7 +88,8 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         private=private,
         private_files=_private_files(host, private),
         net=policy.net,
-        limits=policy.limits,
+        limits=limits,
+        defaults=defaults,
         deny_syscalls=policy.deny_syscalls,
         spawn=policy.spawn,
         debug=policy.debug,
@@ -96,6 +102,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
         requires=required_features(policy, grants, private=bool(private), denied=bool(within))
         | _for_own_files(grants, host),
         private_in_grants=_inside_grants(private, granted, host),
+        hidden=frozenset(target.path for target in within if target.path in secret),
     )
 
 
@@ -178,9 +185,7 @@ def _resolve_rules(
         or not any(is_beneath(target.path, denial) for denial in denied)
     }
     system = frozenset(
-        target.path
-        for target, rule in granted.values()
-        if rule.optional and rule.access is FsAccess.READ and not is_beneath(target.path, workspace)
+        target.path for target, rule in granted.values() if is_system(rule, target.path, workspace)
     )
     return kept, list(denied.values()), system
 
@@ -222,12 +227,14 @@ def _leads_out(requested: str, real: str) -> PolicyError:
     )
 
 
-def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
+def _check_grant(target: ResolvedPath, access: FsAccess, host: Host, homes: Homes) -> None:
     path = target.path
     if path == "/" or any(is_beneath(path, top) for top in _STRUCTURAL):
         raise _too_wide(target, "it would hand out the host itself")
-    if access is FsAccess.WRITE and is_beneath(host.home, path):
+    if access is FsAccess.WRITE and any(is_beneath(home, path) for home in homes.own):
         raise _too_wide(target, "the home directory holds keys, start files and other projects")
+    if access is FsAccess.WRITE and path in HOMES:
+        raise _too_wide(target, "the homes of all users are there, with their keys and start files")
     in_sockets = any(is_beneath(path, top) for top in _SOCKET_DIRECTORIES)
     if in_sockets and target.kind is PathKind.DIRECTORY:  # a file is harmless: resolv.conf often lies there
         raise _too_wide(target, "services listen there that would act outside for the command")
@@ -236,13 +243,15 @@ def _check_grant(target: ResolvedPath, access: FsAccess, host: Host) -> None:
         raise _too_wide(target, "it is a socket: whoever answers there acts outside the sandbox")
 
 
-def _check_workspace(workspace: str, host: Host) -> None:
+def _check_workspace(workspace: str, homes: Homes, hidden: Collection[str]) -> None:
     # TRUST: a link that an earlier command made may have led the caller here.
-    secret = (posixpath.join(host.home, name) for name in _SECRET_PLACES)
-    if any(is_beneath(workspace, place) for place in secret):
+    around = [home for home in (*homes.own, *homes.others) if is_beneath(workspace, home)]
+    if any(is_beneath(workspace, home + name[1:]) for home in around for name in hidden):
         raise _no_workspace(workspace, "keys and logins are kept there")
     if any(is_beneath(workspace, place) for place in _SYSTEM_PLACES):
         raise _no_workspace(workspace, "the system itself is kept there, and runs what it finds")
+    if workspace in HOMES:
+        raise _no_workspace(workspace, "the homes of all users are there, with their keys and histories")
     if workspace in _SHARED_PLACES:
         raise _no_workspace(workspace, "it is shared by all programs and users of this machine")
 
@@ -265,7 +274,9 @@ def _too_wide(target: ResolvedPath, why: str) -> PolicyError:
     )
 
 
-def _check_denials(granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedPath]) -> None:
+def _check_denials(
+    granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedPath], secret: Collection[str]
+) -> None:
     for denial in denied:
         if any(is_beneath(denial.path, top) for top in _STRUCTURAL):
             raise PolicyError(
@@ -277,12 +288,34 @@ def _check_denials(granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedP
     for target in granted:
         for denial in denied:
             if is_beneath(target.path, denial.path):
-                raise PolicyError(
-                    "grant-beneath-deny",
-                    f"{target.requested} cannot be granted",
-                    why=f"{denial.requested} is denied, and a denial holds at any depth",
-                    fix="deny less, or grant something outside of it",
-                )
+                raise _beneath_denial(target, denial, is_secret=denial.path in secret)
+
+
+def _check_private(private: Collection[str], granted: Collection[ResolvedPath], host: Host) -> None:
+    """A private area has to be mounted on something; in a grant that would have to be made on the host."""
+    for path in private:
+        above = [other for other in private if other != path and is_beneath(path, other)]
+        around = [target for target in granted if is_beneath(path, target.path)]
+        nearest = max(around, key=lambda target: len(target.path), default=None)
+        if nearest is None or any(len(other) > len(nearest.path) for other in above):
+            continue
+        if host.lstat(path) is None:
+            raise PolicyError(
+                "path-missing",
+                f"{nearest.requested} cannot be granted",
+                why=f"{path} is to be empty and private inside, and does not exist in it",
+                fix=f"create {path} first{' (it is your HOME)' if path == host.home else ''}, or grant less",
+            )
+
+
+def _beneath_denial(target: ResolvedPath, denial: ResolvedPath, *, is_secret: bool) -> PolicyError:
+    if is_secret:
+        why = f"{denial.requested} is hidden, as in every home that is granted as a whole"
+        fix = f"grant {denial.path} by its own name, or less of the home"
+    else:
+        why = f"{denial.requested} is denied, and a denial holds at any depth"
+        fix = "deny less, or grant something outside of it"
+    return PolicyError("grant-beneath-deny", f"{target.requested} cannot be granted", why=why, fix=fix)
 
 
 def _is_inside_any(path: str, granted: Iterable[ResolvedPath]) -> bool:

@@ -36,6 +36,7 @@ class Protection:
         self.watches: dict[tuple[str, str], Watch] = {}
         self.pins: dict[str, ResolvedPath] = {}
         self.protected: set[str] = set()  # all that was asked for, and what it leads to
+        self.closed: dict[str, None] = {}  # directories that nobody can look into: held as a whole
 
     def add(self, path: str, label: str) -> None:
         """Protect a path, every link that leads to it, and what it leads to, where they are writable."""
@@ -84,6 +85,17 @@ class Protection:
             raise _second_name(here)
         self.shields[here] = Shield(resolved(here, here, stat))
         return True
+
+    def hold_closed(self, path: str) -> None:
+        """Keep a directory that cannot be looked into as it is, whatever lies inside: a shield covers it all.
+
+        Its mode, too: who could open it would find what is protected inside.
+        """
+        root = self._root_of(path)
+        if root and root != path:
+            self._pin(root, posixpath.dirname(path))
+            self.shields[path] = Shield(resolved(path, path, self._resolver.look(path)))
+            self.closed[path] = None
 
     def _pin(self, root: str, directory: str) -> None:
         """Hold every directory from here up to the root in its place."""
@@ -150,15 +162,19 @@ def protect(
     names: Iterable[str],
     nested: Iterable[str],
     *,
+    closed: Iterable[str] = (),
     narrowed: Mapping[str, tuple[str, ...]] = {},
     known: Known | None = None,
 ) -> Protection:
-    """Find every protected path of the writable roots. `nested` are repositories inside them.
+    """Find every protected path of the writable roots. `nested` are repositories inside them, `closed` are
+    directories in which some may lie.
 
     What was protected in a wider grant stays protected in what a narrower policy leaves of it.
     """
     writable = tuple(roots)
     protection = Protection(resolver, writable, known)
+    for path in closed:
+        protection.hold_closed(path)
     ordered = sorted(names)
     within_git = [name.removeprefix(GIT) for name in ordered if name.startswith(GIT)]
     tops = dict.fromkeys((*writable, *(top for tops in narrowed.values() for top in tops)))
@@ -263,14 +279,19 @@ def _protect_worktrees(
 
 
 def find_repositories(
-    host: Host, resolver: Resolver, root: str, give_up: Callable[[str], None]
+    host: Host,
+    resolver: Resolver,
+    root: str,
+    give_up: Callable[[str], None],
+    leave_closed: Callable[[str], None],
 ) -> tuple[str, ...]:
     """Directories below a root that hold a git repository of their own; see `find_worktrees`."""
 
     def has_git(path: str) -> bool:
         stat = resolver.look(path)
         if stat is not None and stat.is_closed:
-            raise _closed(path)
+            leave_closed(path)
+            return False
         return resolver.look(posixpath.join(path, ".git")) is not None
 
     top = resolver.look(root)

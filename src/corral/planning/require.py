@@ -53,6 +53,9 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("cpu", "limit"): (Feature.LIMIT_CPU,),
     ("cpu", "time"): (Feature.LIMIT_CPU_TIME,),
     ("pids", "limit"): (Feature.LIMIT_PIDS,),
+    ("memory", "default"): (Feature.LIMIT_MEMORY,),  # these three only where the backend holds them
+    ("cpu", "default"): (Feature.LIMIT_CPU,),
+    ("pids", "default"): (Feature.LIMIT_PIDS,),
     ("time", "limit"): (Feature.LIMIT_WALL,),
     ("output", "limit"): (Feature.LIMIT_OUTPUT,),
     ("file", "limit"): (Feature.LIMIT_FILE_SIZE,),

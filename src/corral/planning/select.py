@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.model.errors import UnenforceableError
+from corral.model.probe import LIMITS_FIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +86,10 @@ def _fix(refusals: list[_Refusal]) -> str:
     fixes = [probe.fix for probe, *_ in refusals if not probe.available and probe.fix]
     if usable:
         probe, lacking, _ = min(usable, key=lambda refusal: len(refusal[1]))
+        limits = any(feature.value.startswith("limit.") for feature in lacking)
+        enable = probe.detail(LIMITS_FIX) if limits else ""
         nearest = (
-            "ask for less, or give this up, on record, with "
+            f"{enable}{'; or ' if enable else ''}ask for less, or give this up, on record, with "
             f"`--backend {probe.backend} --waive {_names(lacking)}`"
         )
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
-from corral.model.policy import EnvPolicy, Limits, NetPolicy
+from corral.model.policy import Defaults, EnvPolicy, Limits, NetPolicy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,13 +26,16 @@ def check_policy(policy: Policy) -> None:
 
 
 def _problems(policy: Policy) -> Iterator[str]:
-    for name, kind in (("limits", Limits), ("net", NetPolicy), ("env", EnvPolicy)):
+    kinds = (("limits", Limits), ("defaults", Defaults), ("net", NetPolicy), ("env", EnvPolicy))
+    for name, kind in kinds:
         value = getattr(policy, name)
         if not isinstance(value, kind):
             yield f"{name} is {value!r}, which is no corral.{kind.__name__}"
             return
-    limits = policy.limits
-    for field in type(limits)._fields:
+    for limits, field in [
+        *((policy.limits, field) for field in Limits._fields),
+        *((policy.defaults, field) for field in Defaults._fields),
+    ]:
         value = getattr(limits, field)
         if value is not None and not (isinstance(value, int | float) and 0 < value < _MOST):
             yield f"{field} is {value!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
-from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.policy import Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -66,7 +66,8 @@ def decode_errand(text: str) -> Errand:
 
 def _is_sound(errand: Errand) -> bool:
     """Fields that are taken over as they come are of their own type, and limits are numbers."""
-    limits = (getattr(errand.policy.limits, name) for name in Limits._fields)
+    limits = [getattr(errand.policy.limits, name) for name in Limits._fields]
+    limits += [getattr(errand.policy.defaults, name) for name in Defaults._fields]
     return (
         isinstance(errand.terminal, bool)
         and all(isinstance(text, str) for text in (errand.cwd, errand.workspace))
@@ -84,6 +85,7 @@ def _policy_fields(policy: Policy) -> dict[str, Any]:
         "debug": policy.debug,
         "net": [policy.net.mode.value, sorted(policy.net.allow), sorted(policy.net.deny)],
         "limits": {name: getattr(policy.limits, name) for name in Limits._fields},
+        "defaults": {name: getattr(policy.defaults, name) for name in Defaults._fields},
         "env": [sorted(policy.env.passed), [list(pair) for pair in policy.env.fixed]],
     }
 
@@ -103,6 +105,7 @@ def _read_policy(fields: dict[str, Any]) -> Policy:
         debug=bool(fields["debug"]),
         net=NetPolicy(NetMode(mode), frozenset(map(_text, allow)), frozenset(map(_text, deny))),
         limits=Limits(**fields["limits"]),
+        defaults=Defaults(**fields["defaults"]),
         env=EnvPolicy(
             frozenset(map(_text, passed)), tuple((_text(name), _text(value)) for name, value in fixed)
         ),

@@ -27,6 +27,8 @@ DEFAULT_PRESET = "moderate"
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 _loaded: dict[str, Policy] = {}
+_hidden: list[str] = []
+_DENIAL = "filesystem:deny:"
 
 
 def load_preset(name: str) -> Policy:
@@ -59,6 +61,13 @@ def preset_lines(name: str) -> Iterator[PresetLine]:
     """Every capability of a preset and of those it extends, in order. Raises PolicyError as `load_preset`."""
     check_preset(name)
     yield from _lines(name)
+
+
+def hidden_in_homes() -> tuple[str, ...]:
+    """What is denied in every home, whatever a policy says: `~/.ssh`, where `~` is each of them."""
+    if not _hidden:  # as text: every start reads this, and a test holds each line to its capability
+        _hidden.extend(line.removeprefix(_DENIAL) for line in _read("_homes") if line.startswith(_DENIAL))
+    return tuple(_hidden)
 
 
 def preset_backend(name: str) -> str:

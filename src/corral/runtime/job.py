@@ -274,7 +274,7 @@ class Job:
             streams.stderr,
             streams.is_truncated,
             seconds,
-            measure(status, None, seconds),
+            measure(status, None, seconds, plan.ground.limits.memory_bytes),
             collect(
                 plan,
                 outcome,

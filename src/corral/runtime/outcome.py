@@ -66,14 +66,22 @@ def promised(plan: Plan, launch: Launch) -> Enforcement:
     """What protects the command: the mechanism of every feature that the policy asked for."""
     named = {**dict.fromkeys(RUNNER_FEATURES, RUNNER_MECHANISM), **launch.enforced}
     asked = {feature: named[feature] for feature in plan.requires - plan.waived}
-    return Enforcement(launch.backend, asked, plan.waived)
+    return Enforcement(launch.backend, asked, plan.waived, plan.unheld)
 
 
-def measure(status: Status, group: Group | None, wall_seconds: float) -> Usage:
-    """What the run cost: from its group where there is one, else from what was waited for."""
+def measure(
+    status: Status, group: Group | None, wall_seconds: float, memory_limit: int | None = None
+) -> Usage:
+    """What the run cost: from its group where there is one, else from what was waited for.
+
+    A tree that the launcher has ended for its memory is in no account. It had more than the limit then, and
+    the limit is what is known for sure.
+    """
     user, system, memory, blocks_in, blocks_out, processes = status.usage or (0, 0, 0, 0, 0, 0)
     counted = group.usage() if group is not None else _UNCOUNTED
     peak = counted.peak_memory_bytes
+    if peak is None and memory_limit is not None and status.exceeded == "memory":
+        peak = max(memory_limit, memory * 1024)
     return Usage(
         wall_seconds,
         # ORDER: the group's first. What is not waited for, as a tree that was killed, is in no rusage.

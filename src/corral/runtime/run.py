@@ -404,7 +404,7 @@ class Run:
             stdout_size=streams.stdout_size,
             stderr_size=streams.stderr_size,
             duration_seconds=seconds,
-            usage=measure(self._status, self._group, seconds),
+            usage=measure(self._status, self._group, seconds, self._plan.ground.limits.memory_bytes),
             violations=collect(
                 self._plan,
                 outcome,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -96,7 +97,7 @@ def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
 
     try:
         child = subprocess.Popen(
-            launch.argv,
+            _limited(launch),
             stdin=stdio[0],
             stdout=stdio[1],
             stderr=stdio[2],
@@ -115,6 +116,26 @@ def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
         ) from problem
     child.returncode = 0  # we wait for it ourselves
     return Process(child.pid, -1, -1)
+
+
+def _limited(launch: Launch) -> tuple[str, ...]:
+    """The command, started by a shell that sets its resource limits first. Raises OSError without a program.
+
+    What is tighter already, and cannot be raised, stays as it is.
+    """
+    if not launch.ulimits:
+        return launch.argv
+    import shutil
+
+    name, path = launch.argv[0], dict(launch.env).get("PATH")
+    found = shutil.which(os.path.join(launch.cwd, name) if "/" in name else name, path=path)
+    if found is None:
+        is_there = "/" in name and os.path.exists(os.path.join(launch.cwd, name))
+        number = errno.EACCES if is_there else errno.ENOENT
+        raise OSError(number, os.strerror(number), name)  # of the class that fits the number
+    lines = [f"ulimit {option} {number} 2>/dev/null" for option, number in launch.ulimits]
+    script = "; ".join([*lines, 'exec "$@"'])
+    return "/bin/sh", "-c", script, "sh", *launch.argv
 
 
 def try_spec(

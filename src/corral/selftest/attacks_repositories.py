@@ -154,7 +154,7 @@ PROBES = (
         'chmod 755 packages; echo "$TOKEN" > packages/inner/.git/hooks/pre-commit',
         "ws/packages/inner/.git/hooks/pre-commit",
         _nested("packages/inner"),
-    ).replace(earlier="chmod 300 packages", refusal="closed-directory"),
+    ).replace(earlier="chmod 300 packages"),
     git_attack(
         "git-repository-among-packages",
         "Plant a hook in a repository inside node_modules, dist or target, where no one looks.",

@@ -183,8 +183,9 @@ def test_a_granted_path_can_appear_elsewhere_but_not_more_writable(engine: str) 
 
 @both
 def test_a_private_area_in_a_granted_path_is_refused(engine: str) -> None:
+    host = FakeHost({**REPOSITORY, f"{WORKSPACE}/tmp/": ""}, cwd=WORKSPACE)
     with pytest.raises(UnenforceableError):
-        launch_of(engine, "filesystem:private:${workspace}/tmp")
+        launch_of(engine, "filesystem:private:${workspace}/tmp", host=host)
 
 
 NASTY = [

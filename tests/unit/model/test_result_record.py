@@ -64,6 +64,7 @@ def test_the_record_is_json_and_names_everything() -> None:
         "backend": "native",
         "enforced": {"syscalls": "seccomp"},
         "waived": ["fs.deny"],
+        "unheld": {},
         "fallback": None,
     }
     assert record["violations"][0]["evidence"] == "inferred"

@@ -9,7 +9,7 @@ from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command
 from corral.planning import git
-from corral.planning.build import build, find_held
+from corral.planning.build import Nested, build, find_held
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
 from corral.policy.preset import PRESETS
@@ -141,7 +141,7 @@ def test_a_plan_reads_each_git_configuration_once(monkeypatch: pytest.MonkeyPatc
     read: list[bytes] = []
     monkeypatch.setattr(git, "read_config", lambda data: read.append(data) or read_config(data))
 
-    held = find_held(policy, ground, host, nested=repositories)
+    held = find_held(policy, ground, host, nested=Nested(repositories))
 
     assert sorted(filter(None, read)) == sorted(text.encode() for text in files.values())
     assert {f"{place}/.git/config" for place in repositories} <= {one.target.path for one in held.shields}

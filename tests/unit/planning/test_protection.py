@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from corral.model.errors import PolicyError
+from corral.model.probe import Stat
 from corral.planning.protect import find_repositories, protect
 from corral.planning.resolve import Resolver, is_beneath
+from corral.sandbox import Sandbox
 from support.fake_host import FakeHost
 
 WORK = "/home/ann/project"
@@ -104,10 +107,41 @@ def test_repositories_are_found_below_the_workspace(depth: int) -> None:
     place = "/".join([WORK, *["d"] * depth])
     host = FakeHost({f"{place}/.git/": ""})
 
-    assert find_repositories(host, Resolver(host), WORK, print) == (place,)
+    assert find_repositories(host, Resolver(host), WORK, print, print) == (place,)
 
 
 def test_dependencies_are_not_searched() -> None:
     host = FakeHost({f"{WORK}/node_modules/x/.git/": ""})
 
-    assert find_repositories(host, Resolver(host), WORK, print) == ()
+    assert find_repositories(host, Resolver(host), WORK, print, print) == ()
+
+
+class ClosedHost(FakeHost):
+    """A host on which one directory is closed even to its owner, and what is in it is unknown."""
+
+    closed = f"{WORK}/shut"
+
+    def lstat(self, path: str) -> Stat | None:
+        found = super().lstat(path)
+        if path.startswith(f"{self.closed}/"):
+            return Stat(False, False, 0, 0, is_unknown=True)
+        return found.replace(is_closed=True) if found is not None and path == self.closed else found
+
+
+def test_a_closed_directory_is_held_as_a_whole_and_named() -> None:
+    """A repository may lie in it, and whoever runs inside could open it."""
+    plan = Sandbox("moderate", workspace=WORK, host=ClosedHost({f"{WORK}/shut/": ""})).explain(("true",)).plan
+
+    assert f"{WORK}/shut" in {shield.target.path for shield in plan.shields}
+    assert any(note.startswith(f"{WORK}/shut is closed") for note in plan.notes)
+
+
+@pytest.mark.parametrize("closed", ["", "/.git"])
+def test_where_something_protected_must_be_looked_at_a_closed_directory_is_refused(closed: str) -> None:
+    host = ClosedHost({f"{WORK}/.git/hooks/": ""})
+    host.closed = WORK + closed
+
+    with pytest.raises(PolicyError, match=f"{host.closed} cannot be protected") as refused:
+        Sandbox("moderate", workspace=WORK, host=host).explain(("true",))
+
+    assert refused.value.code == "closed-directory"

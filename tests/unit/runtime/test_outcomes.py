@@ -106,6 +106,16 @@ def test_a_group_that_has_counted_nothing_is_no_better_than_none() -> None:
     assert (usage.user_seconds, usage.system_seconds) == (1.5, 0.25)
 
 
+@pytest.mark.parametrize(("counted", "peak"), [(128, 100 << 20), (200 << 10, 200 << 20)])
+def test_a_tree_that_was_ended_for_its_memory_had_at_least_the_limit(counted: int, peak: int) -> None:
+    """Nobody has waited for it: what is counted is the launcher's own first process."""
+    status = status_of(f"limit memory, usage 1 1 {counted} 0 0 3, signalled 9")
+    usage = measure(status, None, 2.0, 100 << 20)
+
+    assert (usage.peak_memory_bytes, usage.is_whole_tree) == (peak, True)
+    assert measure(status, None, 2.0).peak_memory_bytes == counted * 1024
+
+
 def test_a_launcher_that_said_nothing_has_counted_nothing() -> None:
     assert measure(status_of("lost"), None, 2.0) == Usage(wall_seconds=2.0)
 

@@ -1,0 +1,92 @@
+"""Find homes, and what in them a granted directory must not show: keys, logins, histories."""
+
+from __future__ import annotations
+
+from corral.model.policy import FsAccess, FsRule
+from corral.model.record import Record
+from corral.planning.resolve import Resolver, expand, is_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from corral.model.backend import Host
+
+#: Where every directory is somebody's home, also of those whom no file of this host knows.
+HOMES = ("/home", "/Users")
+_PASSWORDS = "/etc/passwd"
+_MOST_BYTES = 1024 * 1024
+#: Users of the system have their homes here, where nobody keeps anything of his own.
+_SYSTEM_TOPS = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin"),
+    *("/sys", "/usr", "/nonexistent"),
+)
+
+
+class Homes(Record):
+    """The homes that matter to a plan, and what is denied in them. Real paths."""
+
+    own: tuple[str, ...]  # the caller's, as the environment has it and as the host's list of users has it
+    others: tuple[str, ...]
+    secrets: tuple[FsRule, ...]
+
+
+def hide_homes(hidden: Iterable[str], rules: Iterable[FsRule], workspace: str, host: Host) -> Homes:
+    """Find homes, and deny what they hide (`~/.ssh`; `~` is each home) where it lies in what the rules grant.
+
+    What is granted by its own name is not hidden: somebody has written it down. TRUST: a rule that a meet has
+    made says nothing of the kind; it may name just what the wider grant hides, and is held to that.
+    """
+    resolver = Resolver(host)  # of its own: what is looked at here are no links to what is granted
+    tops, plain = {workspace: None}, set()
+    for rule in rules:
+        path = resolver.resolve(rule.path).path
+        if rule.access is FsAccess.DENY or is_system(rule, path, workspace):
+            continue
+        for text in (path, *rule.within):
+            tops[resolver.resolve(expand(text, workspace, host.home)).path] = None
+        if not rule.optional and not rule.within:
+            plain.add(path)
+    own, others = _find_homes(host, resolver, tops)
+    secrets = [
+        FsRule(path, FsAccess.DENY)
+        for home in (*own, *others)
+        if any(is_beneath(home, top) or is_beneath(top, home) for top in tops)
+        for path in (home + name[1:] for name in hidden)
+        if _is_inside(path, tops) and _is_hidden(resolver.resolve(path).path, tops, plain)
+    ]
+    return Homes(own, others, tuple(secrets))
+
+
+def is_system(rule: FsRule, real: str, workspace: str) -> bool:
+    """Whether a rule grants what the system, or the caller's tools, bring along."""
+    return rule.optional and rule.access is FsAccess.READ and not is_beneath(real, workspace)
+
+
+def _find_homes(
+    host: Host, resolver: Resolver, tops: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The caller's own, and those of others."""
+    own: list[str] = [host.home]
+    others: list[str] = []
+    for line in host.read_text(_PASSWORDS, _MOST_BYTES).splitlines():
+        fields = line.split(":")
+        home = fields[5] if len(fields) == 7 else ""
+        if home.startswith("/") and home != "/" and not any(is_beneath(home, top) for top in _SYSTEM_TOPS):
+            (own if fields[2] == str(host.uid) else others).append(resolver.resolve(home).path)
+    for place in HOMES:
+        for top in tops:
+            if is_beneath(place, top):
+                others += [f"{place}/{name}" for name in host.subdirectories(place)]
+            elif is_beneath(top, place):
+                others.append(f"{place}/{top[len(place) + 1 :].partition('/')[0]}")
+    return tuple(dict.fromkeys(own)), tuple(home for home in dict.fromkeys(others) if home not in own)
+
+
+def _is_hidden(real: str, tops: Collection[str], plain: Collection[str]) -> bool:
+    """A link may lead to where nothing is granted, or to a device, which is nothing to hide."""
+    return real not in plain and _is_inside(real, tops)
+
+
+def _is_inside(path: str, tops: Collection[str]) -> bool:
+    return any(path != top and is_beneath(path, top) for top in tops)
