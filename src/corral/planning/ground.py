@@ -49,9 +49,7 @@ _SECRET_PLACES = (
 def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     """Resolve every path of a policy. Raises PolicyError for rules that cannot hold."""
     resolver = Resolver(host)
-    kept = hold_within(policy, workspace, host, resolver)
-    patterns = sorted(rule.path for rule in kept if rule.access is FsAccess.DENY and is_pattern(rule.path))
-    kept = [rule for rule in kept if not is_pattern(rule.path)]
+    kept = [rule for rule in hold_within(policy, workspace, host, resolver) if not is_pattern(rule.path)]
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
     # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
     rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
@@ -62,7 +60,7 @@ def build_ground(policy: Policy, workspace: str, host: Host) -> Ground:
     writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
     spared = system - _named(kept, workspace, host, resolver)
     scope = Scope(workspace, host.home, tuple(granted), spared, writable)
-    sought = seek_denied(patterns, scope, host, resolver)
+    sought = seek_denied(policy, scope, host, resolver)
     granted = _left_of(granted, system, sought)
     denied = _with_matches(denied, sought)
     _check_denials(granted, denied)

@@ -187,8 +187,10 @@ class Sought(Record):
     idle: tuple[str, ...] = ()  # patterns that nothing fulfils
 
 
-def seek_denied(texts: Collection[str], scope: Scope, host: Host, resolver: Resolver) -> Sought:
+def seek_denied(policy: Policy, scope: Scope, host: Host, resolver: Resolver) -> Sought:
     """Look for everything that patterns deny. Raises PolicyError for what cannot be held."""
+    denials = {rule.path for rule in policy.fs if rule.access is FsAccess.DENY}
+    texts = sorted(filter(is_pattern, denials))
     if not texts:
         return Sought()
     placed, matches = place_patterns(texts, scope, resolver)
