@@ -202,18 +202,3 @@ def test_what_fulfils_a_denied_pattern_cannot_be_read(backend: Case, stage: Stag
     )
 
     assert not done.worked
-
-
-def test_nothing_that_fulfils_a_denied_pattern_comes_into_being(backend: Case, stage: Stage) -> None:
-    planted = stage.work / "new/sec/made.pem"
-
-    done = attempt(
-        backend,
-        stage,
-        shell("mkdir -p new/sec; echo evil > new/sec/made.pem"),
-        effect=lambda _: planted.exists(),
-        reset=planted.unlink,
-        capabilities=["filesystem:deny:${workspace}/**/sec/*.pem"],
-    )
-
-    assert not done.worked
