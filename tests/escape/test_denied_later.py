@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.model.errors import PolicyError
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 
@@ -55,6 +56,8 @@ def test_in_the_workspace_by_a_session(tmp_path: Path) -> None:
 
         assert session.run(["cat", "made/by/commands/control"]).stdout == SECRET
         assert session.run(["cat", "made/by/commands/key.pem"]).stdout == ""
+        with pytest.raises(PolicyError, match="protected there"):
+            session.write_file("made/third.pem", b"planted")
         left = session.run("echo planted > made/other.pem; mv made gone")
 
     assert [violation.subject for violation in left.violations] == [str(tmp_path / "made/other.pem")]

@@ -14,6 +14,7 @@ from corral.runtime import guard as guard_module
 from corral.runtime import pattern_trees
 from corral.runtime.guard import Guard
 from corral.runtime.lookout import Lookout
+from corral.runtime.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def test_what_lies_deeper_than_any_path_is_found(place: Path, guarding) -> None:
     assert guard.sweep() == ()
     assert os.listdir(handle) == []
     os.close(handle)
+    remove_tree(str(place), "d" * 8)  # which others would not get down to
 
 
 def test_a_closed_directory_is_looked_into(place: Path, guarding) -> None:
