@@ -275,6 +275,10 @@ class Sandbox:
         with self._lock:
             return build_fidelity(plan, map(self._probed, BUILTIN), permitted, falls_back=self._falls_back)
 
+    def notes(self) -> tuple[str, ...]:
+        """What the result of every run would have to say: denials that hide nothing, searches given up."""
+        return self._plan(self.prepare(("true",))).notes
+
     def prepare(
         self,
         command: str | Sequence[str],

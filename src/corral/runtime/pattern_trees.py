@@ -66,6 +66,7 @@ class _Tree:
         self._folders: dict[str, _Folder] = {}
         self._numbers: dict[int, str] = {}
         self._dirty: set[str] = set()
+        self._renewed: set[str] = set()  # directories that may be others than those of that name before
         self._tell: Tell | None = None
         self.may_open = False
         self.work = 0
@@ -86,6 +87,7 @@ class _Tree:
         changed = [(path, self._folders[path].node) for path in self._dirty if path in self._folders]
         self._dirty.clear()
         yield from self._walk(changed, {}, only_new=True)
+        self._renewed.clear()
 
     def hear(self, number: int, name: str, mask: int) -> None:
         """The kernel tells of a name in a directory."""
@@ -95,6 +97,8 @@ class _Tree:
             hit, hit_inside, left = folder.node.step(name)
             if hit or hit_inside or (left and mask & _IN_ISDIR):
                 self._dirty.add(path)
+            if mask & _IN_ISDIR:
+                self._renewed.add(f"{path.rstrip('/')}/{name}")
 
     def listen(self, tell: Tell | None) -> None:
         """Every directory is listed once more, and told of from then on."""
@@ -133,10 +137,11 @@ class _Tree:
                 if folder is None:
                     self._folders.pop(path, None)
                     continue
-                if before is not None:  # those that were known are told of by themselves
-                    inside = set(folder.inside) - set(before.inside)
+                if before is not None and path not in self._renewed:
                     self._folders[path] = folder
-                    pending += inside
+                    # Those that were known are told of by themselves.
+                    known_ones = {each for each in before.inside if each[0] not in self._renewed}
+                    pending += set(folder.inside) - known_ones
                     continue
             self._folders[path] = folder
             pending += folder.inside

@@ -102,9 +102,18 @@ def test_the_kernel_tells_of_directories_that_come_later(place: Path, guarding, 
         select.select([guard.descriptor], [], [])
         guard.react()
 
-    assert [violation.subject for violation in guard.violations] == [
-        str(place / name) for name in ("one/two/a.pem", "one/two/three/b.pem", "one/moved/c.pem")
-    ]
+    (place / "one").rename(place / "old")
+    _make(place / "one/x")
+    select.select([guard.descriptor], [], [])
+    guard.react()
+    for name in ("one/d.pem", "old/two/e.pem"):
+        _make(place / name)
+        while (place / name).exists():
+            select.select([guard.descriptor], [], [])
+            guard.react()
+
+    made = ("one/two/a.pem", "one/two/three/b.pem", "one/moved/c.pem", "one/d.pem", "old/two/e.pem")
+    assert [violation.subject for violation in guard.violations] == [str(place / name) for name in made]
 
 
 def test_where_the_kernel_will_not_tell_it_is_looked(place: Path, guarding, monkeypatch) -> None:
