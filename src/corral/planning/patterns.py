@@ -15,6 +15,7 @@ from corral.model.pattern import (
     glob_of,
     is_floating,
     is_pattern,
+    literal,
     node_of,
     relative_parts,
     split_base,
@@ -64,6 +65,8 @@ def place_patterns(
     found: dict[str, set[Glob]] = {}
     above: list[Match] = []
     for text in texts:
+        if is_floating(text):
+            _check_meant(text, scope.workspace, text.removeprefix("**/"), resolver)
         named = [target for target in scope.grants if target.path not in scope.system]
         for target in _tops(named if is_floating(text) else scope.grants):
             names: tuple[str, ...]
@@ -104,6 +107,7 @@ def _anchored(text: str, scope: Scope, resolver: Resolver) -> tuple[str, str]:
     """The real directory in which a pattern begins, and its steps from there on."""
     anchor, _, rest = text.partition("/")
     plain, steps = split_base(rest)
+    _check_meant(text, expand(anchor or "/", scope.workspace, scope.home), rest, resolver)
     base, links = resolver.follow(posixpath.join(expand(anchor or "/", scope.workspace, scope.home), plain))
     for link in links:
         if any(is_beneath(link, top) for top in scope.writable):
@@ -114,6 +118,20 @@ def _anchored(text: str, scope: Scope, resolver: Resolver) -> tuple[str, str]:
                 fix=f"begin the pattern with {base.path} instead, or make the link a directory",
             )
     return base.path, steps
+
+
+def _check_meant(text: str, place: str, steps: str, resolver: Resolver) -> None:
+    """Raise PolicyError for a pattern that is also the name of something else: `app/[id]`."""
+    names = literal(steps).strip("/").split("/")
+    path = posixpath.join(place, *names)
+    if descend((glob_of(text, steps),), names, is_directory=True)[0] or resolver.look(path) is None:
+        return
+    raise PolicyError(
+        "pattern-ambiguous",
+        f"{text} can be meant in two ways",
+        why=f"it is a pattern, and {path} has that very name, which the pattern does not stand for",
+        fix=f"write {escape(path)} for the path; or spell the pattern in another way",
+    )
 
 
 def find_matches(host: Host, path: str, globs: frozenset[Glob], closed: Collection[str] = ()) -> list[Match]:
@@ -273,6 +291,8 @@ def protecting_globs(
     """
     found: set[Glob] = set()
     above = []
+    for name in filter(is_pattern, policy.protect):
+        _check_meant(name, root, name.removeprefix("**/").lstrip("/"), resolver)
     for top in (root, *tops):
         globs = [glob_of(name, name) for name in policy.protect if is_pattern(name)]
         parts = relative_parts(root, top)

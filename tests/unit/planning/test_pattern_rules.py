@@ -89,10 +89,14 @@ def test_what_two_patterns_deny_leaves_neither_idle() -> None:
         (("filesystem:read:/data/k/key", "filesystem:deny:**/key"), "grant-beneath-deny"),
         (("filesystem:read:/data/*.csv",), "pattern-grants"),
         (("filesystem:deny:${workspace}/link/*.pem",), "pattern-through-link"),
+        (("filesystem:deny:${workspace}/app/[id]",), "pattern-ambiguous"),
+        (("filesystem:read:${workspace}/app/[id]",), "pattern-ambiguous"),
+        (("filesystem:protect:app/[id]",), "pattern-ambiguous"),
+        (("filesystem:deny:[id]",), "pattern-ambiguous"),
     ],
 )
 def test_what_cannot_be_held_is_refused(rules: tuple[str, ...], code: str) -> None:
-    host = FakeHost({**FILES, f"{WORK}/link": "-> sec"})
+    host = FakeHost({**FILES, f"{WORK}/link": "-> sec", f"{WORK}/app/[id]/page": "", f"{WORK}/[id]": ""})
 
     with pytest.raises(PolicyError) as refused:
         plan_of(*rules, host=host)
@@ -179,6 +183,13 @@ def test_a_path_with_a_star_is_granted_by_its_name() -> None:
 
     assert "/data/a*b" in granted
     assert "/data/aXb" not in granted
+
+
+def test_a_path_that_a_pattern_stands_for_by_its_own_name_is_not_ambiguous() -> None:
+    host = FakeHost({f"{WORK}/a*": "", f"{WORK}/ab": ""})
+
+    assert _denied(plan_of("filesystem:deny:${workspace}/a*", host=host)) == {"a*", "ab"}
+    assert _denied(plan_of(r"filesystem:deny:${workspace}/a\*", host=host)) == {"a*"}
 
 
 def test_a_workspace_with_a_star_is_no_pattern() -> None:
