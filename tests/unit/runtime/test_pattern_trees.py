@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+_NEVER_SECONDS = 20
 _DEPTH = 520  # with such names longer than any path can be
 
 
@@ -33,6 +34,17 @@ def search_of(place: Path, *texts: str, known: tuple[str, ...] = (), closed: tup
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("evil")
+
+
+def _hear(guard: Guard) -> None:
+    """Wait for the kernel; it tells at once, or never."""
+    assert select.select([guard.descriptor], [], [], _NEVER_SECONDS)[0]
+    guard.react()
+
+
+def _until_gone(guard: Guard, path: Path) -> None:
+    while path.exists():
+        _hear(guard)
 
 
 @pytest.mark.parametrize("name", ["a.pem", "new/deep/a.pem", "dir.pem/x", "odd\nname.pem", "\udcff.pem"])
@@ -90,27 +102,20 @@ def test_the_kernel_tells_of_directories_that_come_later(place: Path, guarding, 
         guard.glance()
     for name in ("one/two/a.pem", "one/two/three/b.pem"):
         _make(place / name)
-        while (place / name).exists():
-            select.select([guard.descriptor], [], [])
-            guard.react()
+        _until_gone(guard, place / name)
 
     (place / "moved").mkdir()
     (place / "moved/c.txt").write_text("")
     (place / "moved").rename(place / "one/moved")
     (place / "one/moved/c.txt").rename(place / "one/moved/c.pem")
-    while (place / "one/moved/c.pem").exists():
-        select.select([guard.descriptor], [], [])
-        guard.react()
+    _until_gone(guard, place / "one/moved/c.pem")
 
     (place / "one").rename(place / "old")
     _make(place / "one/x")
-    select.select([guard.descriptor], [], [])
-    guard.react()
+    _hear(guard)
     for name in ("one/d.pem", "old/two/e.pem"):
         _make(place / name)
-        while (place / name).exists():
-            select.select([guard.descriptor], [], [])
-            guard.react()
+        _until_gone(guard, place / name)
 
     made = ("one/two/a.pem", "one/two/three/b.pem", "one/moved/c.pem", "one/d.pem", "old/two/e.pem")
     assert [violation.subject for violation in guard.violations] == [str(place / name) for name in made]
@@ -127,8 +132,7 @@ def test_where_the_kernel_will_not_tell_it_is_looked(place: Path, guarding, monk
 
     monkeypatch.setattr(guard._trees, "heard", refuse)
     _make(place / "one/a.pem")
-    select.select([guard.descriptor], [], [])
-    guard.react()
+    _hear(guard)
     assert guard.patience_ms is not None
     while (place / "one/a.pem").exists():
         guard.glance()
