@@ -222,7 +222,8 @@ class Guard:
         `is_at_work`: another command of the same sandbox still runs.
         """
         for _ in range(_ROUNDS):
-            wrong = self._find_wrong()
+            planted = self._find_planted(may_open=True)
+            wrong = (*self._find_wrong(), *(each.path for each in planted))
             if not wrong:
                 break
             self._inspect_all()
@@ -246,7 +247,7 @@ class Guard:
                     pass
         self._repositories.begin()
         by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
-        return (*self._find_wrong(), *by_host)
+        return (*self._find_wrong(), *self._trees.find_changes(), *by_host)
 
     def _find_made(self) -> dict[str, Made]:
         """Repositories where the plan found none.
@@ -273,7 +274,7 @@ class Guard:
             if not found and time.time_ns() - stamp > _TICK_NS:
                 self._settled[path] = stamp
             wrong += found
-        return (*wrong, *(planted.path for planted in self._find_planted(may_open=True)))
+        return tuple(wrong)
 
     def _find_wrong_in(self, directory: WatchedDirectory) -> list[str]:
         try:

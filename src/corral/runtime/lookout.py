@@ -79,7 +79,7 @@ class Lookout:
             changed = self._holds.changed()
             changed += self._stamps.changed(is_idle=self._on_duty == 0)
             changed += filter(os.path.lexists, self._absent)
-            changed += (made.path for made in self._by_host.find())
+            changed += self._by_host.find_changes()
             if self._on_duty == 0:
                 changed += self._resume()
                 if not changed and self._copies is not None:

@@ -229,6 +229,11 @@ class PatternTrees:
                 raise _unseen(tree.unseen[0])
         return found
 
+    def find_changes(self) -> list[str]:
+        """What the host has made meanwhile, and directories that it has closed, where it may have."""
+        found = [planted.path for planted in self.find()]
+        return found + [path for tree in self._trees for path in tree.unseen]
+
     def glance(self) -> list[Planted]:
         """Look, if it is time to: to look at very much takes a while, and others get a turn."""
         began = time.monotonic()

@@ -201,3 +201,19 @@ def test_what_the_host_makes_between_commands_makes_a_kept_sandbox_stale(place: 
         assert str(place / "new/a.pem") in raised.value.why
         (place / "new/a.pem").unlink()
         lookout.close()
+
+
+def test_a_directory_that_the_host_closes_between_commands_stays_closed(place: Path, make_plan) -> None:
+    (place / "closed").mkdir()
+    lookout = Lookout(make_plan().replace(searches=(search_of(place),)), "")
+    lookout.end(lookout.begin())
+    (place / "closed").chmod(0)
+
+    if os.geteuid() == 0:  # no mode is in the way of root
+        lookout.end(lookout.begin(), is_leftover=False)
+    else:
+        with pytest.raises(SetupError, match="does not protect what is there now"):
+            lookout.begin()
+
+    assert (place / "closed").stat().st_mode & 0o777 == 0
+    lookout.close()
