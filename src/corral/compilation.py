@@ -158,19 +158,19 @@ def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
             fix="use `corral run`, or a policy with `network:none` or `network:full`",
             lacking=frozenset({Feature.NET_PORTS, Feature.NET_DOMAINS}),
         )
-    if plan.watches:
+    if plan.watches or plan.searches:
         # What keeps a name from appearing is asked for by the one feature or the other.
         asked = plan.requires - plan.waived
         feature = Feature.FS_PROTECT if Feature.FS_PROTECT in asked else Feature.FS_DENY
         if feature not in plan.waived:
-            first = plan.watches[0]
-            names = f"{first.directory}/{first.name}"
-            more = f" and {len(plan.watches) - 1} more" if len(plan.watches) > 1 else ""
+            names = [f"{watch.directory}/{watch.name}" for watch in plan.watches]
+            names += [glob.text for search in plan.searches for glob in search.globs]
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise _cannot_compile(
                 frozenset({feature}),
-                f"nobody would take away what a command puts at {names}{more}: corral's runner does that",
+                f"nobody would take away what a command puts at {names[0]}{more}: corral's runner does that",
             )
-        plan = plan.replace(watches=())
+        plan = plan.replace(watches=(), searches=())
     if plan.worktrees:
         if Feature.FS_PROTECT not in plan.waived:
             raise _cannot_compile(

@@ -11,6 +11,7 @@ from corral.calls.reference import refer, take_apart
 from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Reason
 from corral.model.errors import PolicyError
+from corral.model.pattern import escape
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -97,7 +98,7 @@ def _open_for(sandbox: Sandbox, interpreter: Interpreter) -> Sandbox:
         return sandbox
     draft = PolicyDraft(sandbox.policy)
     for path in lacking:
-        draft.add(Capability("filesystem", "read", path))
+        draft.add(Capability("filesystem", "read", escape(path)))
     return sandbox.with_policy(draft.build())
 
 

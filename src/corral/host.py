@@ -9,7 +9,7 @@ import sys
 from functools import lru_cache
 
 from corral.model.errors import SetupError
-from corral.model.probe import LaunchTrial, Stat, ToolRun
+from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
 from corral.runtime.stamps import stamp_of
 
 TYPE_CHECKING = False
@@ -86,6 +86,24 @@ class RealHost:
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
         return _names(path, _is_directory)
+
+    def entries(self, path: str) -> Entries | None:
+        directories, links, others = [], [], []
+        try:
+            with os.scandir(path) as found:
+                for entry in found:
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(entry.name)
+                    elif entry.is_symlink():
+                        links.append(entry.name)
+                    else:
+                        others.append(entry.name)
+        except PermissionError:
+            return None
+        except OSError as problem:
+            _check_absent(path, problem)
+            return Entries()
+        return Entries(tuple(directories), tuple(links), tuple(others))
 
     def read_text(self, path: str, limit_bytes: int) -> str:
         # Only a file is opened: to open a FIFO or a device that a link leads to is to act on it.

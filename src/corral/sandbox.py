@@ -24,12 +24,13 @@ from corral.model.container import Container, check_container
 from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.plan import Command, PathKind, StdioMode
+from corral.model.plan import Command, StdioMode
 from corral.model.policy import FsAccess, Policy
 from corral.model.record import Record
 from corral.planning.build import Nested, build, find_held, nested_repositories
 from corral.planning.defaults import hold_defaults
 from corral.planning.ground import build_ground
+from corral.planning.patterns import has_what_was_denied
 from corral.planning.recall import Recall
 from corral.planning.select import inside_already, select_launch
 from corral.policy.check import check_policy
@@ -275,6 +276,10 @@ class Sandbox:
         with self._lock:
             return build_fidelity(plan, map(self._probed, BUILTIN), permitted, falls_back=self._falls_back)
 
+    def notes(self) -> tuple[str, ...]:
+        """What the result of every run would have to say: denials that hide nothing, searches given up."""
+        return self._plan(self.prepare(("true",))).notes
+
     def prepare(
         self,
         command: str | Sequence[str],
@@ -382,7 +387,7 @@ class Sandbox:
 
     def _current_ground(self) -> tuple[Ground, Nested]:
         with self._lock:
-            if self._ground is None or self._has_what_was_denied(self._ground[0]):
+            if self._ground is None or has_what_was_denied(self._ground[0], self._host):
                 ground = build_ground(self._policy, self._workspace, self._host, hidden_in_homes())
                 if isinstance(self._host, RealHost):
                     writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
@@ -392,11 +397,6 @@ class Sandbox:
                 self._ground = (ground, nested)
                 self._held = Recall()
             return self._ground
-
-    def _has_what_was_denied(self, ground: Ground) -> bool:
-        """Whether something is there by now that is denied and was missing, so that nothing hides it."""
-        missing = (target.path for target in ground.denied if target.kind is PathKind.MISSING)
-        return any(self._host.lstat(path) is not None for path in missing)
 
     def _beneath(self) -> Hierarchy | None:
         """Where the groups of runs are made, if they have a ceiling."""

@@ -143,7 +143,8 @@ def _started(sandbox: Sandbox, crossing: Crossing, legacy: Legacy) -> Standing:
     copies = copies_of(plan, crossing.launch)
     border, areas = crossing.border, legacy.areas
     kept = Kept(plan, crossing.launch, within=sandbox._beneath(), border=border, copies=copies, areas=areas)
-    has_to_look = plan.watches or plan.ground.denied or legacy.untold or any(covered(plan))
+    searches = plan.searches or plan.host_searches
+    has_to_look = plan.watches or plan.ground.denied or searches or legacy.untold or any(covered(plan))
     # ORDER: before the mounts are made, so that what they cover is held from then on.
     quarantine = quarantine_for(plan.run_id)
     lookout = Lookout(plan, quarantine, copies, legacy.untold) if has_to_look else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
     from corral.model.plan import FileStamp
-    from corral.model.probe import LaunchTrial, Stat, ToolRun
+    from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
 
 
 class Trace:
@@ -101,6 +101,10 @@ class TracedHost:
     def subdirectories(self, path: str) -> tuple[str, ...]:
         self._trace.note_content(path)
         return self._host.subdirectories(path)
+
+    def entries(self, path: str) -> Entries | None:
+        self._trace.note_content(path)
+        return self._host.entries(path)
 
     def read_text(self, path: str, limit_bytes: int) -> str:
         self._trace.note_content(path)

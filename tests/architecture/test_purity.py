@@ -28,6 +28,7 @@ HARMLESS = {
     "ipaddress",
     "json",  # what engines say and are told
     "posixpath",
+    "re",  # patterns
     "struct",
     "typing",
 }

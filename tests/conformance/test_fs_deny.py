@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from corral.model.feature import Feature
@@ -180,4 +182,40 @@ def test_a_directory_that_outlives_the_sandbox_leads_to_nothing_denied(backend: 
         )
 
     assert door.came == 2
+    assert not done.worked
+
+
+_WAYS = """
+cat deep/down/a.pem
+ln -s deep/down/a.pem b.txt; cat b.txt
+ln deep/down/a.pem c.txt; cat c.txt
+cat link.pem real/key
+mv deep/down/a.pem deep/down/a.txt; cat deep/down/a.txt
+mv deep moved; cat moved/down/*
+"""
+
+
+def test_what_fulfils_a_denied_pattern_cannot_be_read(backend: Case, stage: Stage) -> None:
+    stolen = stage.work / "stolen"
+    (stage.work / "real").mkdir()
+    (stage.work / "real/key").write_text("the secret")
+
+    def place() -> None:
+        for name in ("stolen", "b.txt", "c.txt", "link.pem"):
+            (stage.work / name).unlink(missing_ok=True)
+        shutil.rmtree(stage.work / "moved", ignore_errors=True)
+        (stage.work / "deep/down").mkdir(parents=True)
+        (stage.work / "deep/down/a.pem").write_text("the secret")
+        (stage.work / "link.pem").symlink_to("real/key")
+
+    place()
+    done = attempt(
+        backend,
+        stage,
+        shell(f"({_WAYS}) > stolen 2>/dev/null"),
+        effect=lambda _: stolen.exists() and "the secret" in stolen.read_text(),
+        reset=place,
+        capabilities=["filesystem:deny:*.pem"],
+    )
+
     assert not done.worked

@@ -262,3 +262,33 @@ def test_a_protected_file_that_the_caller_gives_stays_what_it_is(
 
     assert ran.exists()
     assert not done.worked
+
+
+_CHANGES = """
+mkdir more; echo evil > more/new.sh; mv more deep/more
+echo evil > deep/down/run.sh
+rm deep/down/run.sh; echo evil > deep/down/run.sh
+mv deep moved; mkdir -p deep/down; echo evil > deep/down/run.sh
+"""
+
+
+def test_what_fulfils_a_protected_pattern_is_neither_changed_nor_made(backend: Case, stage: Stage) -> None:
+    program = stage.work / "deep/down/run.sh"
+
+    def place() -> None:
+        for name in ("deep", "moved", "more"):
+            shutil.rmtree(stage.work / name, ignore_errors=True)
+        program.parent.mkdir(parents=True)
+        program.write_text("good")
+
+    place()
+    done = attempt(
+        backend,
+        stage,
+        shell(_CHANGES),
+        effect=lambda _: any("evil" in path.read_text() for path in stage.work.rglob("*.sh")),
+        reset=place,
+        capabilities=["filesystem:protect:*.sh"],
+    )
+
+    assert not done.worked

@@ -176,6 +176,43 @@ def test_a_denial_beats_what_only_the_profile_grants(corral: Corral) -> None:
     assert done.stdout == b""
 
 
+def test_patterns_hide_what_fulfils_them(corral: Corral, project: Path, tmp_path: Path) -> None:
+    (project / "sec").mkdir()
+    (project / "sec/a.pem").write_text("THE KEY")
+    (tmp_path / "patterns").write_text("# keys\n*.pem\n\n/not/here*\n")
+    control = corral("run", "--", "cat", "sec/a.pem")
+    (project / "corral.toml").write_text('[sandbox]\ndenied_paths = ["${workspace}/sec/*.pem"]\n')
+    ways = [
+        corral("run", "--no-config", "--deny", "./sec/*.pem", "--", "cat", "sec/a.pem"),
+        corral("run", "--no-config", "--deny-from", str(tmp_path / "patterns"), "--", "cat", "sec/a.pem"),
+        corral("run", "--", "cat", "sec/a.pem"),
+    ]
+
+    assert control.stdout == b"THE KEY"
+    assert [(done.returncode, done.stdout) for done in ways] == [(1, b"")] * 3
+    assert b"${workspace}/not/here* is denied, and there is nothing of that kind now" in ways[1].stderr
+
+
+def test_a_file_of_patterns_cannot_be_changed_by_the_command(corral: Corral, project: Path) -> None:
+    (project / "patterns").write_text("*.pem\n")
+
+    done = corral("run", "--no-config", "--deny-from", "patterns", "-c", "echo > patterns; mv patterns x")
+    wrong = corral("run", "--no-config", "--deny-from", "missing", "--", "true")
+
+    assert done.returncode != 0
+    assert (project / "patterns").read_text() == "*.pem\n"
+    assert wrong.returncode == 2
+    assert b"pattern" in wrong.stderr
+
+
+@pytest.mark.parametrize("option", ["--read", "--write"])
+def test_a_pattern_grants_nothing(corral: Corral, option: str) -> None:
+    done = corral("run", option, "/data/*", "--", "true")
+
+    assert done.returncode == 2
+    assert b"only whole paths are granted" in done.stderr
+
+
 def test_peak_memory_is_the_commands_own(project: Path) -> None:
     """Not that of the caller, whose high-water mark a new process begins with."""
     large = bytearray(300_000_000)

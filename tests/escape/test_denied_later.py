@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from corral.model.errors import PolicyError
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 
 SECRET = "the later secret\n"
 
 
-@pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
+@pytest.fixture(params=["{data}/secret", "{data}/s?cret", "**/secr*"])
+def sandbox(tmp_path: Path, request: pytest.FixtureRequest) -> Sandbox:
     """What lies in `data` can be read, but for `secret`, of which there is nothing yet."""
     for name in ("work", "data"):
         (tmp_path / name).mkdir()
     data = tmp_path / "data"
-    policy = build_policy("moderate", (f"filesystem:read:{data}", f"filesystem:deny:{data}/secret"))
+    denial = f"filesystem:deny:{request.param.format(data=data)}"
+    policy = build_policy("moderate", (f"filesystem:read:{data}", denial))
     return Sandbox(policy, backend="native", workspace=tmp_path / "work")
 
 
@@ -41,3 +43,23 @@ def test_by_a_session(sandbox: Sandbox, tmp_path: Path) -> None:
 
         assert session.run(["cat", str(tmp_path / "data" / "control")]).stdout == SECRET
         assert session.run(["cat", str(tmp_path / "data" / "secret")]).stdout == ""
+
+
+def test_in_the_workspace_by_a_session(tmp_path: Path) -> None:
+    """What the host makes there between two commands is its own, and not taken away."""
+    policy = build_policy("moderate", ("filesystem:deny:*.pem",))
+    with Sandbox(policy, backend="native", workspace=tmp_path).session() as session:
+        assert session.run(["mkdir", "-p", "made/by/commands"]).ok
+
+        (tmp_path / "made/by/commands/key.pem").write_text(SECRET)
+        (tmp_path / "made/by/commands/control").write_text(SECRET)
+
+        assert session.run(["cat", "made/by/commands/control"]).stdout == SECRET
+        assert session.run(["cat", "made/by/commands/key.pem"]).stdout == ""
+        with pytest.raises(PolicyError, match="protected there"):
+            session.write_file("made/third.pem", b"planted")
+        left = session.run("echo planted > made/other.pem; mv made gone")
+
+    assert [violation.subject for violation in left.violations] == [str(tmp_path / "made/other.pem")]
+    assert (tmp_path / "made/by/commands/key.pem").read_text() == SECRET
+    assert not (tmp_path / "made/other.pem").exists()

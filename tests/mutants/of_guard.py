@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _GUARD = "tests/unit/runtime/test_guard_over_names.py"
 _LOOKS = "tests/unit/runtime/test_guard_that_looks.py"
+_TREES = "tests/unit/runtime/test_pattern_trees.py"
 _HOLDS = "tests/unit/runtime/test_holds.py"
 _STAMPS = "tests/unit/runtime/test_stamps.py"
 _UNIT = "tests/unit/runtime/test_lookout_of_sessions.py"
@@ -59,6 +60,7 @@ EQUIVALENT = {
     "guard._inspect: _text(handle, watch.name) is not None always": "what is not there cannot be moved",
     "guard._inspect: watch.link_text always": "the kernel makes no link without a text",
 }
+EQUIVALENT_TREES: dict[str, str] = {}
 EQUIVALENT_WATCHED = {
     "watched.stamp: (status.st_dev, status.st_ino) == self._identity always": (
         "another time as well; what it is, is compared when it is opened"
@@ -87,7 +89,9 @@ EQUIVALENT_LOOKOUT = {
 
 def guard_mutants() -> Iterator[Mutant]:
     guard, lookout = (f"src/corral/runtime/{name}.py" for name in ("guard", "lookout"))
-    yield from branch_mutants("guard", guard, "fs.protect", {"": (_LOOKS, _GUARD)}, EQUIVALENT)
+    yield from branch_mutants("guard", guard, "fs.protect", {"": (_LOOKS, _GUARD, _TREES)}, EQUIVALENT)
+    trees = "src/corral/runtime/pattern_trees.py"
+    yield from branch_mutants("trees", trees, "patterns", {"": (_TREES,)}, EQUIVALENT_TREES)
     watched, holds = (f"src/corral/runtime/{name}.py" for name in ("watched", "holds"))
     yield from branch_mutants("watched", watched, "fs.protect", {"": (_LOOKS, _GUARD)}, EQUIVALENT_WATCHED)
     yield from branch_mutants("holds", holds, "fs.protect in sessions", {"": (_HOLDS,)}, EQUIVALENT_HOLDS)

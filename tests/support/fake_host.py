@@ -7,7 +7,7 @@ import zlib
 
 from corral.model.enforcer import CGROUP2, Enforcer
 from corral.model.plan import FileStamp
-from corral.model.probe import LaunchTrial, Stat, ToolRun
+from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
 from support.tools import EVERY_TOOL, RELEASE
 
 TYPE_CHECKING = False
@@ -141,6 +141,11 @@ class FakeHost:
         return tuple(
             sorted(self._names(path, [name for name, text in self._files.items() if text[:3] == "-> "]))
         )
+
+    def entries(self, path: str) -> Entries | None:
+        links = self.links(path)
+        others = [name for name in sorted(self._names(path, self._files)) if name not in links]
+        return Entries(self.subdirectories(path), links, tuple(others))
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(self._names(path, self._directories)))

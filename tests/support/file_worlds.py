@@ -9,6 +9,7 @@ from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
 from corral.runtime.files.base import Files
 from corral.runtime.files.granted import GrantedFiles
+from corral.runtime.files.place import Place
 from corral.runtime.files.root import RootFiles
 
 KINDS = ("root", "granted")
@@ -51,8 +52,8 @@ class World:
         status = directory.stat()
         self.protected.add((status.st_dev, status.st_ino, name))
 
-    def _is_protected(self, parent: os.stat_result, name: str) -> bool:
-        return (parent.st_dev, parent.st_ino, name) in self.protected
+    def _is_protected(self, parent: Place, name: str) -> bool:
+        return (parent.status.st_dev, parent.status.st_ino, name) in self.protected
 
     def untouched(self) -> bool:
         """Whether nothing outside was made or changed."""

@@ -102,6 +102,11 @@ CASES = (
         files={**REPOSITORY, f"{WORKSPACE}/secrets/key": "the secret"},
         capabilities=("filesystem:deny:${workspace}/secrets", "filesystem:deny:${workspace}/later"),
     ),
+    Case(
+        "patterns",
+        files={**REPOSITORY, f"{WORKSPACE}/deep/a.pem": "the secret", f"{WORKSPACE}/bin/run.sh": "#!"},
+        capabilities=("filesystem:deny:*.pem", "filesystem:protect:bin/*.sh"),
+    ),
     Case("deny-repository", files=REPOSITORY, capabilities=("filesystem:deny:${workspace}/.git",)),
     Case("linked-worktree", files=LINKED),
     Case("tools", files={**REPOSITORY, **TOOLS}, env={"PATH": ":".join(_PATH)}),

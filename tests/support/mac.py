@@ -7,6 +7,7 @@ import json
 from corral import __version__
 from corral.backends.registry import get_backend
 from corral.model.feature import Feature
+from corral.model.pattern import escape
 from corral.model.plan import Command, StdioMode
 from corral.model.probe import ToolRun
 from corral.planning.build import build, nested_repositories
@@ -144,7 +145,7 @@ MAC_CASES = (
             "filesystem:read:${workspace}/lib/fixed",
         ),
     ),
-    Case("odd-names", files={f"{ODD}/x": ""}, capabilities=(f"filesystem:write:{ODD}",)),
+    Case("odd-names", files={f"{ODD}/x": ""}, capabilities=(f"filesystem:write:{escape(ODD)}",)),
     Case("net-full", files=REPOSITORY, capabilities=("network:full",)),
     Case("limits", files=REPOSITORY, capabilities=("file:limit:100MiB", "files:limit:256", "time:limit:90s")),
     Case("single", files=REPOSITORY, capabilities=("process:none",)),

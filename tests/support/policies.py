@@ -13,7 +13,19 @@ paths = st.builds(
     st.sampled_from(["", "", "~", "${workspace}", "${workspace}/.."]),
     _parts,
 )
-rules = st.builds(FsRule, paths, st.sampled_from(FsAccess), st.booleans())
+#: Anchored patterns, which one path or several fulfil, and floating ones.
+patterns = st.one_of(
+    st.builds(
+        lambda root, parts, last: "/".join([root, *parts, last]),
+        st.sampled_from(["", "~", "${workspace}", "**"]),
+        st.lists(st.sampled_from(["a", "b", "*", "[ab]"]), max_size=1),
+        st.sampled_from(["a*", "?", "*/", "[!a]"]),
+    ),
+    st.sampled_from(["**/a", "**/b/a", "/**/b/?"]),
+)
+_plain_rules = st.builds(FsRule, paths, st.sampled_from(FsAccess), st.booleans())
+_pattern_rules = st.builds(FsRule, patterns, st.sampled_from([FsAccess.READ, FsAccess.DENY]))
+rules = st.one_of(_plain_rules, _plain_rules, _plain_rules, _pattern_rules)
 grants = st.builds(FsRule, paths, st.sampled_from([FsAccess.READ, FsAccess.WRITE]), st.booleans())
 
 hosts = st.sampled_from(["*", "*.a.org", "*.b.a.org", "a.org", "b.a.org", "c.b.a.org", "x.net", "10.0.0.1"])
@@ -68,7 +80,7 @@ def policies(fs: st.SearchStrategy[FsRule] = rules) -> st.SearchStrategy[Policy]
         name=st.sampled_from(["one", "two"]),
         fs=st.lists(fs, max_size=5).map(tuple),
         private=st.frozensets(paths, max_size=2),
-        protect=_sets(".git", ".git/hooks", ".envrc"),
+        protect=_sets(".git", ".git/hooks", ".envrc", "**/a", "b/*"),
         tools=st.booleans(),
         net=nets,
         limits=limits,

@@ -29,6 +29,7 @@ ENGINE_PLACES = (
     *("/proc", "/dev", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"),
     *("/run/secrets", "/.dockerenv"),
 )
+_MOST_ARGUMENT_BYTES, _OF_A_MOUNT = 1_500_000, 100
 _MOST_LINKS = 40  # the kernel gives up as well
 _MOUNTED, _READ_ONLY = ExpectFlag.MOUNT_POINT, ExpectFlag.READ_ONLY
 
@@ -129,18 +130,19 @@ def build_places(plan: Plan, views: Views, scratch: str, abi: int) -> tuple[Plac
             raise _collision(place.path, known.source, place.source)
         if known is None or known.rank < place.rank:
             found[place.path] = place
-    hidden = [place.path for place in found.values() if place.rank == DENIED]
+    hidden = {place.path for place in found.values() if place.rank == DENIED}
     shown = (
         place
         for place in found.values()
         # A denial holds at any depth: what lies beneath is hidden with it, and has no place to be mounted on.
-        if not any(place.path.startswith(f"{path}/") for path in hidden)
+        if hidden.isdisjoint(_above(place.path))
     )
     placed = tuple(sorted(shown, key=lambda place: (place.path.count("/"), place.path)))
     for place in placed:
         check_place(place.path)
         check_name(place.source)
     _check_beneath(placed)
+    _check_room(placed)
     return placed
 
 
@@ -213,6 +215,19 @@ def check_name(path: str) -> None:
         )
 
 
+def _check_room(placed: tuple[Place, ...]) -> None:
+    """Each mount is an argument of the engine's, of which the kernel takes so much: execve(2)."""
+    room = sum(len(place.path) + len(place.source) + _OF_A_MOUNT for place in placed)
+    if room > _MOST_ARGUMENT_BYTES:
+        raise UnenforceableError(
+            "unenforceable",
+            f"{len(placed)} mounts are more than a container engine can be told of",
+            why=f"they take {room} bytes, and a program can be given {_MOST_ARGUMENT_BYTES}",
+            fix="deny or protect directories instead of the files in them, or use another backend",
+            lacking=frozenset({Feature.FS_DENY, Feature.FS_PROTECT}),
+        )
+
+
 def check_place(path: str) -> None:
     """Raise if an engine cannot be told of a place, or keeps something of its own there."""
     check_name(path)
@@ -238,16 +253,22 @@ def _check_beneath(placed: tuple[Place, ...]) -> None:
 
     An engine would make the missing place, on the host, and follow a link that a command has planted.
     """
+    by_path = {place.path: place for place in placed}
     for place in placed:
-        above = [other for other in placed if place.path.startswith(other.path + "/")]
-        if not above:
+        nearest = next((by_path[path] for path in _above(place.path) if path in by_path), None)
+        if nearest is None:
             continue
-        nearest = max(above, key=lambda other: len(other.path))
         expected = nearest.source + place.path[len(nearest.path) :]
         if place.rank == DENIED:
             continue  # its source is corral's own; its place was seen by the planner
         if place.source != expected:
             raise _collision(place.path, expected, place.source)
+
+
+def _above(path: str) -> Iterator[str]:
+    """What lies above a path, the nearest first; there may be thousands of places."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _collision(path: str, first: str, second: str) -> PolicyError:

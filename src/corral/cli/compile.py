@@ -41,6 +41,8 @@ def compile_request(options: Mapping[str, Any], output: str) -> int:
         if not asked["no_config"]:
             place = os.path.realpath(os.path.join(working_directory(), asked["cwd"] or ""))
             note_configuration(trace, place, asked["config"])
+        for path in asked["deny_from"]:
+            trace.note_content(os.path.abspath(path))
         return build_request(asked).sandbox
 
     try:

@@ -79,12 +79,15 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("may read", _paths(plan, FsAccess.READ))
     yield from _section("private, gone afterwards", plan.ground.private)
     yield from _section("denied", _denied(plan))
+    yield from _section("denied, and nothing of that kind here now", plan.ground.idle)
     yield from _section("hidden in homes, here now", _hidden(plan))
     yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
     copies = explanation.launch.copies
     yield from _section("changed in a copy", (mount.copy.target.path for mount in copies))
     yield from _section("protected, not here yet", (watch.label for watch in plan.watches))
-    yield from _section("not protected", plan.notes)
+    patterns = (glob.text for search in plan.searches for glob in search.globs)
+    yield from _section("patterns that nothing new may fulfil", sorted(patterns))
+    yield from _section("notes", plan.notes)
     yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
     yield from _section("limits", list_limits(plan.ground.limits))
     yield from _section("not limited here, by default it would be", _unheld(plan))
@@ -193,7 +196,10 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "write": list(_paths(plan, FsAccess.WRITE)),
         "private": list(plan.ground.private),
         "denied": list(_denied(plan)),
+        "denied_by_patterns": dict(plan.ground.denied_by),
+        "denied_idle": list(plan.ground.idle),
         "hidden": list(_hidden(plan)),
+        "patterns": sorted({glob.text for search in plan.searches for glob in search.globs}),
         "shielded": [shield.target.path for shield in plan.shields],
         "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
         "notes": list(plan.notes),

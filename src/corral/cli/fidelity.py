@@ -39,13 +39,16 @@ def check_request(options: Mapping[str, Any]) -> int:
     """Print how the policy fares on this host. Status 0 if it would be enforced, 3 if it would be refused."""
     try:
         sandbox = build_request(options, for_run=False).sandbox
-        policy, found = sandbox.policy, sandbox.fidelity()
+        policy, found, notes = sandbox.policy, sandbox.fidelity(), sandbox.notes()
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        sys.stdout.write(json.dumps(_as_json(policy, found), indent=2) + "\n")
+        sys.stdout.write(json.dumps({**_as_json(policy, found), "notes": list(notes)}, indent=2) + "\n")
     else:
-        lines = _render(policy, found, verbose=bool(options["verbose"]))
+        lines = (
+            *_render(policy, found, verbose=bool(options["verbose"])),
+            *(f"note: {note}" for note in notes),
+        )
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")
     return 0 if found.chosen else UnenforceableError.exit_status
 

@@ -28,7 +28,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("image", ("--image",), "The container image, for docker and podman.", "NAME"),
     Option("read", ("--read",), "Let it read a path.", "PATH", multiple=True),
     Option("write", ("--write",), "Let it read and write a path.", "PATH", multiple=True),
-    Option("deny", ("--deny",), "Keep a path inside a granted one away from it.", "PATH", multiple=True),
+    Option(
+        "deny", ("--deny",), "Keep a path, or what fulfils a pattern, away from it.", "PATH", multiple=True
+    ),
+    Option("deny_from", ("--deny-from",), "Deny the patterns in a file, one a line.", "FILE", multiple=True),
     Option("net", ("--net",), "none (default), limited or full.", "MODE"),
     Option(
         "allow",

@@ -7,6 +7,7 @@ import os
 import sys
 
 from corral.cli.effective import effective_json, render_effective
+from corral.cli.options import defaults
 from corral.cli.printable import printable
 from corral.cli.request import load_request
 from corral.cli.run import report_error
@@ -96,9 +97,19 @@ def validate(paths: tuple[str, ...]) -> Answer:
         lines += [] if problems else [f"{shorten(name)}: good"]
         report.append({"file": name, "problems": [problem.to_json() for problem in problems]})
     wrong = any(entry["problems"] for entry in report)
+    notes = _notes_here() if report and not wrong and not paths else ()
+    lines += [f"note: {note}" for note in notes]
     if not report:
         lines = [f"no configuration was found; `corral policy init` writes a {CONFIG_NAMES[0]}"]
-    return (2 if wrong else 0), lines, {"files": report, "valid": not wrong}
+    return (2 if wrong else 0), lines, {"files": report, "valid": not wrong, "notes": list(notes)}
+
+
+def _notes_here() -> tuple[str, ...]:
+    """What holds here, and is worth a word: a denial that hides nothing, or why nothing would run."""
+    try:
+        return load_request(defaults()).sandbox(for_run=False).notes()
+    except CorralError as refused:
+        return (f"here nothing would run: {refused.what}, because {refused.why}",)
 
 
 def _judged(paths: tuple[str, ...]) -> Iterator[tuple[str, list[Problem]]]:

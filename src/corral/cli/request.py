@@ -15,6 +15,7 @@ from corral.config.find import (
 )
 from corral.model.container import Container
 from corral.model.errors import CapabilitySyntaxError, PolicyError
+from corral.model.pattern import escape, is_floating, is_pattern
 from corral.model.record import Record
 from corral.policy.compose import compose
 from corral.policy.preset import DEFAULT_PRESET, preset_backend
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from corral.config.configuration import Configuration
     from corral.config.setting import Setting
+    from corral.host import RealHost
     from corral.sandbox import Sandbox
 
 #: Flag -> the capability it stands for, in the order in which they are applied.
@@ -33,6 +35,7 @@ FLAG_CAPABILITIES = {
     "read": "filesystem:read",
     "write": "filesystem:write",
     "deny": "filesystem:deny",
+    "deny_from": "filesystem:deny",
     "net": "network",
     "publish": "network:publish",
     "env": "env",
@@ -84,6 +87,7 @@ def load_request(options: Mapping[str, Any]) -> Configuration:
         flags=flag_settings(options),
         ignore_files=bool(options["no_config"]),
     )
+    configuration = configuration.replace(pattern_files=tuple(map(os.path.abspath, options["deny_from"])))
     compiled = configuration.compiled
     if options["allow"] or options["cap"]:
         from corral.cli.named_hosts import check_hosts
@@ -129,7 +133,11 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if flag == "net" and given == "limited" and options["allow"]:
             given = "none"  # but for these, and not every other host as well
         for value in given if isinstance(given, tuple) else () if given is None else (given,):
-            if flag in {"read", "write", "deny"}:
+            if flag == "deny_from":
+                from corral.config.pattern_file import read_pattern_file
+
+                yield from ((flag, f"{capability}:{text}") for text in read_pattern_file(value))
+            elif flag in {"read", "write", "deny"}:
                 yield flag, f"{capability}:{_absolute(value)}"
             elif flag == "net" and ":" in value:
                 why = "--net takes a mode; a host is a capability"
@@ -171,7 +179,17 @@ def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
         backend=UNCONFINED if options["sandbox"] is False else options["backend"] or of_preset or AUTO_NAME,
         workspace=options["cwd"],
         waive=waived_names(options),
+        host=_host_with(options["deny_from"]),
     )
+
+
+def _host_with(pattern_files: Iterable[str]) -> RealHost | None:
+    """TRUST: a command that could write a file of patterns would permit itself what they deny."""
+    if not pattern_files:
+        return None
+    from corral.host import RealHost
+
+    return RealHost(own_files=map(os.path.abspath, pattern_files))
 
 
 def _check_contradiction(options: Mapping[str, Any]) -> None:
@@ -204,6 +222,10 @@ def _check_contradiction(options: Mapping[str, Any]) -> None:
 
 
 def _absolute(path: str) -> str:
+    """A path as a policy has it. A pattern without a slash holds at any depth, like one that begins `**/`."""
     if path.startswith(("~", "${workspace}", "/")):
         return path
-    return os.path.normpath(os.path.join(working_directory(), path))
+    if is_pattern(path) and (is_floating(path) or "/" not in path.rstrip("/")):
+        return path
+    place = escape(working_directory())
+    return f"{place}/{path}" if is_pattern(path) else os.path.normpath(os.path.join(place, path))

@@ -11,6 +11,7 @@ from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Decision, Reason
 from corral.model.endpoint import DEFAULT_PORTS, Endpoint, has_port, parse_endpoint
 from corral.model.errors import PolicyError
+from corral.model.pattern import escape, is_pattern, literal
 from corral.model.record import Record
 from corral.sandbox import Sandbox
 
@@ -186,9 +187,12 @@ def _is_about(capability: Capability, operation: str, decision: Decision, worksp
     }.get(decision.reason, ())
     if capability.kind != "filesystem" or capability.verb not in verbs:
         return False
-    if capability.verb == "protect":
-        return f"/{capability.target}/" in f"{decision.subject}/"
-    path = capability.target.replace("${workspace}", workspace)
+    if is_pattern(capability.target):
+        return capability.target == decision.rule
+    if decision.reason is Reason.PROTECTED:
+        is_name = capability.verb == "protect" and not is_pattern(decision.rule)
+        return is_name and f"/{literal(capability.target)}/" in f"{decision.subject}/"
+    path = literal(capability.target).replace("${workspace}", workspace)
     return os.path.expanduser(path) == decision.rule
 
 
@@ -238,7 +242,7 @@ def _wanted(operation: str, decision: Decision) -> Capability:
     path = decision.subject
     while decision.is_missing and not os.path.lexists(path):
         path = os.path.dirname(path)  # what is not there cannot be granted; where it would be can
-    return Capability("filesystem", "write" if operation == "write" else "read", path)
+    return Capability("filesystem", "write" if operation == "write" else "read", escape(path))
 
 
 def _render(answer: Answer) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _writable(configuration: Configuration, host: RealHost) -> Iterator[str]:
     rules |= {rule.path for rule in configuration.policy.fs if rule.access is FsAccess.WRITE}
     for setting in configuration.said:
         rules |= {each.target for each in capabilities_of_setting(setting) if each.verb == "write"}
-    for path in (configuration.workspace, state_directory() or "/nonexistent", *rules):
-        expanded = expand(path, configuration.workspace, host.home)
+    own = (configuration.workspace, state_directory() or "/nonexistent")
+    for expanded in (*own, *(expand(path, configuration.workspace, host.home) for path in rules)):
         yield expanded
         yield Resolver(host).resolve(expanded).path

@@ -9,6 +9,7 @@ from corral.config.values import SAME
 from corral.host import RealHost
 from corral.model.capability import Capability, PolicyDraft, capabilities_of
 from corral.model.container import DEFAULT_IMAGE, Container
+from corral.model.pattern import escape, literal
 from corral.model.quantities import parse_duration
 from corral.model.record import Record
 
@@ -42,6 +43,7 @@ class Configuration(Record):
     cuts: tuple[SettingCut, ...]  # what a project's file asked for in vain
     workspace: str
     said: tuple[Setting, ...] = ()  # by trusted files, for this agent and for all others
+    pattern_files: tuple[str, ...] = ()  # that the caller has named
 
     @property
     def policy(self) -> Policy:
@@ -162,9 +164,9 @@ class Configuration(Record):
             if capability.kind == "filesystem":
                 from corral.config.caches import make_cache_directory
 
-                make_cache_directory(capability.target)
+                make_cache_directory(literal(capability.target))
         # TRUST: a user file that was named may lie in the workspace; no command may change it.
-        own = [file.path for file in self.files if file.source is Source.USER]
+        own = [*(file.path for file in self.files if file.source is Source.USER), *self.pattern_files]
         host = RealHost(own_files=own)
         return Sandbox(
             self.policy,
@@ -184,7 +186,7 @@ class Configuration(Record):
         from corral.config.caches import cache_directory, cache_variables
 
         directory = cache_directory(self.workspace)
-        yield Capability("filesystem", "write", directory)
+        yield Capability("filesystem", "write", escape(directory))
         said = {name for name, _ in self.compiled.policy.env.fixed}
         for name, value in cache_variables(directory):
             if name not in said:

@@ -199,13 +199,19 @@ def read_assignment(name: str, value: str) -> tuple[str, str]:
     return name, value
 
 
-def _path(value: object) -> str:
+def _path(value: object, capability: str = "filesystem:write") -> str:
     fix = "begin it with /, ~/ or ${workspace}/"
+    if isinstance(value, str) and value.startswith(("/", "~/", "${workspace}/")):
+        fix = r"write it without * ? [ and \, or with a backslash before each that is meant itself"
     if isinstance(value, str) and value.startswith("$HOME"):
         fix = f"write ~{value.removeprefix('$HOME')}"
     elif isinstance(value, str) and value and not value.startswith(("/", "~", "$")):
         fix = f"write ${{workspace}}/{value.removeprefix('./')} for a path in the project"
-    return _grant("filesystem:read", fix)(value)
+    return _grant(capability, fix)(value)
+
+
+def _path_or_pattern(value: object) -> str:
+    return _path(value, "filesystem:deny")
 
 
 def _domain(value: object) -> str:
@@ -269,6 +275,8 @@ _STRING = {"type": "string"}
 _QUANTITY = {"type": ["string", "number"]}
 _PATH_SCHEMA = {"type": "string", "pattern": r"^(/|~(/|$)|\$\{workspace\}(/|$))"}
 
+_PATTERN_SCHEMA = {"type": "string", "pattern": r"^(/|~(/|$)|\$\{workspace\}(/|$)|\*\*/|[^/]*[*?\[][^/]*/?$)"}
+
 BOOLEAN = Kind("true or false", {"type": "boolean"}, _boolean)
 TEXT = Kind("a text", {"type": "string", "minLength": 1}, _text)
 ANY_TEXT = Kind("a text", {"type": "string"}, _any_text)
@@ -287,6 +295,7 @@ COUNT = Kind("a number", _QUANTITY, _limit("pids:limit", "256"))
 FILES = Kind("a number", _QUANTITY, _limit("files:limit", "1024"))
 DURATION = Kind("a duration", _QUANTITY, _limit("time:limit", '"90s" or "2m30s"'))
 PATH = Kind("a path", _PATH_SCHEMA, _path)
+PATTERN = Kind("a path", _PATTERN_SCHEMA, _path_or_pattern)
 DOMAIN = Kind("a host", _STRING, _domain)
 HOST = Kind("a host", _STRING, _host)
 VARIABLE = Kind("a name", _STRING, _grant("env:pass", "write the name of a variable, such as LANG"))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
     from corral.model.plan import FileStamp, Plan
-    from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun
+    from corral.model.probe import Entries, LaunchTrial, Probe, Stat, ToolRun
 
     class Backend(Protocol):
         """One way to enforce a plan.
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
         def subdirectories(self, path: str) -> tuple[str, ...]:
             """Names of the directories in a directory, links left out; empty if it cannot be listed."""
+
+        def entries(self, path: str) -> Entries | None:
+            """The names in a directory; None if it cannot be listed."""
 
         def read_text(self, path: str, limit_bytes: int) -> str:
             """The beginning of a file; empty if it cannot be read."""

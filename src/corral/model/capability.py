@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
-
 from corral.model.arguments import wrong_argument
 from corral.model.endpoint import parse_endpoint, parse_host, parse_port
 from corral.model.errors import CapabilitySyntaxError
+from corral.model.path_text import granted_path, name_within, path_or_pattern
+from corral.model.pattern import is_pattern
 from corral.model.policy import WEB, Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
 from corral.model.quantities import (
     format_duration,
@@ -194,6 +194,7 @@ def is_narrowing(capability: Capability) -> bool:
 def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     """A policy as capabilities: a draft of an empty policy that takes them permits the same."""
     found = [Capability("filesystem", rule.access.value, rule.path) for rule in policy.fs]
+    found += [Capability("filesystem", "read", text) for text in sorted(policy.read_only) if is_pattern(text)]
     found += [Capability("filesystem", "private", path) for path in sorted(policy.private)]
     found += [Capability("filesystem", "protect", name) for name in sorted(policy.protect)]
     found += [Capability("filesystem", "tools", "path")] if policy.tools else []
@@ -293,26 +294,6 @@ def _check_text(target: str) -> None:
         raise ValueError(f"{target!r} holds half of a surrogate pair") from None
 
 
-def _path(target: str) -> str:
-    """Without double slashes and steps that lead nowhere; what `..` means above ~ the host must say."""
-    if "\0" in target:
-        raise ValueError("a path cannot hold a NUL byte")
-    anchor, _, rest = target.partition("/")
-    if anchor not in {"", "~", "${workspace}"}:
-        raise ValueError(f"{target!r} must begin with /, ~/ or ${{workspace}}/")
-    if not anchor:
-        return posixpath.normpath("/" + rest.lstrip("/"))
-    steps = posixpath.normpath(rest.lstrip("/"))
-    return anchor if steps == "." else f"{anchor}/{steps}"
-
-
-def _name_within(target: str) -> str:
-    parts = target.split("/")
-    if not all(part not in {"", ".", ".."} for part in parts) or "\0" in target:
-        raise ValueError(f"{target!r} must be a plain relative path, such as .git/hooks")
-    return target
-
-
 def _variable(target: str) -> str:
     if "=" in target or "\0" in target or not target or "*" in target[:-1]:
         raise ValueError(f"{target!r} is not the name of an environment variable")
@@ -405,11 +386,11 @@ def _count(target: str) -> str:
 #: kind -> verb -> what brings the target into its canonical form; None: the verb has no target.
 _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "filesystem": {
-        "read": _path,
-        "write": _path,
-        "deny": _path,
-        "private": _path,
-        "protect": _name_within,
+        "read": path_or_pattern,
+        "write": granted_path,
+        "deny": path_or_pattern,
+        "private": granted_path,
+        "protect": name_within,
         "tools": _path_word,
     },
     "network": {

@@ -10,6 +10,7 @@ from corral.model.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.feature import Feature
+    from corral.model.pattern import Glob
     from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
 
 
@@ -94,6 +95,20 @@ class Watch(Record):
     is_repository: bool = False  # a `.git` that may be made, as long as it holds nothing that git would run
 
 
+class Search(Record):
+    """A directory below which patterns are held, and what was there when the plan was made.
+
+    What fulfils them later was made by the host, or by a command if the directory is writable.
+    """
+
+    path: str
+    device: int
+    inode: int
+    globs: frozenset[Glob]  # from there on
+    known: frozenset[str] = frozenset()  # paths that fulfilled one
+    closed: frozenset[str] = frozenset()  # directories in it that are seen to by another search
+
+
 class FileStamp(Record):
     """How a file was when it was read; all zero if it was not there. Links to it were followed."""
 
@@ -137,6 +152,10 @@ class Ground(Record):
     defaults: tuple[tuple[str, float], ...] = ()  # fields of limits and what they are where that can be held
     held_defaults: frozenset[str] = frozenset()  # those fields of `limits` that are defaults
     hidden: frozenset[str] = frozenset()  # of what is denied: what no policy says, because homes hide it
+    searches: tuple[Search, ...] = ()  # in grants, for what is denied by patterns
+    denied_links: tuple[str, ...] = ()  # links that fulfil such a pattern themselves
+    denied_by: tuple[tuple[str, str], ...] = ()  # paths that a pattern denies, and which
+    idle: tuple[str, ...] = ()  # denials of the policy that hide nothing, as things are
 
     # Compared and hashed by identity: backends keep what they compiled from a ground.
     __eq__ = object.__eq__
@@ -173,6 +192,8 @@ class Plan(Record):
     notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
     unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that the backend cannot hold: on record
     readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
+    searches: tuple[Search, ...] = ()  # in writable paths: whatever fulfils a pattern later is taken away
+    host_searches: tuple[Search, ...] = ()  # in what is only read: what is denied there is the host's making
 
     @property
     def requires(self) -> frozenset[Feature]:

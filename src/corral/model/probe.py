@@ -72,6 +72,14 @@ class Stat(Record):
     is_closed: bool = False  # its owner is the caller, who took the right to look into it away
 
 
+class Entries(Record):
+    """The names in a directory, in no order."""
+
+    directories: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
 #: Where the kernel tells a process its own limits.
 LIMITS_FILE = "/proc/self/limits"
 _RESOURCES = {"Max open files": "nofile", "Max processes": "nproc"}

@@ -3,19 +3,33 @@
 Two names of one place (`~` and `/home/ann`, a link and what it leads to) are two places here. Therefore `<=`
 compares what is said. A meet is safe on every host all the same, because it never forgets what narrows:
 denials, private areas, `within` and `read_only`. The planner, which sees the links, holds the grants to them.
+
+A pattern denies what fulfils it, or makes it read-only, and grants nothing. Of two patterns nobody tells
+whether one stands for all that the other one does: only the same text counts, and what lies beneath it.
 """
 
 from __future__ import annotations
 
 import posixpath
 
+from corral.model.pattern import (
+    descend,
+    escape,
+    glob_of,
+    is_floating,
+    is_pattern,
+    is_protected,
+    literal,
+    split_base,
+)
 from corral.model.policy import FsAccess, FsRule
 from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from corral.model.pattern import Glob
     from corral.model.policy import Policy
 
 NONE, READ, WRITE = range(3)
@@ -37,19 +51,25 @@ class Reach:
     def __init__(self, policy: Policy) -> None:
         self.granted: dict[str, FsRule] = {}
         self.denied: dict[str, FsRule] = {}
+        read = set()  # by patterns, which grant nothing
         for rule in policy.fs:
+            if rule.access is not FsAccess.DENY and is_pattern(rule.path):
+                read.add(rule.path)
+                continue
             kind = self.denied if rule.access is FsAccess.DENY else self.granted
             path = plain(rule.path)
             kind[path] = _united(kind.get(path), rule.replace(path=path))
         self.private = frozenset(plain(path) for path in policy.private)
         self.protect = policy.protect
-        self.read_only = frozenset(plain(path) for path in policy.read_only)
+        self.read_only = frozenset(plain(path) for path in policy.read_only | read)
+        self._denying = _Patterns(filter(is_pattern, self.denied), self)
+        self._reading = _Patterns(filter(is_pattern, self.read_only), self)
 
     def access(self, path: str) -> int:
         """What is permitted at a path: a denial above it decides, else the nearest of all that is said."""
-        if any(above in self.denied for above in upwards(path)):
+        if any(above in self.denied for above in upwards(path)) or self._denying.hold(path):
             return NONE
-        most = WRITE
+        most = READ if self._reading.hold(path) else WRITE
         for above in upwards(path):
             if above in self.granted:
                 if above != path and self._is_protected_above(path):
@@ -66,8 +86,8 @@ class Reach:
         for above in upwards(path):
             rule = self.granted.get(above)
             if rule is not None and rule.access is FsAccess.WRITE and above != path:
-                steps = f"{path[len(above) :]}/"
-                if any(f"/{name}/" in steps for name in self.protect):
+                names = path[len(above) :].strip("/").split("/")
+                if is_protected(map(literal, names), self.protect):
                     return True
         return False
 
@@ -76,6 +96,27 @@ class Reach:
         if self.access(path) == NONE:
             return None
         return next(self.granted[above] for above in upwards(path) if above in self.granted)
+
+    def is_exempt(self, path: str) -> bool:
+        """Whether floating patterns leave alone what is granted at a path: a preset's programs."""
+        rule = next((self.granted[above] for above in upwards(path) if above in self.granted), None)
+        return rule is not None and rule.optional and rule.access is FsAccess.READ and not rule.within
+
+    def narrows_as(self, other: Reach) -> bool:
+        """Whether all that patterns take away from another policy is taken away here, or not reached."""
+        return all(self._takes(text, other, NONE) for text in other.denied if is_pattern(text)) and all(
+            self._takes(text, other, READ) for text in other.read_only if is_pattern(text)
+        )
+
+    def _takes(self, text: str, other: Reach, most: int) -> bool:
+        same = self.denied.keys() if most == NONE else {*self.denied, *self.read_only}
+        concerned = [path for path in self.granted if self.access(path) > most and _may_concern(text, path)]
+        if any(above in same for above in upwards(text)):
+            # Which paths are a preset's alone each policy says for itself.
+            return not is_floating(text) or all(
+                other.is_exempt(path) or not self.is_exempt(path) for path in concerned
+            )
+        return not concerned
 
     def marks(self) -> set[str]:
         """Every path that is named. Between them nothing changes: who knows these knows all."""
@@ -117,13 +158,63 @@ def meet_files(a: Policy, b: Policy) -> Files:
 def is_within_files(a: Policy, b: Policy) -> bool:
     """Whether b permits at every path what a permits there."""
     inner, outer = Reach(a), Reach(b)
-    return all(inner.access(path) <= outer.access(path) for path in inner.marks() | outer.marks())
+    return inner.narrows_as(outer) and all(
+        inner.access(path) <= outer.access(path) for path in inner.marks() | outer.marks()
+    )
+
+
+class _Patterns:
+    """Patterns of one policy, to be asked about paths as their texts spell them."""
+
+    def __init__(self, texts: Iterable[str], reach: Reach) -> None:
+        self._reach = reach
+        self._anchored: list[tuple[str, Glob]] = []
+        self._floating: list[Glob] = []
+        for text in texts:
+            if is_floating(text):
+                self._floating.append(glob_of(text, text))
+            else:
+                anchor, _, rest = text.partition("/")
+                self._anchored.append((anchor, glob_of(text, rest)))
+
+    def hold(self, path: str) -> bool:
+        """Whether a path fulfils one for sure, or lies in what does."""
+        if not (self._anchored or self._floating) or is_pattern(path):
+            return False
+        anchor, _, rest = path.partition("/")
+        names = [literal(name) for name in rest.split("/") if name]
+        globs = [glob for beginning, glob in self._anchored if beginning == anchor]
+        if globs and ".." not in names and descend(globs, names)[0]:
+            return True
+        return bool(self._floating) and any(
+            bool(descend(self._floating, _names_from(path, above))[0])
+            for above in upwards(path)
+            if above in self._reach.granted and not self._reach.is_exempt(above)
+        )
+
+
+def _names_from(path: str, above: str) -> list[str]:
+    """The names that lead down to a path, or its own if it is granted itself and may be a file."""
+    names = [literal(name) for name in path[len(above) :].split("/") if name]
+    return names or [literal(path.rpartition("/")[2])]
+
+
+def _may_concern(text: str, path: str) -> bool:
+    """Whether a pattern may hold for anything at or beneath a path."""
+    if is_floating(text):
+        return True
+    anchor, _, rest = text.partition("/")
+    base = escape(split_base(rest)[0])
+    start = f"{anchor}/{base}" if base else anchor or "/"
+    return is_beneath(path, start) or is_beneath(start, path)
 
 
 def plain(path: str) -> str:
     """A path as capabilities have it: a rule that a program made may say `/a/./b/`. `~/../b` stays."""
-    if "//" not in path and "/." not in path and (path == "/" or not path.endswith("/")):
-        return path
+    if is_pattern(path) or (
+        "//" not in path and "/." not in path and (path == "/" or not path.endswith("/"))
+    ):
+        return path  # a pattern is for directories alone with a slash at its end
     anchor, _, rest = path.partition("/")
     if not anchor:
         return posixpath.normpath("/" + rest.lstrip("/"))

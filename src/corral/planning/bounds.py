@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
+from corral.model.pattern import is_pattern, is_protected, relative_parts
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.record import Record
@@ -35,6 +36,9 @@ def hold_within(policy: Policy, workspace: str, host: Host, resolver: Resolver) 
     marks = list(_marks(policy, workspace, host))
     kept = []
     for rule in policy.fs:
+        if is_pattern(rule.path):
+            kept.append(rule)  # which grants nothing
+            continue
         target = resolver.resolve(expand(rule.path, workspace, host.home))
         why = ""
         if target.kind is not PathKind.MISSING:
@@ -75,8 +79,7 @@ def _why_outside(rule: FsRule, real: str, text: str, top: str, marks: list[_Mark
 
 def _is_protected(real: str, top: str, names: Collection[str]) -> bool:
     """Whether a path in a wider grant is one that this grant protects, by whatever name it was asked for."""
-    below = f"{real.removeprefix(top)}/"
-    return any(f"/{name}/" in below for name in names)
+    return is_protected(relative_parts(real, top) if is_beneath(real, top) else (), names)
 
 
 def find_ceilings(
@@ -104,7 +107,7 @@ def _marks(policy: Policy, workspace: str, host: Host) -> Iterator[_Mark]:
     for text in sorted(policy.private):
         yield _Mark(text, expand(text, workspace, host.home), is_private=True)
     read = {rule.path for rule in policy.fs if rule.access is FsAccess.READ}
-    for text in sorted(read | policy.read_only):
+    for text in sorted(each for each in read | policy.read_only if not is_pattern(each)):
         yield _Mark(text, resolver.resolve(expand(text, workspace, host.home)).path, is_private=False)
 
 
@@ -123,7 +126,7 @@ def most_read(
     resolver = Resolver(host)
     around: dict[str, FsAccess | None] = dict.fromkeys(private)
     around |= {target.path: access for target, access in granted.items()}
-    for text in sorted(policy.read_only):
+    for text in sorted(each for each in policy.read_only if not is_pattern(each)):
         target = resolver.resolve(expand(text, workspace, host.home))
         above = [path for path in around if is_beneath(target.path, path)]
         if target.kind is PathKind.MISSING or target.path in around or not above:

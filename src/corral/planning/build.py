@@ -8,11 +8,13 @@ from corral.git.search import MOST_DIRECTORIES
 from corral.model.container import Container
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.pattern import is_pattern
 from corral.model.plan import PathKind, Plan, Watch
 from corral.model.policy import FsAccess
 from corral.model.record import Record
 from corral.planning.copies import find_copies
 from corral.planning.git import relative_hook_paths
+from corral.planning.patterns import split_searches
 from corral.planning.protect import (
     GIT,
     check_narrowed,
@@ -20,20 +22,25 @@ from corral.planning.protect import (
     hold_links,
     narrowed_roots,
     protect,
+    protect_matches,
     writable_roots,
 )
 from corral.planning.readings import Readings
-from corral.planning.resolve import Resolver, is_beneath, resolved
+from corral.planning.resolve import Resolver, expand, is_beneath, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from corral.model.backend import Host
-    from corral.model.plan import Command, ConfigCopy, FileStamp, Ground, ResolvedPath, Shield
+    from corral.model.plan import Command, ConfigCopy, FileStamp, Ground, ResolvedPath, Search, Shield
     from corral.model.policy import Policy
     from corral.planning.git import Known
 
 _MOST_ARGUMENT_CHARACTERS = 6 * 1024 * 1024  # ARG_MAX is a quarter of the stack limit at most: execve(2)
 _NO_CONTAINER = Container()
+#: Denials that hide nothing: a file of patterns may have many.
+_MOST_SAID = 3
 #: Where programs are looked for if the caller has no PATH.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -84,8 +91,14 @@ def build(
         hook_directories=held.hook_directories,
         copies=held.copies,
         copies_directory=held.copies_directory,
-        notes=(*map(_given_up, nested.unsearched), *map(_left_closed, held.closed)),
+        notes=(
+            *map(_given_up, nested.unsearched),
+            *map(_left_closed, held.closed),
+            *_hide_nothing(tuple(_felt(ground))),
+        ),
         readings=held.readings,
+        searches=held.searches,
+        host_searches=denied_searches(ground, FsAccess.READ) if ground.searches else (),
     )
 
 
@@ -100,6 +113,25 @@ def _left_closed(directory: str) -> str:
     return f"{directory} is closed by its mode: what lies inside is not known, and all of it stays as it is"
 
 
+def _felt(ground: Ground) -> Iterator[str]:
+    """Of the denials that hide nothing, those that could: something is granted where they would."""
+    missing = {target.requested for target in ground.denied if target.kind is PathKind.MISSING}
+    sought = {glob.text for search in ground.searches for glob in search.globs}
+    for text in ground.idle:
+        is_felt = (
+            text in sought if is_pattern(text) else expand(text, ground.workspace, ground.home) in missing
+        )
+        if is_felt:
+            yield text
+
+
+def _hide_nothing(denials: tuple[str, ...]) -> Iterator[str]:
+    for denial in denials[:_MOST_SAID]:
+        yield f"{denial} is denied, and there is nothing of that kind now"
+    if len(denials) > _MOST_SAID:
+        yield f"{len(denials) - _MOST_SAID} more denials hide nothing now; `corral explain` has all of them"
+
+
 class Held(Record):
     """What has to be held in its place inside the writable paths, as things are now."""
 
@@ -112,6 +144,7 @@ class Held(Record):
     copies_directory: str = ""
     readings: tuple[FileStamp, ...] = ()
     closed: tuple[str, ...] = ()  # shields among these
+    searches: tuple[Search, ...] = ()
 
 
 def find_held(
@@ -144,7 +177,9 @@ def find_held(
         if guarded
         else None
     )
+    searches = denied_searches(ground, FsAccess.WRITE)
     if protection is not None:
+        searches += protect_matches(reader, policy, ground, protection, resolver)
         check_narrowed(narrowed, protection)
     watches = protection.watches.values() if protection is not None else ()
     links = hold_links(ground, resolver, roots)
@@ -166,7 +201,15 @@ def find_held(
         copies_directory=copies_directory,
         readings=tuple(reader.stamps.values()),
         closed=tuple(protection.closed) if protection is not None else (),
+        searches=searches,
     )
+
+
+def denied_searches(ground: Ground, access: FsAccess) -> tuple[Search, ...]:
+    """Where what patterns deny may come into being: by commands in what they write, else by the host."""
+    closed = (*ground.private, *(target.path for target in ground.denied))
+    split = split_searches(ground.searches, ground.grants, closed)
+    return tuple(search for grant, search in split if grant.access is access)
 
 
 def _worktrees(policy: Policy, roots: list[str], nested: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.decision import Decision, Reason
+from corral.model.pattern import descend, relative_parts
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.planning.resolve import Resolver, is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from corral.model.backend import Host
-    from corral.model.plan import Grant, Plan
+    from corral.model.plan import Grant, Plan, Search
 
 _STRUCTURAL = ("/proc", "/dev")
 _DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
@@ -45,7 +48,11 @@ def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
     for denial in plan.ground.denied:
         if is_beneath(real, denial.path):
             is_secret = denial.path in plan.ground.hidden
-            return False, Reason.HIDDEN if is_secret else Reason.DENIED, denial.requested
+            rule = dict(plan.ground.denied_by).get(denial.requested, denial.requested)
+            return False, Reason.HIDDEN if is_secret else Reason.DENIED, rule
+    pattern = _fulfilled(plan.ground.searches, real)
+    if pattern:
+        return False, Reason.DENIED, pattern
     grant = _grant_at(plan, real)
     if private and (grant is None or len(private) > len(grant.target.path)):
         return True, Reason.PRIVATE, private
@@ -53,10 +60,24 @@ def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
         return False, Reason.NOT_GRANTED, ""
     if writes and grant.access is not FsAccess.WRITE:
         return False, Reason.READ_ONLY, grant.target.requested
+    pattern = _fulfilled(plan.searches, real) if writes else ""
+    if pattern:
+        is_name = pattern in plan.policy.protect
+        return False, Reason.PROTECTED if is_name else Reason.READ_ONLY, pattern
     protected = _protected_at(plan, real) if writes else ""
     if protected:
         return False, Reason.PROTECTED, protected
     return True, Reason.GRANTED, grant.target.requested
+
+
+def _fulfilled(searches: Iterable[Search], path: str) -> str:
+    """A pattern that a path fulfils, or lies in what does, whether it exists or not."""
+    for search in searches:
+        if is_beneath(path, search.path):
+            _, text, _ = descend(search.globs, relative_parts(path, search.path))
+            if text:
+                return text
+    return ""
 
 
 def _private_at(plan: Plan, path: str) -> str:

@@ -6,12 +6,14 @@ import posixpath
 
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
+from corral.model.pattern import is_pattern
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule, NetMode
 from corral.planning.bounds import find_ceilings, hold_within, most_read
 from corral.planning.defaults import resolve_defaults
 from corral.planning.git import identity, linked_repository
 from corral.planning.homes import HOMES, hide_homes, is_system
+from corral.planning.patterns import Scope, place_patterns, read_patterns, seek_denied
 from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
 from corral.planning.tools import find_tools
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from corral.model.plan import ResolvedPath
     from corral.model.policy import Policy
     from corral.planning.homes import Homes
+    from corral.planning.patterns import Sought
 
 #: Made anew for every run, so nothing of the host's is ever granted there.
 _STRUCTURAL = ("/proc", "/dev")
@@ -46,7 +49,7 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
     `hidden` is what homes hide, whatever the policy says: `~/.ssh`, where `~` is every home.
     """
     resolver = Resolver(host)
-    kept = hold_within(policy, workspace, host, resolver)
+    kept = [rule for rule in hold_within(policy, workspace, host, resolver) if not is_pattern(rule.path)]
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
     # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
     rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
@@ -57,30 +60,32 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
     for target, access in granted.items():
         _check_grant(target, access, host, homes)
     _check_workspace(workspace, homes, hidden)
+    writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
+    spared = system - _named(kept, workspace, host, resolver)
+    scope = Scope(workspace, host.home, tuple(granted), spared, writable)
+    sought = seek_denied(policy, scope, host, resolver)
+    granted = _left_of(granted, system, sought)
+    denied = _with_matches(denied, sought)
     _check_denials(granted, denied, secret)
     within = tuple(target for target in denied if _is_inside_any(target.path, granted))
+    granted |= dict.fromkeys(_read_at_most(policy, scope, resolver), FsAccess.READ)
+    areas = sorted(expand(text, workspace, host.home) for text in policy.private)
+    taken = {"/", *(target.path for target in (*granted, *denied))}
     private = tuple(
         path
-        for path in sorted(expand(text, workspace, host.home) for text in policy.private)
-        if path != "/"
-        and path not in {target.path for target in (*granted, *denied)}
-        and not _is_inside_any(path, within)  # a denial holds at any depth
+        for path in areas
+        if path not in taken and not _is_inside_any(path, within)  # a denial holds at any depth
     )
     _check_private(private, granted, host)
     limits, defaults = resolve_defaults(policy, host)
     ceilings = find_ceilings(kept, workspace, host, resolver)
     narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
     granted |= dict.fromkeys(narrowed, FsAccess.READ)
-    grants = _without_repetition(
-        sorted(
-            (
-                Grant(target, access, ceilings.get(target.path, ()), is_system=target.path in system)
-                for target, access in granted.items()
-            ),
-            key=lambda grant: (depth(grant.target.path), grant.target.path),
-        ),
-        private,
+    listed = (
+        Grant(target, access, ceilings.get(target.path, ()), is_system=target.path in system)
+        for target, access in granted.items()
     )
+    grants = _without_repetition(sorted(listed, key=_by_depth), private)
     return Ground(
         grants=tuple(grants),
         links=_links_between(resolver, grants, private),
@@ -99,11 +104,72 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         uid=host.uid,
         gid=host.gid,
         scratch=host.temporary_directory(),
-        requires=required_features(policy, grants, private=bool(private), denied=bool(within))
+        requires=required_features(
+            policy, grants, private=bool(private), denied=bool(within or sought.searches)
+        )
         | _for_own_files(grants, host),
         private_in_grants=_inside_grants(private, granted, host),
         hidden=frozenset(target.path for target in within if target.path in secret),
+        searches=sought.searches,
+        denied_by=tuple((match.path, match.texts[0]) for match in sought.matches),
+        denied_links=tuple(match.path for match in sought.matches if match.is_link),
+        idle=(*_idle(kept, workspace, host, within), *sought.idle),
     )
+
+
+def _named(rules: Iterable[FsRule], workspace: str, host: Host, resolver: Resolver) -> frozenset[str]:
+    """Real paths that a narrowed policy grants in what a wider one grants by name: no preset's alone."""
+    return frozenset(
+        resolver.resolve(expand(rule.path, workspace, host.home)).path for rule in rules if rule.within
+    )
+
+
+def _left_of(
+    granted: dict[ResolvedPath, FsAccess], system: Collection[str], sought: Sought
+) -> dict[ResolvedPath, FsAccess]:
+    """Grants without those of a preset that lie in what a pattern denies."""
+    if not sought.above:
+        return granted
+    return {
+        target: access
+        for target, access in granted.items()
+        if target.path not in system or not any(is_beneath(target.path, path) for path in sought.above)
+    }
+
+
+def _with_matches(denied: list[ResolvedPath], sought: Sought) -> list[ResolvedPath]:
+    known = {target.path for target in denied}
+    return [*denied, *(target for target in sought.targets if target.path not in known)]
+
+
+def _idle(
+    rules: Iterable[FsRule], workspace: str, host: Host, within: Iterable[ResolvedPath]
+) -> Iterator[str]:
+    """Denials of paths that are not there, or that nothing is granted of."""
+    there = {target.requested for target in within if target.kind is not PathKind.MISSING}
+    for rule in rules:
+        path = expand(rule.path, workspace, host.home) if rule.access is FsAccess.DENY else ""
+        if path and path not in there:
+            yield rule.path
+
+
+def _read_at_most(policy: Policy, scope: Scope, resolver: Resolver) -> list[ResolvedPath]:
+    """Grants that a pattern makes read-only as a whole. Raises PolicyError for one that is meant to grant."""
+    found = []
+    said = {rule.path for rule in policy.fs if is_pattern(rule.path) and rule.access is FsAccess.READ}
+    everywhere = scope.replace(system=frozenset())
+    for text in read_patterns(policy):
+        placed, above = place_patterns((text,), everywhere, resolver)
+        if text in said and not placed and not above:
+            raise PolicyError(
+                "pattern-grants",
+                f"{text} cannot be granted",
+                why="only whole paths are granted; a pattern makes things read-only in what is granted",
+                fix="grant the directory, and deny in it by patterns; a path with a * itself is written \\*",
+            )
+        tops = [match.path for match in above]
+        found += [target for target in scope.grants if any(is_beneath(target.path, top) for top in tops)]
+    return found
 
 
 def _published(policy: Policy) -> tuple[tuple[int, int], ...]:
@@ -126,8 +192,8 @@ def _implied(policy: Policy, workspace: str, host: Host, resolver: Resolver) -> 
     """Rules that follow from others: the caller's tools, the repository of a linked worktree."""
     implied = []
     writable = tuple(
-        resolver.resolve(rule.path).path
-        for rule in _expanded(policy.fs, workspace, host.home)
+        resolver.resolve(expand(rule.path, workspace, host.home)).path
+        for rule in policy.fs
         if rule.access is FsAccess.WRITE
     )
     if policy.tools:
@@ -355,6 +421,10 @@ def _without_repetition(grants: list[Grant], private: tuple[str, ...]) -> list[G
             kept.append(grant)
             above[grant.target.path] = grant
     return kept
+
+
+def _by_depth(grant: Grant) -> tuple[int, str]:
+    return depth(grant.target.path), grant.target.path
 
 
 def _upwards(path: str) -> Iterator[str]:

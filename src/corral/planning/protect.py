@@ -6,9 +6,11 @@ import posixpath
 
 from corral.git.search import find_worktrees
 from corral.model.errors import PolicyError
-from corral.model.plan import PathKind, Shield, Watch
+from corral.model.pattern import is_pattern, literal
+from corral.model.plan import PathKind, Search, Shield, Watch
 from corral.model.policy import FsAccess
 from corral.planning.git import enclosing_worktree, git_directories, hook_paths, named_paths
+from corral.planning.patterns import Scope, find_matches, is_within, protecting_globs, read_patterns
 from corral.planning.resolve import is_beneath, resolved
 
 TYPE_CHECKING = False
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from corral.model.backend import Host
     from corral.model.plan import Ground, ResolvedPath
+    from corral.model.policy import Policy
     from corral.planning.git import Known
     from corral.planning.resolve import Resolver
 
@@ -175,7 +178,7 @@ def protect(
     protection = Protection(resolver, writable, known)
     for path in closed:
         protection.hold_closed(path)
-    ordered = sorted(names)
+    ordered = [literal(name) for name in sorted(names) if not is_pattern(name)]
     within_git = [name.removeprefix(GIT) for name in ordered if name.startswith(GIT)]
     tops = dict.fromkeys((*writable, *(top for tops in narrowed.values() for top in tops)))
     for root in tops:
@@ -216,7 +219,38 @@ def hold_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Prot
             continue  # no link led there; should one be there by now, the launcher finds another object
         for link in resolver.follow(target.requested)[1]:
             held.hold_link(link, target.requested)
+    for link in ground.denied_links:
+        stat = resolver.look(link)
+        if stat is not None and stat.is_link:
+            held.hold_link(link, link)
     return held
+
+
+def protect_matches(
+    host: Host, policy: Policy, ground: Ground, protection: Protection, resolver: Resolver
+) -> tuple[Search, ...]:
+    """Protect what fulfils a pattern in the writable paths; returns where it has to be looked for later."""
+    if not any(map(is_pattern, policy.protect)) and not read_patterns(policy):
+        return ()
+    scope = Scope(ground.workspace, ground.home, (), frozenset(), tuple(writable_roots(ground)))
+    searches = []
+    hidden = {target.path for target in ground.denied}
+    granted = {grant.target.path: grant for grant in ground.grants}
+    for root in writable_roots(ground):
+        grant = granted[root]
+        globs, above = protecting_globs(policy, root, grant.within, scope, resolver)
+        protection.protected.update(above)
+        if not globs:
+            continue
+        closed = frozenset(path for path in (*granted, *ground.private, *hidden) if is_within(path, root))
+        matches = find_matches(host, root, globs, closed)
+        for match in matches:
+            if match.path not in closed:
+                protection.add(match.path, match.texts[0])
+        known = frozenset(match.path for match in matches)
+        target = grant.target
+        searches.append(Search(root, target.device, target.inode, globs, known | closed, closed))
+    return tuple(searches)
 
 
 def _protect_bare(

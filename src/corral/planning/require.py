@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.model.capability import LIMIT_FIELDS
 from corral.model.feature import Feature
+from corral.model.pattern import is_pattern
 from corral.model.policy import WEB, FsAccess, NetMode
 from corral.planning.resolve import is_beneath
 
@@ -97,7 +98,8 @@ def required_features(
     narrowed = any(is_beneath(path, root) for path in readable for root in writable)
     if denied or narrowed:
         features.add(Feature.FS_DENY)
-    if policy.protect and writable:
+    reads = any(rule.access is FsAccess.READ and is_pattern(rule.path) for rule in policy.fs)
+    if writable and (policy.protect or reads or any(map(is_pattern, policy.read_only))):
         features.add(Feature.FS_PROTECT)
     if not policy.spawn:
         features.add(Feature.PROC_SINGLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.errors import PolicyError
+from corral.model.pattern import literal
 from corral.model.plan import Link, PathKind, ResolvedPath
 
 TYPE_CHECKING = False
@@ -97,6 +98,7 @@ def resolved(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
 
 def expand(text: str, workspace: str, home: str) -> str:
     """The absolute path that a policy's text stands for. Raises PolicyError for a relative one."""
+    text = literal(text)
     if text == "~" or text.startswith("~/"):
         text = home + text[1:]
     elif text == "${workspace}" or text.startswith("${workspace}/"):

@@ -17,14 +17,17 @@ import time
 
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
+from corral.runtime.pattern_trees import PatternTrees
 from corral.runtime.quarantine import Quarantine
+from corral.runtime.steps import open_beneath
 from corral.runtime.watched import WatchedDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from corral.model.plan import Watch
+    from corral.model.plan import Search, Watch
+    from corral.runtime.pattern_trees import Planted
     from corral.runtime.repositories import RepositoryCheck
 
     #: How a repository and what git runs by it were: numbers, sizes and times of change.
@@ -86,8 +89,10 @@ class Guard:
         watches: Iterable[Watch],
         quarantine: str,
         repositories: RepositoryCheck | NoRepositories = _NONE,
+        searches: Iterable[Search] = (),
     ) -> None:
         self._repositories = repositories
+        self._trees = PatternTrees(searches)
         self._directories: dict[str, WatchedDirectory] = {}
         self._gone: set[str] = set()  # of these, those that are not there any more
         self._told: list[Violation] = []  # which is no command's doing
@@ -137,6 +142,7 @@ class Guard:
             if stamp != self._stamps.get(path) or time.time_ns() - stamp < _TICK_NS:
                 self._stamps[path] = stamp
                 self._inspect_in(directory)
+        self._take_planted(self._trees.glance())
         self._repositories.glance()
         if self.descriptor >= 0 or now - self._began < self._listen_after(now):
             return False
@@ -146,6 +152,8 @@ class Guard:
 
     def _listen_after(self, began: float) -> float:
         """To look at very many takes a while: then the kernel is to tell soon, or others get no turn."""
+        if self._trees.is_large:
+            return 0.0
         if len(self._directories) <= MOST_HELD:
             return _LISTEN_AFTER_SECONDS
         self._look_at += _REST_FOR_LOOK * (time.monotonic() - began)
@@ -156,12 +164,16 @@ class Guard:
         try:
             self._listen()
         except OSError:
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-                self.descriptor = -1
-            self._began = float("inf")  # never try again
+            self._stop_listening()
             return False
         return True
+
+    def _stop_listening(self) -> None:
+        self._trees.listen(None)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+        self._began = float("inf")  # never try again
 
     def _listen(self) -> None:
         import ctypes  # only a run that lasts pays for it
@@ -170,15 +182,21 @@ class Guard:
         self.descriptor = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self.descriptor < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
+
+        def tell(handle: int) -> int:
+            place = f"/proc/self/fd/{handle}".encode()
+            number: int = libc.inotify_add_watch(self.descriptor, place, _MASK)
+            if number < 0:
+                raise OSError(ctypes.get_errno(), "inotify_add_watch")
+            return number
+
         for path, directory in self._directories.items():
             with directory.opened() as handle:
                 if handle < 0:
                     continue  # which the next look tells
-                place = f"/proc/self/fd/{handle}"
-                number = libc.inotify_add_watch(self.descriptor, place.encode(), _MASK)
-            if number < 0:
-                raise OSError(ctypes.get_errno(), "inotify_add_watch", path)
-            self._by_number[number] = path
+                self._by_number[tell(handle)] = path
+        self._trees.listen(tell)
+        self._take_planted(self._trees.find())
 
     def react(self) -> None:
         """Handle what the kernel has reported since the last time."""
@@ -188,7 +206,7 @@ class Guard:
             return
         at = 0
         while at < len(raw):
-            number, _mask, _cookie, length = _EVENT.unpack_from(raw, at)
+            number, mask, _cookie, length = _EVENT.unpack_from(raw, at)
             name = os.fsdecode(raw[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0"))
             at += _EVENT.size + length
             directory = self._directories.get(self._by_number.get(number, ""))
@@ -196,6 +214,11 @@ class Guard:
                 self._inspect_in(directory, name)
             elif number < 0:  # the queue overflowed: look at everything
                 self._inspect_all()
+            self._trees.hear(number, name, mask)
+        try:
+            self._take_planted(self._trees.heard())
+        except OSError:  # there are more directories than the kernel tells of
+            self._stop_listening()
 
     def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
         """Look at everything after all is over; returns what could not be put right.
@@ -203,7 +226,8 @@ class Guard:
         `is_at_work`: another command of the same sandbox still runs.
         """
         for _ in range(_ROUNDS):
-            wrong = self._find_wrong()
+            planted = self._find_planted(may_open=True)
+            wrong = (*self._find_wrong(), *(each.path for each in planted))
             if not wrong:
                 break
             self._inspect_all()
@@ -227,7 +251,8 @@ class Guard:
                     pass
         self._repositories.begin()
         by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
-        return (*self._find_wrong(), *by_host, *self._repositories.configured)
+        changes = self._trees.find_changes()
+        return (*self._find_wrong(), *changes, *by_host, *self._repositories.configured)
 
     def _find_made(self) -> dict[str, Made]:
         """Repositories where the plan found none.
@@ -296,6 +321,24 @@ class Guard:
     def _inspect_all(self) -> None:
         for directory in self._directories.values():
             self._inspect_in(directory)
+        self._take_planted(self._find_planted())
+
+    def _find_planted(self, *, may_open: bool = False) -> list[Planted]:
+        found = self._trees.find(may_open=may_open)
+        return [planted for planted in found if not self._quarantine.is_aside(planted.name)]
+
+    def _take_planted(self, found: Iterable[Planted]) -> None:
+        """Take away what fulfils a pattern."""
+        for planted in found:
+            if self._quarantine.is_aside(planted.name):
+                continue
+            with contextlib.suppress(OSError):  # which the sweep sees to
+                handle = open_beneath(planted.root, planted.directory)
+                try:
+                    with _writable(handle):
+                        self._take(handle, planted.name, planted.path, f"{planted.text} is held")
+                finally:
+                    os.close(handle)
 
     def _inspect_in(self, directory: WatchedDirectory, name: str = "") -> None:
         """Put the names of a directory right, or one of them."""
@@ -324,18 +367,16 @@ class Guard:
                 os.symlink(watch.link_text, watch.name, dir_fd=handle)
 
     def _take_away(self, handle: int, watch: Watch) -> None:
+        place = os.path.join(watch.directory, watch.name)
+        self._take(handle, watch.name, place, f"{watch.label} is protected")
+
+    def _take(self, handle: int, name: str, path: str, why: str) -> None:
         try:
-            fate = self._quarantine.take(handle, watch.name)
+            fate = self._quarantine.take(handle, name)
         except FileNotFoundError:
             return  # gone again by itself
-        self.violations.append(
-            Violation(
-                Feature.FS_PROTECT,
-                os.path.join(watch.directory, watch.name),
-                Evidence.OBSERVED,
-                f"{watch.label} is protected and must not be made by the command; {fate}",
-            )
-        )
+        detail = f"{why} and must not be made by the command; {fate}"
+        self.violations.append(Violation(Feature.FS_PROTECT, path, Evidence.OBSERVED, detail))
 
 
 def _text(handle: int, name: str) -> str | None:

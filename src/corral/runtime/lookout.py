@@ -17,6 +17,7 @@ from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.runtime.guard import PATIENCE, Guard, NoRepositories
 from corral.runtime.holds import CHANGED, Holds, covered
+from corral.runtime.pattern_trees import PatternTrees
 from corral.runtime.stamps import Stamps, is_inside
 from corral.runtime.status import RESET, path_changed
 from corral.runtime.unchanged import is_local
@@ -59,6 +60,10 @@ class Lookout:
             if target.kind is PathKind.MISSING and target.path not in watched
         )
         self._stamps = Stamps(plan)
+        try:
+            self._by_host = PatternTrees(plan.host_searches)
+        except OSError as problem:
+            raise path_changed(str(problem)) from problem
         self._holds = Holds(covered(plan))
         try:
             if copies is not None:
@@ -75,6 +80,7 @@ class Lookout:
             changed = self._holds.changed()
             changed += self._stamps.changed(is_idle=self._on_duty == 0)
             changed += filter(os.path.lexists, self._absent)
+            changed += self._by_host.find_changes()
             if self._on_duty == 0:
                 changed += self._resume()
                 if not changed and self._copies is not None:
@@ -115,7 +121,8 @@ class Lookout:
 
     def _resume(self) -> tuple[str, ...]:
         """Go on duty; returns the names that the host has made meanwhile."""
-        if (self._plan.watches or self._plan.worktrees) and self._guard is None:
+        plan = self._plan
+        if (plan.watches or plan.worktrees or plan.searches) and self._guard is None:
             self._guard = open_guard(self._plan, self._quarantine)
             self._guard.trust_times(is_local)
         return self._guard.resume() if self._guard is not None else ()
@@ -242,7 +249,7 @@ def _unmended(problem: SetupError) -> SetupError:
 def open_guard(plan: Plan, quarantine: str) -> Guard:
     """The guard of a plan. Raises SetupError if the directories cannot be watched, or are others by now."""
     try:
-        guard = Guard(plan.watches, quarantine, _repositories(plan, quarantine))
+        guard = Guard(plan.watches, quarantine, _repositories(plan, quarantine), plan.searches)
     except OSError as problem:
         if problem.errno in CHANGED:
             raise path_changed(str(problem)) from problem

@@ -21,9 +21,9 @@ class Quarantine:
         self._aside: list[tuple[int, str]] = []
 
     def take(self, handle: int, name: str) -> str:
-        """Take `name` out of a directory at once; returns what became of it. FileNotFoundError if it is gone.
+        """Take `name` out of a directory at once; returns what became of it.
 
-        `handle` stays open until `clear`.
+        Raises FileNotFoundError if it is gone.
         """
         # First out of the way, in the same directory: that is quick, and nothing can hold it up.
         aside = f".corral-quarantine-{os.urandom(4).hex()}"
@@ -38,15 +38,21 @@ class Quarantine:
             make_private(self._path)
             os.rename(aside, kept, src_dir_fd=handle)
         except OSError:  # another file system, as a rule: removed when nothing runs any more
-            self._aside.append((handle, aside))
+            self._aside.append((os.dup(handle), aside))
             return "it was removed"
         return f"it was moved to {kept}" if _make_own(kept) else "it was removed"
 
     def clear(self) -> None:
         """Remove what could not be kept. Nothing runs any more."""
         while self._aside:
+            handle, name = self._aside.pop()
             with contextlib.suppress(OSError):  # it has lost its name already
-                remove_tree(*self._aside.pop())
+                remove_tree(handle, name)
+            os.close(handle)
+
+    def is_aside(self, name: str) -> bool:
+        """Whether a name is one that something was given to get it out of the way."""
+        return any(name == aside for _, aside in self._aside)
 
 
 def _make_own(path: str) -> bool:

@@ -198,7 +198,7 @@ class Run:
         raise lost_outer(self._launch)
 
     def _open_guard(self) -> Guard | None:
-        if not self._plan.watches and not self._plan.worktrees:
+        if not self._plan.watches and not self._plan.worktrees and not self._plan.searches:
             return None
         from corral.runtime.lookout import open_guard
 

@@ -9,6 +9,7 @@ from corral.linux.decode import decode
 from corral.linux.spec import ExpectFlag
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
+from corral.model.pattern import escape
 from corral.model.probe import LaunchTrial, ToolRun
 from support.fake_host import LAUNCHER, FakeHost
 from support.golden_cases import REPOSITORY, WORKSPACE, Case, fake_probe, host_of, plan_of
@@ -297,7 +298,8 @@ def test_files_of_the_kernel_are_not_compared_by_a_device_that_is_new() -> None:
 )
 def test_what_a_profile_cannot_say_is_refused(name: str) -> None:
     with pytest.raises(UnenforceableError, match="firejail cannot be told"):
-        _lower(Case("odd", files={f"/data/{name}/x": ""}, capabilities=(f"filesystem:read:/data/{name}",)))
+        grant = f"filesystem:read:/data/{escape(name)}"
+        _lower(Case("odd", files={f"/data/{name}/x": ""}, capabilities=(grant,)))
 
 
 @pytest.mark.parametrize("name", ["a b", "a-b_c+d=e@f~", "(1)", "ünï", "a:b", "a.b"])

@@ -10,6 +10,7 @@ from corral.backends.registry import get_backend
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Front
+from corral.model.pattern import escape
 from corral.model.plan import ProxyPlace, StdioMode
 from corral.model.policy import FsAccess, FsRule, Policy
 from corral.model.probe import ToolRun
@@ -232,7 +233,7 @@ def test_a_path_is_quoted_so_that_it_means_itself(path: str) -> None:
 def test_a_path_that_has_no_words_is_refused(path: str) -> None:
     host = MacHost({f"{path}/": ""})
     probe = mac_probe("seatbelt", host)
-    plan = mac_plan(Policy(fs=(FsRule(path, FsAccess.READ),)), host, probe)
+    plan = mac_plan(Policy(fs=(FsRule(escape(path), FsAccess.READ),)), host, probe)
 
     with pytest.raises(UnenforceableError, match="cannot be named"):
         get_backend("seatbelt").lower(plan, probe)

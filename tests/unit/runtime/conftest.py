@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from corral.model.plan import Watch
+    from corral.model.plan import Search, Watch
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def guarding(tmp_path: Path) -> Iterator[Callable[..., Guard]]:
     """Starts guards, and closes them afterwards."""
     opened: list[Guard] = []
 
-    def start(*watches: Watch) -> Guard:
-        opened.append(Guard(watches, str(tmp_path / "quarantine")))
+    def start(*watches: Watch, searches: tuple[Search, ...] = ()) -> Guard:
+        opened.append(Guard(watches, str(tmp_path / "quarantine"), searches=searches))
         return opened[-1]
 
     yield start

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     #: Whether a name in the directory with this status must not be made: the planner watches it.
-    IsProtected = Callable[[os.stat_result, str], bool]
+    IsProtected = Callable[["Place", str], bool]
 
 #: What `read` takes at most unless told: a sparse file costs a command nothing, and the caller his memory.
 MOST_READ = 256 * 1024**2
@@ -126,7 +126,7 @@ class Files(ABC):
 
     def check_name(self, parent: Place | None, name: str, path: str) -> None:
         """Raise PolicyError if nobody may make this name in the directory that is really held."""
-        if parent is not None and self._is_protected(parent.status, name):
+        if parent is not None and self._is_protected(parent, name):
             raise refusal(
                 "file-protected",
                 f"{path} cannot be written",

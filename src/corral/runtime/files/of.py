@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 
+from corral.model.pattern import descend, relative_parts
 from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
 from corral.runtime.files.granted import GrantedFiles
@@ -12,7 +13,9 @@ from corral.runtime.files.root import RootFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.plan import Plan
     from corral.runtime.files.base import Files
+    from corral.runtime.files.place import Place
     from corral.runtime.kept import Kept
 
 
@@ -21,8 +24,9 @@ def files_of(kept: Kept, cwd: str) -> Files:
     plan = kept.plan
     watched = frozenset((watch.device, watch.inode, watch.name) for watch in plan.watches)
 
-    def is_protected(parent: os.stat_result, name: str) -> bool:
-        return (parent.st_dev, parent.st_ino, name) in watched
+    def is_protected(parent: Place, name: str) -> bool:
+        status = parent.status
+        return (status.st_dev, status.st_ino, name) in watched or _fulfils(plan, parent.descriptor, name)
 
     if kept.inside.has_own_root:
         # TRUST: a descriptor of its own, for as long as anybody uses it: the sandbox may be closed meanwhile,
@@ -34,6 +38,21 @@ def files_of(kept: Kept, cwd: str) -> Files:
     ground = plan.ground
     grants = (*ground.grants, *_scratch(kept.launch.scratch))
     return GrantedFiles(grants, ground.denied, is_protected, links=ground.links, cwd=cwd)
+
+
+def _fulfils(plan: Plan, directory: int, name: str) -> bool:
+    """Whether a name would be one that a pattern keeps from being made, where the directory lies now."""
+    if not plan.searches:
+        return False
+    place = os.readlink(f"/proc/self/fd/{directory}")
+    inside = plan.container.workspace
+    if inside and f"{place}/".startswith(f"{inside}/"):
+        place = plan.ground.workspace + place[len(inside) :]
+    return any(
+        f"{place}/".startswith(f"{search.path}/")
+        and descend(search.globs, (*relative_parts(place, search.path), name), is_directory=True)[0] > 0
+        for search in plan.searches
+    )
 
 
 def _scratch(path: str) -> tuple[Grant, ...]:

@@ -1,0 +1,219 @@
+"""Patterns that are watched: whatever fulfils one later is taken away, wherever it appears."""
+
+from __future__ import annotations
+
+import os
+import select
+
+import pytest
+
+from corral.model.errors import SetupError
+from corral.model.pattern import glob_of
+from corral.model.plan import Search
+from corral.runtime import guard as guard_module
+from corral.runtime import pattern_trees
+from corral.runtime.guard import Guard
+from corral.runtime.lookout import Lookout
+from corral.runtime.removal import remove_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NEVER_SECONDS = 20
+_DEPTH = 520  # with such names longer than any path can be
+
+
+def search_of(place: Path, *texts: str, known: tuple[str, ...] = (), closed: tuple[str, ...] = ()) -> Search:
+    status = place.stat()
+    globs = frozenset(glob_of(text, text) for text in texts or ("**/*.pem",))
+    paths = [frozenset(str(place / name) for name in names) for names in (known, closed)]
+    return Search(str(place), status.st_dev, status.st_ino, globs, *paths)
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("evil")
+
+
+def _hear(guard: Guard) -> None:
+    """Wait for the kernel; it tells at once, or never."""
+    assert select.select([guard.descriptor], [], [], _NEVER_SECONDS)[0]
+    guard.react()
+
+
+def _until_gone(guard: Guard, path: Path) -> None:
+    while path.exists():
+        _hear(guard)
+
+
+@pytest.mark.parametrize("name", ["a.pem", "new/deep/a.pem", "dir.pem/x", "odd\nname.pem", "\udcff.pem"])
+def test_what_fulfils_a_pattern_is_taken_away(place: Path, tmp_path: Path, guarding, name: str) -> None:
+    guard = guarding(searches=(search_of(place),))
+    _make(place / name)
+    _make(place / "new/kept.txt")
+
+    assert guard.sweep() == ()
+    assert [path.name for path in place.rglob("*") if path.name.endswith(".pem")] == []
+    assert (place / "new/kept.txt").read_text() == "evil"
+    assert len(guard.violations) == 1
+    assert len(list((tmp_path / "quarantine").iterdir())) == 1
+
+
+def test_what_was_there_before_stays(place: Path, guarding) -> None:
+    _make(place / "old/a.pem")
+    _make(place / "other/b.pem")
+    guard = guarding(searches=(search_of(place, known=("old/a.pem",), closed=("other",)),))
+
+    assert guard.sweep() == ()
+    assert (place / "old/a.pem").exists()
+    assert (place / "other/b.pem").exists()
+    assert guard.violations == []
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"), [("**/x/", {"a/x", "l/x"}), ("a/*", {"a/x"}), ("**/x/f", {"a/x/f"})]
+)
+def test_only_what_fulfils_it_is_taken(place: Path, guarding, text: str, taken: set[str]) -> None:
+    for name in ("a/x/f", "b/f", "c/x"):
+        _make(place / name)
+    (place / "l").mkdir()
+    (place / "l/x").symlink_to("/etc")
+    guard = guarding(searches=(search_of(place, text),))
+
+    assert guard.sweep() == ()
+    assert {violation.subject.removeprefix(f"{place}/") for violation in guard.violations} == taken
+    assert os.path.isdir("/etc")
+
+
+def test_no_link_is_followed(place: Path, tmp_path: Path, guarding) -> None:
+    _make(tmp_path / "elsewhere/a.pem")
+    guard = guarding(searches=(search_of(place),))
+    (place / "away").symlink_to(tmp_path / "elsewhere")
+
+    assert guard.sweep() == ()
+    assert (tmp_path / "elsewhere/a.pem").exists()
+
+
+def test_the_kernel_tells_of_directories_that_come_later(place: Path, guarding, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0)
+    guard = guarding(searches=(search_of(place),))
+    while guard.descriptor < 0:
+        guard.glance()
+    for name in ("one/two/a.pem", "one/two/three/b.pem"):
+        _make(place / name)
+        _until_gone(guard, place / name)
+
+    (place / "moved").mkdir()
+    (place / "moved/c.txt").write_text("")
+    (place / "moved").rename(place / "one/moved")
+    (place / "one/moved/c.txt").rename(place / "one/moved/c.pem")
+    _until_gone(guard, place / "one/moved/c.pem")
+
+    (place / "one").rename(place / "old")
+    _make(place / "one/x")
+    _hear(guard)
+    for name in ("one/d.pem", "old/two/e.pem"):
+        _make(place / name)
+        _until_gone(guard, place / name)
+
+    made = ("one/two/a.pem", "one/two/three/b.pem", "one/moved/c.pem", "one/d.pem", "old/two/e.pem")
+    assert [violation.subject for violation in guard.violations] == [str(place / name) for name in made]
+
+
+def test_where_the_kernel_will_not_tell_it_is_looked(place: Path, guarding, monkeypatch) -> None:
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0)
+    guard = guarding(searches=(search_of(place),))
+    while guard.descriptor < 0:
+        guard.glance()
+
+    def refuse() -> list:
+        raise OSError(28, "no more watches")
+
+    monkeypatch.setattr(guard._trees, "heard", refuse)
+    _make(place / "one/a.pem")
+    _hear(guard)
+    assert guard.patience_ms is not None
+    while (place / "one/a.pem").exists():
+        guard.glance()
+
+    assert len(guard.violations) == 1
+
+
+def test_what_lies_deeper_than_any_path_is_found(place: Path, guarding) -> None:
+    guard = guarding(searches=(search_of(place),))
+    handle = os.open(place, os.O_RDONLY)
+    for _ in range(_DEPTH):
+        os.mkdir("d" * 8, dir_fd=handle)
+        above, handle = handle, os.open("d" * 8, os.O_RDONLY, dir_fd=handle)
+        os.close(above)
+    os.close(os.open("a.pem", os.O_CREAT | os.O_WRONLY, dir_fd=handle))
+
+    assert guard.sweep() == ()
+    assert os.listdir(handle) == []
+    os.close(handle)
+    remove_tree(str(place), "d" * 8)  # which others would not get down to
+
+
+def test_a_closed_directory_is_looked_into(place: Path, guarding) -> None:
+    guard = guarding(searches=(search_of(place),))
+    _make(place / "closed/a.pem")
+    (place / "closed").chmod(0)
+
+    assert guard.sweep() == ()
+    assert os.listdir(place / "closed") == []
+
+
+def test_more_than_can_be_looked_at_is_said(place: Path, guarding, monkeypatch) -> None:
+    guard = guarding(searches=(search_of(place),))
+    for number in range(8):
+        (place / f"d{number}").mkdir()
+    monkeypatch.setattr(pattern_trees, "MOST_WORK", 4)
+
+    with pytest.raises(SetupError) as raised:
+        guard.sweep()
+
+    assert (raised.value.code, raised.value.ran) == ("pattern-unseen", True)
+
+
+def test_another_directory_in_the_place_of_the_planned_one_is_noticed(place: Path) -> None:
+    search = search_of(place)
+    place.rename(place.parent / "old")
+    place.mkdir()
+
+    with pytest.raises(OSError, match="changed since it was planned"):
+        Guard((), "", searches=(search,))
+
+
+def test_what_the_host_makes_between_commands_makes_a_kept_sandbox_stale(place: Path, make_plan) -> None:
+    for plan in (
+        make_plan().replace(searches=(search_of(place),)),
+        make_plan().replace(host_searches=(search_of(place),)),
+    ):
+        lookout = Lookout(plan, "")
+        lookout.end(lookout.begin())
+        _make(place / "new/a.pem")
+
+        with pytest.raises(SetupError) as raised:
+            lookout.begin()
+
+        assert raised.value.code == "session-stale"
+        assert str(place / "new/a.pem") in raised.value.why
+        (place / "new/a.pem").unlink()
+        lookout.close()
+
+
+def test_a_directory_that_the_host_closes_between_commands_stays_closed(place: Path, make_plan) -> None:
+    (place / "closed").mkdir()
+    lookout = Lookout(make_plan().replace(searches=(search_of(place),)), "")
+    lookout.end(lookout.begin())
+    (place / "closed").chmod(0)
+
+    if os.geteuid() == 0:  # no mode is in the way of root
+        lookout.end(lookout.begin(), is_leftover=False)
+    else:
+        with pytest.raises(SetupError, match="does not protect what is there now"):
+            lookout.begin()
+
+    assert (place / "closed").stat().st_mode & 0o777 == 0
+    lookout.close()
