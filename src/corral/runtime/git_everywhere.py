@@ -61,6 +61,10 @@ def is_changed_since(path: str, place: str, began_ns: int) -> bool:
     return False
 
 
+def _ignore(_: str) -> None:
+    """Before commands: the search after them tells."""
+
+
 class Elsewhere:
     """Repositories beyond the plan's search, of one check. `tell` is told what was left out, and why."""
 
@@ -70,7 +74,7 @@ class Elsewhere:
         self._begun: frozenset[str] = frozenset()  # which were looked at before commands
         self._since_ns = 0
         self._is_told = False
-        self.is_complete = False  # whether a search has come to its end
+        self.has_searched = False  # since commands ran
 
     def resume(self, found: Iterable[str]) -> None:
         """What a search of an earlier run has found. What the host has made since is told by its time."""
@@ -79,10 +83,9 @@ class Elsewhere:
     def find(self, *, is_afterwards: bool) -> tuple[str, ...]:
         """Anew when commands have run, or where times tell nothing; before them what is known will do."""
         if is_afterwards or self._found is None or not self._are_times_kept():
-            self.is_complete = True
-            self._found = tuple(
-                find_everywhere(self._roots, self._folders, self._give_up if is_afterwards else self._stop)
-            )
+            give_up = self._give_up if is_afterwards else _ignore
+            self._found = tuple(find_everywhere(self._roots, self._folders, give_up))
+            self.has_searched |= is_afterwards
         return self._found
 
     def begin(self, looked_at: Iterable[str], began_ns: int) -> None:
@@ -102,11 +105,7 @@ class Elsewhere:
     def _are_times_kept(self) -> bool:
         return all(is_local(os.lstat(root).st_dev) for root in self._roots)
 
-    def _stop(self, directory: str) -> None:
-        self.is_complete = False
-
     def _give_up(self, directory: str) -> None:
-        self.is_complete = False
         if not self._is_told:
             self._is_told = True
             why = f"there are more than {MOST_STEPS} directories: repositories in here, and further on,"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 28
+_MOST_FILES = 256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -103,6 +104,16 @@ class Remembered:
                 os.rename(temporary, self._path)
             except OSError:
                 os.unlink(temporary)
+            _forget_oldest(os.path.dirname(self._path))
+
+
+def _forget_oldest(directory: str) -> None:
+    """There is one for each workspace, and some workspaces are used once."""
+    with os.scandir(directory) as entries:
+        paths = [entry.path for entry in entries]
+    if len(paths) > _MOST_FILES:
+        for path in sorted(paths, key=os.path.getmtime)[: -_MOST_FILES // 2]:
+            os.unlink(path)
 
 
 def _read(path: str) -> bytes:

@@ -115,7 +115,7 @@ class RepositoryCheck:
 
     def close(self) -> None:
         """Keep what was found for the next run."""
-        if self._elsewhere.is_complete and (self._folders.is_changed or self._memories.is_changed):
+        if self._elsewhere.has_searched and (self._folders.is_changed or self._memories.is_changed):
             self._remembered.save(self._folders.known, self._memories.to_store())
 
     def begin(self) -> None:
@@ -320,7 +320,7 @@ class RepositoryCheck:
             raise self._failure
 
     def _look_elsewhere(self, seen: set[str], *, is_afterwards: bool) -> Iterator[Looked]:
-        """ORDER: at last. Afterwards every directory has been asked for, and what is known can be kept."""
+        """ORDER: at last. Afterwards all directories have been asked for, as far as there is room."""
         for worktree in self._elsewhere.find(is_afterwards=is_afterwards):
             if worktree in seen:
                 continue
@@ -331,7 +331,7 @@ class RepositoryCheck:
             except _FAILURES as problem:
                 self._failure = self._failure or problem
         self._failure = self._failure or self._folders.failure
-        if is_afterwards and self._elsewhere.is_complete:
+        if is_afterwards:
             self._folders.forget_others()
 
     def _give_up(self, directory: str) -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from corral.runtime import git_everywhere, repositories, unchanged
+from corral.runtime import git_everywhere, git_remembered, repositories, unchanged
 from corral.runtime.repositories import RepositoryCheck
 from support.git_repository import CONFIG, EVIL, make_repository, put
 
@@ -200,3 +200,42 @@ def test_only_what_corral_itself_has_kept_is_believed(
     keeping().begin()
 
     assert looked == [str(git)]
+
+
+def test_what_was_kept_for_many_workspaces_does_not_pile_up(
+    keeping: Checking, git: Path, tmp_path: Path
+) -> None:
+    settle()
+    for number in range(git_remembered._MOST_FILES):
+        put(tmp_path / f"memory/{number}", "x")
+        os.utime(tmp_path / f"memory/{number}", (number, number))
+    check = keeping()
+    check.begin()
+    check.sweep()
+    check.close()
+
+    left = {path.name for path in (tmp_path / "memory").iterdir()}
+    assert len(left) == git_remembered._MOST_FILES // 2
+    assert "0" not in left and any(not name.isdecimal() or len(name) == 8 for name in left)
+
+
+def test_where_the_search_is_given_up_what_it_has_seen_is_not_listed_again(
+    keeping: Checking, git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_everywhere, "MOST_STEPS", 20)
+    for number in range(30):
+        (git.parent / f"many/{number:02}").mkdir(parents=True)
+    settle()
+    first = keeping()
+    first.begin()
+    first.sweep()
+    first.close()
+    listed: list[object] = []
+    plain = unchanged.list_directory
+    monkeypatch.setattr(unchanged, "list_directory", lambda place: listed.append(place) or plain(place))
+    second = keeping()
+    second.begin()
+    second.sweep()
+
+    assert listed == []
+    assert any("more than 20 directories" in told.detail for told in second.take_violations())
