@@ -73,6 +73,9 @@ EQUIVALENT_TREES = {
     "trees._walk: only_new never": _SLOWER,
     "trees._walk: only_new always": "when everything is looked at, nothing was known before",
     "trees._walk: each[0] not in self._renewed never": _SLOWER,
+    "trees._list: problem.errno not in _GONE and (not _is_others(path)) always": (
+        f"{REFUSED}a directory that has gone counts as closed"
+    ),
     "trees._list: found or not is_settled(stamp, began) always": _SLOWER,
     "trees._enter: not hit_inside and (not left) never": _SLOWER,
     f"trees._open: {_CLOSED} never": _ROOT,
