@@ -50,6 +50,7 @@ EQUIVALENT = {
     "guard._writable: mode & 192 == 192 always": _ROOT,
     "guard.glance: stamp != self._stamps.get(path) or time.time_ns() - stamp < _TICK_NS always": _SLOWER,
     "guard._listen: self.descriptor < 0 never": "the next call fails in its stead",
+    "guard._listen_after: self._trees.is_large never": "only later: until the kernel tells, it is looked",
     "guard.react: number < 0 always": _SLOWER,
     "guard.sweep: not wrong never": _SLOWER,
     "guard.resume: self.descriptor >= 0 never": "it returns the names that this is about",
@@ -60,7 +61,27 @@ EQUIVALENT = {
     "guard._inspect: _text(handle, watch.name) is not None always": "what is not there cannot be moved",
     "guard._inspect: watch.link_text always": "the kernel makes no link without a text",
 }
-EQUIVALENT_TREES: dict[str, str] = {}
+_CHANGED = (
+    "folder is None or folder.node is not node or folder.stamp is None or (folder.stamp != stamp_of(path))"
+)
+_CLOSED = "not self.may_open or path == self._search.path or _is_others(path)"
+EQUIVALENT_TREES = {
+    "trees.hear: hit or hit_inside or (left and mask & _IN_ISDIR) always": _SLOWER,
+    "trees.hear: mask & _IN_ISDIR always": _SLOWER,
+    f"trees._walk: {_CHANGED} always": _SLOWER,
+    "trees._walk: before is not None and path not in self._renewed never": _SLOWER,
+    "trees._walk: only_new never": _SLOWER,
+    "trees._walk: only_new always": "when everything is looked at, nothing was known before",
+    "trees._walk: each[0] not in self._renewed never": _SLOWER,
+    "trees._list: problem.errno not in _GONE and (not _is_others(path)) always": (
+        f"{REFUSED}a directory that has gone counts as closed"
+    ),
+    "trees._list: found or not is_settled(stamp, began) always": _SLOWER,
+    "trees._enter: not hit_inside and (not left) never": _SLOWER,
+    f"trees._open: {_CLOSED} never": _ROOT,
+    f"trees._open: {_CLOSED} always": _ROOT,
+    "trees.glance: not self._trees or began < self._look_at never": _SLOWER,
+}
 EQUIVALENT_WATCHED = {
     "watched.stamp: (status.st_dev, status.st_ino) == self._identity always": (
         "another time as well; what it is, is compared when it is opened"

@@ -84,7 +84,7 @@ class _Tree:
 
     def look_at_changes(self) -> Iterator[Planted]:
         """Go through what the kernel has told of."""
-        changed = [(path, self._folders[path].node) for path in self._dirty if path in self._folders]
+        changed = [(path, self._folders[path].node) for path in self._dirty]
         self._dirty.clear()
         yield from self._walk(changed, {}, only_new=True)
         self._renewed.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 
@@ -9,7 +10,7 @@ import pytest
 
 from corral.model.errors import SetupError
 from corral.model.pattern import glob_of
-from corral.model.plan import Search
+from corral.model.plan import Search, Watch
 from corral.runtime import guard as guard_module
 from corral.runtime import pattern_trees
 from corral.runtime.guard import Guard
@@ -217,3 +218,65 @@ def test_a_directory_that_the_host_closes_between_commands_stays_closed(place: P
 
     assert (place / "closed").stat().st_mode & 0o777 == 0
     lookout.close()
+
+
+def test_what_is_out_of_the_way_is_not_taken_once_more(place: Path) -> None:
+    """Without a home to keep it in, it has another name there until nothing runs any more."""
+    guard = Guard((), "", searches=(search_of(place, "**/*"),))
+    _make(place / "a")
+    while (place / "a").exists():
+        guard.glance()
+    aside = os.listdir(place)
+
+    assert [name.startswith(".corral-quarantine-") for name in aside] == [True]
+    guard._inspect_all()
+    guard._take_planted(guard._trees.find())
+    assert os.listdir(place) == aside
+    assert guard.sweep() == ()
+    assert os.listdir(place) == []
+    assert len(guard.violations) == 1
+    guard.close()
+
+
+def test_what_is_told_of_other_directories_is_no_matter(
+    place: Path, tmp_path: Path, guarding, monkeypatch
+) -> None:
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0)
+    other = tmp_path / "other"
+    other.mkdir()
+    status = other.stat()
+    watch = Watch(str(other), str(other), status.st_dev, status.st_ino, ".envrc", ".envrc")
+    guard = guarding(watch, searches=(search_of(place),))
+    while guard.descriptor < 0:
+        guard.glance()
+    _make(other / "x.pem")
+    _hear(guard)
+    _make(other / ".envrc")
+    _until_gone(guard, other / ".envrc")
+
+    assert (other / "x.pem").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "is_seen"), [(errno.ENOENT, True), (errno.ENOTDIR, True), (errno.EIO, False)]
+)
+def test_a_directory_that_is_gone_by_now_is_not_missed(
+    place: Path, guarding, monkeypatch, number: int, is_seen: bool
+) -> None:
+    (place / "gone").mkdir()
+    guard = guarding(searches=(search_of(place),))
+    real = pattern_trees.open_beneath
+
+    def open_beneath(root: str, directory: str) -> int:
+        if directory.endswith("gone"):
+            raise OSError(number, os.strerror(number), directory)
+        return real(root, directory)
+
+    monkeypatch.setattr(pattern_trees, "open_beneath", open_beneath)
+
+    if is_seen:
+        assert guard.sweep() == ()
+        return
+    with pytest.raises(SetupError) as raised:
+        guard.sweep()
+    assert raised.value.code == "pattern-unseen"
