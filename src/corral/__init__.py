@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity, Hold
     from corral.model.inheritance import Cut, Inheritance
-    from corral.model.policy import EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+    from corral.model.policy import Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
     from corral.model.quantities import (
         format_duration,
         format_share,
@@ -76,6 +76,7 @@ _EXPORTS = {
     "Container": "corral.model.container",
     "CorralError": "corral.model.errors",
     "Cut": "corral.model.inheritance",
+    "Defaults": "corral.model.policy",
     "Enforcement": "corral.model.result",
     "EnvPolicy": "corral.model.policy",
     "Evidence": "corral.model.violation",
@@ -146,6 +147,7 @@ __all__ = [
     "Container",
     "CorralError",
     "Cut",
+    "Defaults",
     "Enforcement",
     "EnvPolicy",
     "Evidence",

@@ -279,5 +279,6 @@ def _note(explanation: Explanation, plan: Plan, launch: Launch) -> dict[str, Any
         "network": plan.ground.net.mode.value,
         "enforced": {feature.value: named[feature] for feature in plan.requires - plan.waived},
         "waived": sorted(feature.value for feature in plan.waived),
+        "unheld": [f"{feature.value} ({value})" for feature, value in plan.unheld],
         "notes": list(plan.notes),
     }

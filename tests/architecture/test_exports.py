@@ -22,6 +22,7 @@ PUBLIC = [
     "Container",
     "CorralError",
     "Cut",
+    "Defaults",
     "Enforcement",
     "EnvPolicy",
     "Evidence",

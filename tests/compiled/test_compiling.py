@@ -77,6 +77,17 @@ def test_a_limited_network_cannot_be_compiled(stage: Stage, options: tuple[str, 
     assert not stage.plan.exists()
 
 
+def test_a_default_that_the_launcher_cannot_hold_alone_is_said(stage: Stage) -> None:
+    """An ordinary user's processes are counted by the kernel; root's by a group, which nobody would make."""
+    done = stage.corral("compile", "-p", "strict", "-o", str(stage.plan))
+    shown = stage.corral("compile", "--show", str(stage.plan)).stdout
+
+    assert done.returncode == 0, done.stderr
+    assert ("limit.pids (4096)" in done.stderr) == ("limit.pids (4096)" in shown) == (stage.user == 0)
+    if stage.user:
+        assert stage.run("sh", "-c", "grep 'Max processes' /proc/self/limits").stdout.split()[2] == b"4097"
+
+
 @pytest.mark.parametrize("backend", ["none", "bubblewrap", "docker"])
 def test_other_backends_cannot_be_compiled(stage: Stage, backend: str) -> None:
     done = stage.corral("compile", "-p", "strict", "--backend", backend, "-o", str(stage.plan))

@@ -56,6 +56,10 @@ def compile_request(options: Mapping[str, Any], output: str) -> int:
     sys.stdout.write(printable(f"{command} COMMAND") + "\n")
     if waived:
         sys.stderr.write(f"corral: not enforced, because it was waived: {', '.join(waived)}\n")
+    if told["unheld"]:
+        sys.stderr.write(
+            f"corral: defaults that the launcher alone cannot hold: {', '.join(told['unheld'])}\n"
+        )
     for note in told["notes"]:
         sys.stderr.write(f"corral: {printable(note)}\n")
     return 0
@@ -108,6 +112,7 @@ def _render(plan: CompiledPlan) -> Iterator[str]:
     yield "enforced"
     yield from (f"  {feature:<16} {how}" for feature, how in sorted(note["enforced"].items()))
     yield from _section("WAIVED", note["waived"])
+    yield from _section("NOT HELD, a default", note.get("unheld"))
     yield from _render_dependence(plan)
 
 

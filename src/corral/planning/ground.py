@@ -53,7 +53,7 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
     rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
     # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
     rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
-    homes = hide_homes(hidden, rules, workspace, host)
+    homes = hide_homes(hidden, rules, workspace, host, resolver)
     granted, denied, system = _resolve_rules([*homes.secrets, *rules], resolver, workspace, host)
     secret = {resolver.resolve(rule.path).path for rule in homes.secrets}
     secret -= {resolver.resolve(rule.path).path for rule in rules if rule.access is FsAccess.DENY}

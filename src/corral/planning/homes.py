@@ -31,22 +31,26 @@ class Homes(Record):
     secrets: tuple[FsRule, ...]
 
 
-def hide_homes(hidden: Iterable[str], rules: Iterable[FsRule], workspace: str, host: Host) -> Homes:
+def hide_homes(
+    hidden: Iterable[str], rules: Iterable[FsRule], workspace: str, host: Host, resolver: Resolver
+) -> Homes:
     """Find homes, and deny what they hide (`~/.ssh`; `~` is each home) where it lies in what the rules grant.
 
     What is granted by its own name is not hidden: somebody has written it down. TRUST: a rule that a meet has
     made says nothing of the kind; it may name just what the wider grant hides, and is held to that.
     """
-    resolver = Resolver(host)  # of its own: what is looked at here are no links to what is granted
     tops, plain = {workspace: None}, set()
     for rule in rules:
-        path = resolver.resolve(rule.path).path
-        if rule.access is FsAccess.DENY or is_system(rule, path, workspace):
+        # What the system and the tools bring along are no homes, and most of the rules.
+        is_brought = rule.optional and rule.access is FsAccess.READ and not rule.within
+        if rule.access is FsAccess.DENY or is_brought:
             continue
+        path = resolver.resolve(rule.path).path
         for text in (path, *rule.within):
             tops[resolver.resolve(expand(text, workspace, host.home)).path] = None
         if not rule.optional and not rule.within:
             plain.add(path)
+    resolver = Resolver(host)  # of its own: what is looked at from here on are no links to what is granted
     own, others = _find_homes(host, resolver, tops)
     secrets = [
         FsRule(path, FsAccess.DENY)

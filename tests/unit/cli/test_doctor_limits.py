@@ -8,9 +8,14 @@ import pytest
 
 from corral.cli import doctor
 from corral.cli.doctor import examine
+from corral.cli.run import _tell_once
 from corral.model.enforcer import CGROUP1, CGROUP2, SYSTEMD, TITLES, Enforcer
 from corral.model.feature import Feature
 from support.fake_host import FakeHost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TWO = frozenset({Feature.LIMIT_PIDS, Feature.LIMIT_MEMORY})
 
@@ -82,3 +87,18 @@ def test_every_enforcer_has_a_title() -> None:
 
     names = {value for name, value in vars(enforcer).items() if name.isupper() and isinstance(value, str)}
     assert names == TITLES.keys()
+
+
+def test_a_default_that_is_not_held_is_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before the first command; the record of each has it anyway. Another one is said again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    memory, more = ((Feature.LIMIT_MEMORY, "6.0 GiB"),), ((Feature.LIMIT_MEMORY, "7.0 GiB"),)
+    said = []
+    for unheld in (memory, memory, more, memory, more):
+        _tell_once(unheld)
+        said.append(capsys.readouterr().err)
+
+    assert [bool(text) for text in said] == [True, False, True, False, False]
+    assert "limit.memory (6.0 GiB)" in said[0] and "corral doctor" in said[0]

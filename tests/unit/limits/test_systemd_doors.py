@@ -14,6 +14,9 @@ from jeepney import new_method_return
 from scopes import REQUEST, runtime, use
 
 from corral.limits import _bus, _doors, systemd
+from corral.limits.discover import trial_request
+from corral.limits.scope import systemd_enforcer
+from corral.model.enforcer import SYSTEMD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -276,3 +279,34 @@ def test_a_users_manager_is_looked_for_where_his_session_says(
         f"unix:path={_bus.escape(str(place))}/elsewhere%3b%3d%25/systemd/private",
         f"unix:path={_bus.escape(str(place))}/elsewhere%3b%3d%25/bus",
     ]
+
+
+def test_what_was_remembered_of_the_host_ends_when_a_manager_comes(place: Path) -> None:
+    """By a login, or by `loginctl enable-linger`: corral uses it without being told."""
+    before = systemd.manager_key()
+    private = runtime(place) / "systemd/private"
+    private.parent.mkdir(parents=True, exist_ok=True)
+    private.touch()
+
+    assert systemd.manager_key() != before
+
+
+def test_who_cannot_ask_systemd_is_told_how_he_could(place: Path) -> None:
+    found = systemd_enforcer(lambda _: "", lambda holds: trial_request(SYSTEMD, holds))
+
+    assert found.holds == frozenset()
+    is_told = "loginctl enable-linger" in found.fix
+    assert is_told == (os.geteuid() != 0)  # the system's own manager is there, or it is not
+
+
+@pytest.mark.parametrize("given", [frozenset(), frozenset({"memory", "pids"})], ids=["nothing", "no cpu"])
+def test_a_manager_that_was_given_too_little_comes_with_a_fix(
+    monkeypatch: pytest.MonkeyPatch, given: frozenset[str]
+) -> None:
+    monkeypatch.setattr(systemd, "is_reachable", lambda: (True, ""))
+    monkeypatch.setattr(systemd, "controllers", lambda: given)
+    found = systemd_enforcer(lambda _: "", lambda holds: trial_request(SYSTEMD, holds))
+
+    assert bool(found.holds) == bool(given)
+    assert "Delegate=cpu memory pids" in found.fix
+    assert "\n" not in found.fix
