@@ -45,8 +45,9 @@ def _seen(method: str, path: Path, *more: object) -> tuple[Seen, ...]:
 
 
 def test_every_question_about_a_path_is_noted(place: Path) -> None:
-    asked = {"lstat": (), "readlink": (), "links": (), "subdirectories": (), "stamp": (), "read_text": (100,)}
-    names = {"links": ".", "subdirectories": ".", "readlink": "link"}
+    listing = ("links", "subdirectories", "entries")
+    asked = {**dict.fromkeys(("lstat", "readlink", "stamp", *listing), ()), "read_text": (100,)}
+    names = {**dict.fromkeys(listing, "."), "readlink": "link"}
 
     assert set(asked) == _methods_about_paths()
     for method, more in asked.items():

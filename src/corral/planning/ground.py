@@ -9,11 +9,13 @@ from corral.model.feature import Feature
 from corral.model.pattern import is_pattern
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule, NetMode
+from corral.model.record import Record
 from corral.planning.bounds import find_ceilings, hold_within, most_read
 from corral.planning.defaults import resolve_defaults
 from corral.planning.git import identity, linked_repository
-from corral.planning.homes import HOMES, hide_homes, is_system
+from corral.planning.homes import hide_homes, is_system
 from corral.planning.patterns import Scope, place_patterns, read_patterns, seek_denied
+from corral.planning.refuse import check_denials, check_grant, check_private, check_workspace, too_wide
 from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
 from corral.planning.tools import find_tools
@@ -25,22 +27,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.plan import ResolvedPath
     from corral.model.policy import Policy
-    from corral.planning.homes import Homes
     from corral.planning.patterns import Sought
-
-#: Made anew for every run, so nothing of the host's is ever granted there.
-_STRUCTURAL = ("/proc", "/dev")
-#: Full of the sockets of services that would act for the command outside the sandbox.
-_SOCKET_DIRECTORIES = ("/run", "/var/run")
-
-
-#: What everybody's programs depend on, and all beneath; and directories that everybody shares, by themselves.
-_SYSTEM_PLACES = (
-    *("/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
-    *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
-    *("/usr/local/bin", "/usr/local/sbin", "/usr/local/lib"),
-)
-_SHARED_PLACES = frozenset({"/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/tmp"})
 
 
 def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[str] = ()) -> Ground:
@@ -50,25 +37,10 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
     """
     resolver = Resolver(host)
     kept = [rule for rule in hold_within(policy, workspace, host, resolver) if not is_pattern(rule.path)]
-    rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
-    # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
-    rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
-    homes = hide_homes(hidden, rules, workspace, host, resolver)
-    granted, denied, system = _resolve_rules([*homes.secrets, *rules], resolver, workspace, host)
-    secret = {resolver.resolve(rule.path).path for rule in homes.secrets}
-    secret -= {resolver.resolve(rule.path).path for rule in rules if rule.access is FsAccess.DENY}
-    for target, access in granted.items():
-        _check_grant(target, access, host, homes)
-    _check_workspace(workspace, homes, hidden)
-    writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
-    spared = system - _named(kept, workspace, host, resolver)
-    scope = Scope(workspace, host.home, tuple(granted), spared, writable)
-    sought = seek_denied(policy, scope, host, resolver)
-    granted = _left_of(granted, system, sought)
-    denied = _with_matches(denied, sought)
-    _check_denials(granted, denied, secret)
+    found = _find_access(policy, kept, workspace, host, resolver=resolver, hidden=hidden)
+    granted, denied, sought = found.granted, found.denied, found.sought
     within = tuple(target for target in denied if _is_inside_any(target.path, granted))
-    granted |= dict.fromkeys(_read_at_most(policy, scope, resolver), FsAccess.READ)
+    granted |= dict.fromkeys(_read_at_most(policy, found.scope, resolver), FsAccess.READ)
     areas = sorted(expand(text, workspace, host.home) for text in policy.private)
     taken = {"/", *(target.path for target in (*granted, *denied))}
     private = tuple(
@@ -76,13 +48,13 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         for path in areas
         if path not in taken and not _is_inside_any(path, within)  # a denial holds at any depth
     )
-    _check_private(private, granted, host)
+    check_private(private, granted, host)
     limits, defaults = resolve_defaults(policy, host)
     ceilings = find_ceilings(kept, workspace, host, resolver)
     narrowed = most_read(policy, workspace, host, granted=granted, denied=denied, private=private)
     granted |= dict.fromkeys(narrowed, FsAccess.READ)
     listed = (
-        Grant(target, access, ceilings.get(target.path, ()), is_system=target.path in system)
+        Grant(target, access, ceilings.get(target.path, ()), is_system=target.path in found.system)
         for target, access in granted.items()
     )
     grants = _without_repetition(sorted(listed, key=_by_depth), private)
@@ -109,12 +81,53 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         )
         | _for_own_files(grants, host),
         private_in_grants=_inside_grants(private, granted, host),
-        hidden=frozenset(target.path for target in within if target.path in secret),
+        hidden=frozenset(target.path for target in within if target.path in found.secret),
         searches=sought.searches,
         denied_by=tuple((match.path, match.texts[0]) for match in sought.matches),
         denied_links=tuple(match.path for match in sought.matches if match.is_link),
         idle=(*_idle(kept, workspace, host, within), *sought.idle),
     )
+
+
+class _Access(Record):
+    """What the rules of a policy come to on this host."""
+
+    granted: dict[ResolvedPath, FsAccess]
+    denied: list[ResolvedPath]
+    system: frozenset[str]  # of what is granted: what a preset brings along
+    secret: frozenset[str]  # of what is denied: what homes hide
+    scope: Scope  # where patterns hold
+    sought: Sought  # what fulfils them
+
+
+def _find_access(
+    policy: Policy,
+    kept: list[FsRule],
+    workspace: str,
+    host: Host,
+    *,
+    resolver: Resolver,
+    hidden: Collection[str],
+) -> _Access:
+    """Grants and denials by real paths, checked against each other and against what is never granted."""
+    rules = [*_expanded(kept, workspace, host.home), *_implied(policy, workspace, host, resolver)]
+    # TRUST: a command that reaches the socket of a named session could act in that one's sandbox.
+    rules += [FsRule(path, FsAccess.DENY) for path in host.control_directories()]
+    homes = hide_homes(hidden, rules, workspace, host, resolver)
+    granted, denied, system = _resolve_rules([*homes.secrets, *rules], resolver, workspace, host)
+    secret = {resolver.resolve(rule.path).path for rule in homes.secrets}
+    secret -= {resolver.resolve(rule.path).path for rule in rules if rule.access is FsAccess.DENY}
+    for target, access in granted.items():
+        check_grant(target, access, host, homes)
+    check_workspace(workspace, homes, hidden)
+    writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
+    spared = system - _named(kept, workspace, host, resolver)
+    scope = Scope(workspace, host.home, tuple(granted), spared, writable)
+    sought = seek_denied(policy, scope, host, resolver)
+    granted = _left_of(granted, system, sought)
+    denied = _with_matches(denied, sought)
+    check_denials(granted, denied, secret)
+    return _Access(granted, denied, system, frozenset(secret), scope, sought)
 
 
 def _named(rules: Iterable[FsRule], workspace: str, host: Host, resolver: Resolver) -> frozenset[str]:
@@ -237,7 +250,7 @@ def _resolve_rules(
             raise _leads_out(rule.path, target.path)
         if rule.access is FsAccess.WRITE and _is_own(target.path, host):
             if not rule.optional:
-                raise _too_wide(target, "corral itself runs from there, or keeps its rules there")
+                raise too_wide(target, "corral itself runs from there, or keeps its rules there")
             rule = rule.replace(access=FsAccess.READ)  # noqa: PLW2901 - the rule as it can hold
         known = granted.get(target.path, (target, rule))[1]
         # Said twice: the wider access counts, and it is optional only if both are.
@@ -291,97 +304,6 @@ def _leads_out(requested: str, real: str) -> PolicyError:
         why=f"it leads to {real} by a link in the workspace or another writable path",
         fix=f"grant {real} itself, if that is what is meant",
     )
-
-
-def _check_grant(target: ResolvedPath, access: FsAccess, host: Host, homes: Homes) -> None:
-    path = target.path
-    if path == "/" or any(is_beneath(path, top) for top in _STRUCTURAL):
-        raise _too_wide(target, "it would hand out the host itself")
-    if access is FsAccess.WRITE and any(is_beneath(home, path) for home in homes.own):
-        raise _too_wide(target, "the home directory holds keys, start files and other projects")
-    if access is FsAccess.WRITE and path in HOMES:
-        raise _too_wide(target, "the homes of all users are there, with their keys and start files")
-    in_sockets = any(is_beneath(path, top) for top in _SOCKET_DIRECTORIES)
-    if in_sockets and target.kind is PathKind.DIRECTORY:  # a file is harmless: resolv.conf often lies there
-        raise _too_wide(target, "services listen there that would act outside for the command")
-    stat = host.lstat(path)
-    if stat is not None and stat.is_socket:
-        raise _too_wide(target, "it is a socket: whoever answers there acts outside the sandbox")
-
-
-def _check_workspace(workspace: str, homes: Homes, hidden: Collection[str]) -> None:
-    # TRUST: a link that an earlier command made may have led the caller here.
-    around = [home for home in (*homes.own, *homes.others) if is_beneath(workspace, home)]
-    if any(is_beneath(workspace, home + name[1:]) for home in around for name in hidden):
-        raise _no_workspace(workspace, "keys and logins are kept there")
-    if any(is_beneath(workspace, place) for place in _SYSTEM_PLACES):
-        raise _no_workspace(workspace, "the system itself is kept there, and runs what it finds")
-    if workspace in HOMES:
-        raise _no_workspace(workspace, "the homes of all users are there, with their keys and histories")
-    if workspace in _SHARED_PLACES:
-        raise _no_workspace(workspace, "it is shared by all programs and users of this machine")
-
-
-def _no_workspace(workspace: str, why: str) -> PolicyError:
-    return PolicyError(
-        "grant-too-wide",
-        f"{workspace} cannot be the workspace",
-        why=why,
-        fix="change into a project directory; --read grants single files, if they are meant",
-    )
-
-
-def _too_wide(target: ResolvedPath, why: str) -> PolicyError:
-    return PolicyError(
-        "grant-too-wide",
-        f"{target.requested} cannot be granted",
-        why=why,
-        fix="change into a project directory, or grant just the directories that are needed",
-    )
-
-
-def _check_denials(
-    granted: dict[ResolvedPath, FsAccess], denied: list[ResolvedPath], secret: Collection[str]
-) -> None:
-    for denial in denied:
-        if any(is_beneath(denial.path, top) for top in _STRUCTURAL):
-            raise PolicyError(
-                "deny-structural",
-                f"{denial.requested} cannot be denied",
-                why="/proc and /dev inside are corral's own, and hold only what programs cannot do without",
-                fix="leave the rule out",
-            )
-    for target in granted:
-        for denial in denied:
-            if is_beneath(target.path, denial.path):
-                raise _beneath_denial(target, denial, is_secret=denial.path in secret)
-
-
-def _check_private(private: Collection[str], granted: Collection[ResolvedPath], host: Host) -> None:
-    """A private area has to be mounted on something; in a grant that would have to be made on the host."""
-    for path in private:
-        above = [other for other in private if other != path and is_beneath(path, other)]
-        around = [target for target in granted if is_beneath(path, target.path)]
-        nearest = max(around, key=lambda target: len(target.path), default=None)
-        if nearest is None or any(len(other) > len(nearest.path) for other in above):
-            continue
-        if host.lstat(path) is None:
-            raise PolicyError(
-                "path-missing",
-                f"{nearest.requested} cannot be granted",
-                why=f"{path} is to be empty and private inside, and does not exist in it",
-                fix=f"create {path} first{' (it is your HOME)' if path == host.home else ''}, or grant less",
-            )
-
-
-def _beneath_denial(target: ResolvedPath, denial: ResolvedPath, *, is_secret: bool) -> PolicyError:
-    if is_secret:
-        why = f"{denial.requested} is hidden, as in every home that is granted as a whole"
-        fix = f"grant {denial.path} by its own name, or less of the home"
-    else:
-        why = f"{denial.requested} is denied, and a denial holds at any depth"
-        fix = "deny less, or grant something outside of it"
-    return PolicyError("grant-beneath-deny", f"{target.requested} cannot be granted", why=why, fix=fix)
 
 
 def _is_inside_any(path: str, granted: Iterable[ResolvedPath]) -> bool:

@@ -46,7 +46,8 @@ def hide_homes(
         if rule.access is FsAccess.DENY or is_brought:
             continue
         path = resolver.resolve(rule.path).path
-        for text in (path, *rule.within):
+        tops[path] = None
+        for text in rule.within:
             tops[resolver.resolve(expand(text, workspace, host.home)).path] = None
         if not rule.optional and not rule.within:
             plain.add(path)
