@@ -9,7 +9,7 @@ from pathlib import Path
 
 from corral.linux.decode import decode
 from corral.linux.spec import MountFlag, MountKind, Spec
-from corral.sandbox import Explanation
+from corral.planner import Explanation
 
 
 def bubblewrap(explanation: Explanation) -> Callable[[], object]:

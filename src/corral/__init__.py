@@ -54,11 +54,12 @@ if TYPE_CHECKING:
     from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
     from corral.model.violation import Evidence, Violation
     from corral.network.options import NetRequest, NetworkOptions
+    from corral.planner import Explanation
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
     from corral.pool import Pool, PoolStats
     from corral.progress import Progress
-    from corral.sandbox import Explanation, Sandbox, run
+    from corral.sandbox import Sandbox, run
     from corral.session import Session
     from corral.watch import Watch
 
@@ -81,7 +82,7 @@ _EXPORTS = {
     "EnvPolicy": "corral.model.policy",
     "Evidence": "corral.model.violation",
     "Excess": "corral.limits.limiter",
-    "Explanation": "corral.sandbox",
+    "Explanation": "corral.planner",
     "Feature": "corral.model.feature",
     "Fidelity": "corral.model.fidelity",
     "FsAccess": "corral.model.policy",

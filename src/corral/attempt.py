@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from corral.runtime.monitor import Monitor
     from corral.sandbox import Sandbox
 
-#: Phases that the probe had been through: if they fail now, it is out of date.
-_STALE_PROBE = frozenset(
-    {
-        *("launcher", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock"),
-        *("caps", "landlock", "seccomp", "sandbox"),
-    }
-)
-
-
-_NOT_THE_PROBE = frozenset({"path-changed", "exec"})
-
 
 class Attempt:
     """One run that may be planned a second time, if the host changed between plan and launch."""
@@ -47,24 +36,23 @@ class Attempt:
             None  # why no sandbox holds it, where `fallback` lets it run
         )
         self.unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that nobody holds here
-        self._uses_outer = False
         self._is_unwanted = False
         self._run = self._planned()
 
     def _planned(self) -> Run:
-        explanation = self._sandbox._explain(self._command)
+        explanation = self._sandbox.planner.explain(self._command)
         crossing = open_crossing(explanation, self._sandbox.network)
         self.refusal, self.unheld = explanation.refusal, explanation.plan.unheld
         if self.refusal is not None and not CorralError.speaks_of_flags:  # the command line says it itself
             _warn_of_fallback(self.refusal)
-        self._uses_outer = explanation.launch.outer is not None
+        self._launch = explanation.launch
         return Run(
             crossing.plan,
             crossing.launch,
             quarantine=quarantine_for(explanation.plan.run_id),
             output=self._output,
             monitor=self._monitor,
-            within=self._sandbox._beneath(),
+            within=self._sandbox.within,
             border=crossing.border,
         )
 
@@ -74,15 +62,9 @@ class Attempt:
         try:
             return self._told(self._run.run())
         except SetupError as problem:
-            changed = problem.code == "path-changed"
-            # An outer program that was there when it was probed may be gone, or its daemon. That the command
-            # itself cannot be executed says nothing about it.
-            is_gone = self._uses_outer and not self._run.has_started and problem.code not in _NOT_THE_PROBE
-            if problem.code in _STALE_PROBE or is_gone:
-                self._sandbox._forget_probe(self._run.backend)
-            if not changed or self._run.has_started:  # it may be of the caller's function
+            planner, has_started = self._sandbox.planner, self._run.has_started
+            if not planner.note_failure(problem, self._launch, has_started=has_started):
                 raise
-            self._sandbox._forget_ground()
             self._run = self._planned()
             self._run.say = say
             if self._is_unwanted:  # ORDER: after it is there; `kill` sets this before it looks for a run

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.launch import Launch
     from corral.model.plan import Plan
-    from corral.sandbox import Explanation, Sandbox
+    from corral.planner import Explanation
+    from corral.sandbox import Sandbox
 
 #: Backends whose sandbox the launcher makes by itself.
 BACKENDS = ("native", "landlock")
@@ -110,9 +111,9 @@ def _compile(sandbox: Sandbox, trace: Trace) -> Compiled:
         return hosts[0]
 
     traced = sandbox.through(wrap, BACKENDS)
-    command = traced.prepare(("true",), stdin=None, stdio=StdioMode.INHERIT)
+    command = traced.read_command(("true",), stdin=None, stdio=StdioMode.INHERIT)
     _check_groups(traced)
-    explanation = traced.explain_command(command)
+    explanation = traced.planner.explain(command)
     plan, launch = _check_runner(explanation)
     check(plan, launch)
     for path in hosts[0].corral_files() if _writable(plan) else ():

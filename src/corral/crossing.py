@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
     from corral.network.border import Border
     from corral.network.options import NetworkOptions
-    from corral.sandbox import Explanation
+    from corral.planner import Explanation
 
 
 class Crossing:

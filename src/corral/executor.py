@@ -284,9 +284,9 @@ def detect_best_sandbox(
 def _begin(sandbox: Sandbox, step: Step) -> Begun:
     """Plan a step, so that it can be killed from the moment it runs."""
     how = step.how
-    command = sandbox.prepare(step.command, cwd=how.get("cwd"), stdin=how.get("stdin", b""))
+    command = sandbox.read_command(step.command, cwd=how.get("cwd"), stdin=how.get("stdin", b""))
     targets = (how.get("stream"), how.get("stdout"), how.get("stderr"))
-    return sandbox.start(command, Destinations(*targets) if any(t is not None for t in targets) else None)
+    return sandbox.prepare(command, Destinations(*targets) if any(t is not None for t in targets) else None)
 
 
 def _processors() -> int:

@@ -74,8 +74,8 @@ class Pool:
         most = max(size, _LEAST_PARALLEL) if max_parallel is None else max_parallel
         _check_above_zero(size=size, max_parallel=most, idle_seconds=idle_seconds)
         self.sandbox = sandbox if isinstance(sandbox, Sandbox) else Sandbox(sandbox)
-        _check_many(self.sandbox._container)
-        self._surroundings = Surroundings(self.sandbox._host)
+        _check_many(self.sandbox.planner.container)
+        self._surroundings = Surroundings(self.sandbox.planner.host)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -206,7 +206,7 @@ class Pool:
 
     def _take(self) -> Ready:
         """A sandbox that fits the host as it is now, as far as can be told before a command starts."""
-        self.sandbox._beneath()  # raises if the ceiling has been closed
+        _ = self.sandbox.within  # raises if the ceiling has been closed
         ready = self._stock.take()
         if ready is not None and ready.freshness.changed():
             self._stock.end(ready.session)
@@ -219,7 +219,7 @@ class Pool:
         return self._stock.make()
 
     def _distrust(self) -> None:
-        self.sandbox._forget_ground()
+        self.sandbox.planner.forget_ground()
         self._stock.distrust()
 
     def _count_used(self) -> None:

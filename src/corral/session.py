@@ -387,7 +387,7 @@ class Session:
 
     def _replace(self) -> None:
         """Raises what making a sandbox raises; then the next command tries again."""
-        self._sandbox._forget_ground()  # what the host has made since may hold a repository
+        self._sandbox.planner.forget_ground()  # what the host has made since may hold a repository
         self._kept, self._lookout = make_kept(self._sandbox, self._legacy)
         self._is_waiting = False
 

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from corral.crossing import Crossing
     from corral.model.violation import Violation
     from corral.network.border import Border
+    from corral.planner import Explanation
     from corral.sandbox import Sandbox
 
     Standing = tuple[Kept, Lookout | None]
 
-#: Failures of a start that say nothing about whether its backend works.
-_NOT_THE_BACKENDS = frozenset({"path-changed", "exec", "streams", "scratch", "copies"})
+#: Failures of a start that no private area can be the reason for.
+_NOT_THE_AREAS = frozenset({"path-changed", "exec", "streams", "scratch", "copies"})
 
 
 class Legacy:
@@ -94,7 +95,7 @@ def make_kept(sandbox: Sandbox, legacy: Legacy) -> Standing:
     try:
         return _planned_twice(sandbox, legacy)
     except SetupError as problem:
-        if legacy.areas < 0 or problem.code in _NOT_THE_BACKENDS:
+        if legacy.areas < 0 or problem.code in _NOT_THE_AREAS:
             raise
     # Commands had their say about what lies in the areas, and can make them unfit to mount upon or to enter.
     areas, private, legacy.areas = legacy.areas, legacy.private, -1
@@ -108,31 +109,35 @@ def make_kept(sandbox: Sandbox, legacy: Legacy) -> Standing:
 
 
 def _planned_twice(sandbox: Sandbox, legacy: Legacy) -> Standing:
+    explanation = _explained(sandbox, legacy)
     try:
-        return _made(sandbox, legacy)
+        return _made(sandbox, explanation, legacy)
     except SetupError as problem:
-        if problem.code != "path-changed":
+        had_areas = legacy.areas >= 0 and problem.code not in _NOT_THE_AREAS  # which may be the reason
+        if had_areas or not sandbox.planner.note_failure(problem, explanation.launch):
             raise
-        sandbox._forget_ground()
-        return _made(sandbox, legacy)
+    return _made(sandbox, _explained(sandbox, legacy), legacy)
 
 
-def _made(sandbox: Sandbox, legacy: Legacy) -> Standing:
-    explanation = sandbox._explain(Command((), sandbox.workspace, keeps=True))
+def _explained(sandbox: Sandbox, legacy: Legacy) -> Explanation:
+    """The launch that fits the host now; what of the legacy does not fit to it is given up."""
+    explanation = sandbox.planner.explain(Command((), sandbox.workspace, keeps=True))
     is_same_backend = explanation.launch.backend == legacy.backend
     is_same_place = tuple(explanation.plan.ground.private) == legacy.private
     if legacy.areas < 0 or not is_same_backend or not is_same_place:
         legacy.lose_areas()
     if not is_same_backend:
         legacy.lose_border()
+    return explanation
+
+
+def _made(sandbox: Sandbox, explanation: Explanation, legacy: Legacy) -> Standing:
     crossing = open_crossing(explanation, sandbox.network, legacy.border)
     try:
         standing = _started(sandbox, crossing, legacy)
-    except BaseException as problem:
+    except BaseException:
         if crossing.border is not None:
             (crossing.border.close if legacy.border is None else crossing.border.detach)()
-        if isinstance(problem, SetupError) and problem.code not in _NOT_THE_BACKENDS and legacy.areas < 0:
-            sandbox._forget_probe(explanation.launch.backend)
         raise
     legacy.areas, legacy.private, legacy.border, legacy.untold = -1, (), None, ()
     return standing
@@ -142,7 +147,7 @@ def _started(sandbox: Sandbox, crossing: Crossing, legacy: Legacy) -> Standing:
     plan = crossing.plan
     copies = copies_of(plan, crossing.launch)
     border, areas = crossing.border, legacy.areas
-    kept = Kept(plan, crossing.launch, within=sandbox._beneath(), border=border, copies=copies, areas=areas)
+    kept = Kept(plan, crossing.launch, within=sandbox.within, border=border, copies=copies, areas=areas)
     searches = plan.searches or plan.host_searches
     has_to_look = plan.watches or plan.ground.denied or searches or legacy.untold or any(covered(plan))
     # ORDER: before the mounts are made, so that what they cover is held from then on.

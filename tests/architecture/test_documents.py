@@ -18,7 +18,7 @@ from corral.git import search
 from corral.model.capability import _VERBS
 from corral.model.feature import PROMISES, Feature
 from corral.policy.preset import PRESETS, describe_preset
-from corral.runtime import guard, run, sinks
+from corral.runtime import guard, sinks, starter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def test_the_documents_name_the_numbers_of_output() -> None:
     assert kept in readme and tail in readme
     assert kept in policy
     assert "has two seconds for them" in limits
-    assert run.GRACE_SECONDS == 2.0
+    assert starter.GRACE_SECONDS == 2.0
 
 
 def test_the_licence_is_whole() -> None:

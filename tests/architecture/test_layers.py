@@ -16,7 +16,7 @@ ROWS = (
     {"limits"},
     {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},
     {
-        *("sandbox", "attempt", "fidelity", "session", "background", "stateful", "given"),
+        *("sandbox", "planner", "attempt", "fidelity", "session", "background", "stateful", "given"),
         *("pool", "stock", "successor", "turns", "freshness", "aio", "watch"),
         *("executor", "batch", "function", "progress"),
         *("host", "tool", "probes", "state", "directory", "trace", "compilation", "crossing", "live"),

@@ -29,7 +29,7 @@ def without_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Corral waits less long for a job that does not answer."""
-    monkeypatch.setattr("corral.runtime.job._BACKSTOP_SECONDS", 1.0)
+    monkeypatch.setattr("corral.runtime.job.BACKSTOP_SECONDS", 1.0)
 
 
 def works(session: Session) -> bool:

@@ -20,12 +20,12 @@ from corral.crossing import open_crossing
 from corral.host import RealHost
 from corral.model.container import Container
 from corral.model.plan import Command, StdioMode
+from corral.planner import Explanation
 from corral.planning.build import build, nested_repositories
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
 from corral.policy.preset import hidden_in_homes
 from corral.runtime.run import Run
-from corral.sandbox import Explanation
 from support.kept_runs import keep
 from support.leaky import LeakyBackend, run_leaking
 
@@ -158,7 +158,7 @@ def confine(
     if case.feature not in case.probe.enforces:
         raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")
     if case.is_kept:
-        return keep(case, policy, command.cwd, case.container).start(command).run()
+        return keep(case, policy, command.cwd, case.container).prepare(command).run()
     plan = build(
         policy,
         command,

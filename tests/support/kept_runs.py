@@ -27,7 +27,7 @@ WARM_UP = (":", "exit 3", "kill -9 $$", "ulimit -n 16; umask 077; cd /; export P
 class KeptSandbox(Sandbox):
     """`run` makes a session, uses it, and then runs the command in it. The session ends with the command."""
 
-    def start(
+    def prepare(
         self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None
     ) -> KeptAttempt:  # type: ignore[override]
         assert output is None and monitor is None
@@ -44,7 +44,7 @@ class KeptAttempt:
         with self._sandbox.session() as session:
             for line in WARM_UP:
                 session.run(line)
-            plan = self._sandbox._plan(command)
+            plan = self._sandbox.planner.plan(command)
             job = session.prepare(
                 command.argv,
                 open_streams(plan, doors=session.doors),
@@ -64,5 +64,5 @@ def keep(case: Case, policy: Policy, workspace: str, container: Container) -> Ke
         waive=wish.requires - case.probe.enforces,
         container=container,
     )
-    sandbox._probes[case.backend.name] = case.probe
+    sandbox.planner.trust(case.probe)
     return sandbox

@@ -53,7 +53,7 @@ def registered(monkeypatch: pytest.MonkeyPatch):
         known = {backend.name: backend for backend in backends}
         monkeypatch.setattr(registry, "BUILTIN", dict.fromkeys(known, "fake:fake"))
         monkeypatch.setattr("corral.sandbox.BUILTIN", dict.fromkeys(known, "fake:fake"))
-        for module in ("corral.sandbox", "corral.fidelity", "corral.backends.registry"):
+        for module in ("corral.planner", "corral.fidelity", "corral.backends.registry"):
             monkeypatch.setattr(f"{module}.get_backend", known.__getitem__)
 
     return register

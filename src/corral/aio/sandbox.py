@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.policy import Policy
     from corral.model.result import Result
-    from corral.sandbox import Explanation
+    from corral.planner import Explanation
 
 _OWN_CONTAINER = Container()
 
@@ -42,11 +42,11 @@ class Sandbox:
 
         def work(held: Held) -> Result:
             sandbox = self.blocking.narrowed(options.get("timeout"), options.get("env"))
-            prepared = sandbox.prepare(command, cwd=options.get("cwd"), stdin=options.get("stdin", b""))
+            prepared = sandbox.read_command(command, cwd=options.get("cwd"), stdin=options.get("stdin", b""))
             output = destinations_of(
                 held.in_loop(options.get("stream")), options.get("stdout"), options.get("stderr")
             )
-            attempt = sandbox.start(prepared, output)
+            attempt = sandbox.prepare(prepared, output)
             held.take(attempt)
             return attempt.run()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
     from corral.model.plan import Plan
-    from corral.sandbox import Explanation
+    from corral.planner import Explanation
 
 
 _LED = frozenset({MountKind.BIND, MountKind.SYMLINK, MountKind.LINK})

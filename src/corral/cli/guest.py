@@ -57,8 +57,8 @@ def tell(run_id: str) -> int:
 def _run(errand: Errand) -> int:
     sandbox = Sandbox(errand.policy, workspace=errand.workspace, waive=errand.waived)
     stdio = StdioMode.TERMINAL if errand.terminal else StdioMode.INHERIT
-    prepared = sandbox.prepare(errand.argv, cwd=errand.cwd, stdin=None, stdio=stdio)
-    attempt = sandbox.start(prepared)
+    prepared = sandbox.read_command(errand.argv, cwd=errand.cwd, stdin=None, stdio=stdio)
+    attempt = sandbox.prepare(prepared)
     for name in passed_on():
         signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
     return attempt.run().exit_status

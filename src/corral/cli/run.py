@@ -106,7 +106,7 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
         stdio = StdioMode.CAPTURE
     elif options["terminal"] or (options["stats"] and all(map(os.isatty, (0, 1)))):
         stdio = StdioMode.TERMINAL  # with --stats, so that a line of ours does not come between the command's
-    prepared = request.sandbox.prepare(request.command, stdin=None, stdio=stdio)
+    prepared = request.sandbox.read_command(request.command, stdin=None, stdio=stdio)
     if not prepared.argv:
         raise PolicyError(
             "empty-command",
@@ -114,7 +114,7 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
-    attempt = request.sandbox.start(prepared, monitor=_monitor() if options["stats"] else None)
+    attempt = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
     if attempt.refusal is not None:
         _warn_of_fallback(request, attempt.refusal)
     elif attempt.unheld and not request.sandbox.is_unconfined and not options["json"]:

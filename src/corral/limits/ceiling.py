@@ -82,6 +82,17 @@ class Ceiling:
         for directory in dict.fromkeys(group.directories.values()):
             remove_tree(directory)  # those of the runs are beneath it
 
+    def opened(self) -> Hierarchy:
+        """Where the groups of runs are made. Raises PolicyError if it is not in use."""
+        if self.hierarchy is None:
+            raise PolicyError(
+                "ceiling-closed",
+                "the ceiling of the sandbox is not in use",
+                why="it has been closed, or was never entered",
+                fix="run commands inside the `with` block of the ceiling",
+            )
+        return self.hierarchy
+
     def usage(self) -> GroupUsage:
         """What all runs together have now, and had at most."""
         if self._group is None:

@@ -26,14 +26,14 @@ def terms_of(entry: Entry, sandbox: Sandbox) -> tuple[str, ...]:
 
 def _terms(entry: Entry, sandbox: Sandbox) -> Iterator[str]:
     yield f"workspace {sandbox.workspace}"
-    yield f"backend {' or '.join(sandbox._names())}"
+    yield f"backend {' or '.join(sandbox.planner.names)}"
     names_hosts = sandbox.policy.net.mode is NetMode.LIMITED  # then there is no such thing as no network
     said = map(str, capabilities_of(sandbox.policy))
     yield from (text for text in said if not (names_hosts and text == "network:none"))
     yield f"{_DIGEST}{sandbox.policy.digest()[:12]}"  # what no capability says
     yield from (f"--waive {feature.value}" for feature in sorted(sandbox.waived, key=lambda one: one.value))
-    yield f"image {sandbox._container.image}"
-    yield from (f"container.{text}" for text in describe_container(sandbox._container))
+    yield f"image {sandbox.planner.container.image}"
+    yield from (f"container.{text}" for text in describe_container(sandbox.planner.container))
     if entry.idle_seconds:
         yield f"--idle {format_duration(entry.idle_seconds)}"
     if entry.lifetime_seconds:

@@ -24,6 +24,7 @@ from corral.runtime.watched import WatchedDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import select
     from collections.abc import Callable, Iterable, Iterator
 
     from corral.model.plan import Search, Watch
@@ -127,6 +128,18 @@ class Guard:
             return _GLANCE_MS
         is_made = self._repositories.is_made_at_the_top()
         return _GLANCE_AT_MADE_MS if is_made else None  # nobody tells of changes inside it
+
+    def prepare(self, poller: select.poll) -> float | None:
+        """Say what is to be waited for, and for how many milliseconds at most. Asked before every wait."""
+        if self.descriptor >= 0:
+            poller.register(self.descriptor, 1)  # POLLIN
+        return self.patience_ms
+
+    def attend(self, mark: int = 0) -> bool:
+        """Look, if it is time to; True if the command has tried too often since `mark`."""
+        if self.patience_ms is not None:
+            self.glance()
+        return len(self.violations) - mark + self._repositories.found_at_the_top >= PATIENCE
 
     def glance(self) -> bool:
         """Look at what has changed since the last time; True when the descriptor is there to wait for.

@@ -6,23 +6,21 @@ import os
 import select
 import signal
 import time
-from _thread import RLock
 
 from corral.limits.group import Span
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
-from corral.model.result import Result
 from corral.model.violation import Evidence, Violation
 from corral.runtime.doors import Doors
-from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure
-from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
+from corral.runtime.outcome import measure
 from corral.runtime.status import Status
-from corral.runtime.violations import collect
+from corral.runtime.supervision import BACKSTOP_SECONDS, Supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from corral.model.result import Result
     from corral.runtime.kept import Ends, Kept
     from corral.runtime.lookout import Lookout
     from corral.runtime.streams import InheritedStreams
@@ -30,12 +28,11 @@ if TYPE_CHECKING:
     #: A sandbox, who watches over it, the command as it is told to it, and what there is to say.
     Target = tuple[Kept, Lookout | None, bytes, tuple[str, ...]]
 
-#: After the launcher's own limit, or the wish to end it, before corral stops waiting for the job.
-_BACKSTOP_SECONDS = 10.0
 
+class Job(Supervision):
+    """One command of a sandbox that is kept."""
 
-class Job:
-    """One command. `kill` and `send` may be called from other threads and from signal handlers."""
+    _guard: Lookout | None
 
     def __init__(
         self,
@@ -55,28 +52,18 @@ class Job:
         `succeed` is called when the sandbox does not fit the host any more, and says where to go instead.
         `is_background`: nobody waits for it.
         """
+        super().__init__(Status(), wall_seconds=wall_seconds)
+        self._guard = lookout
         self._succeed = succeed
         self.is_background = is_background
         self._notes = notes  # what the result has to say besides
         self._kept = kept
         self._spec = spec
         self._streams = streams
-        self._wall_seconds = wall_seconds
-        self._lookout = lookout
         self._leave = leave
-        self._status = Status()
         self._ends: Ends | None = None
-        self._early: list[int] = []
-        self._mark = 0
         self.is_requested = False  # the sandbox was told of it: from then on nobody can say that it never ran
         self._give_up_at: float | None = None
-        self._is_unwanted = self._over_output = self._over_time = self._blocked = False
-        self._lock = RLock()  # again by the same thread: a signal handler may come in between
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the command itself ran."""
-        return self._status.started
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
@@ -106,7 +93,7 @@ class Job:
                 self._loop(streams, began)
             finally:
                 planted = self._settle(streams, mark)
-            result = self._result(streams, span, planted, time.monotonic() - began)
+            result = self._tell(streams, span, planted, time.monotonic() - began)
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
             return result
 
@@ -117,20 +104,20 @@ class Job:
 
     def _begin(self, streams: InheritedStreams) -> int:
         """ORDER: right before it is requested: what is protected is looked at for this command."""
-        if self._lookout is None:
+        if self._guard is None:
             return 0
         is_attended = not self.is_background
         try:
-            return self._lookout.begin(is_attended=is_attended)
+            return self._guard.begin(is_attended=is_attended)
         except SetupError as stale:
             if stale.code != "session-stale" or self._succeed is None:
                 raise
-            self._kept, self._lookout, self._spec, notes = self._succeed(self, stale)
+            self._kept, self._guard, self._spec, notes = self._succeed(self, stale)
             self._notes += notes
             # What the caller gave was looked at before: a file that is protected since needs another way in.
             if Doors(self._kept.plan, self._kept.launch).among(streams.child_ends()):
                 raise
-        return self._lookout.begin(is_attended=is_attended) if self._lookout is not None else 0
+        return self._guard.begin(is_attended=is_attended) if self._guard is not None else 0
 
     def _take_loss(self) -> tuple[Violation, ...]:
         """What there is to say if the job ended without a word: its sandbox is gone, the command too."""
@@ -176,9 +163,9 @@ class Job:
                 self._finish(ends)
             streams.drain()
             self._over_output |= streams.is_over_limit
-        if self._lookout is None:
+        if self._guard is None:
             return ()
-        return self._lookout.end(mark, is_attended=not self.is_background)
+        return self._guard.end(mark, is_attended=not self.is_background)
 
     def _finish(self, ends: Ends) -> None:
         """Cut it off and wait until the job, and all that it watched over, is gone."""
@@ -187,9 +174,9 @@ class Job:
             return
         ends.cut()
         # TRUST: where no domain keeps signals inside, a command can stop its own job.
-        if not self._await_end(ends, self._give_up_at or time.monotonic() + _BACKSTOP_SECONDS):
+        if not self._await_end(ends, self._give_up_at or time.monotonic() + BACKSTOP_SECONDS):
             self._kept.abandon()
-            self._await_end(ends, time.monotonic() + _BACKSTOP_SECONDS)
+            self._await_end(ends, time.monotonic() + BACKSTOP_SECONDS)
         ends.close()
 
     def _await_end(self, ends: Ends, deadline: float) -> bool:
@@ -203,91 +190,42 @@ class Job:
         return True
 
     def _loop(self, streams: InheritedStreams, began: float) -> None:
+        """Until the job has told all there is to say."""
         assert self._ends is not None
-        status = self._ends.status
         poller = select.poll()
-        poller.register(status, select.POLLIN)
-        streams.register(poller)
-        while not self._is_hopeless():
-            for descriptor, _ in poller.poll(self._patience_ms(began, poller)):
-                if descriptor == status:
-                    if not self._status.read(status) or self._status.is_told:
-                        return
-                elif self._lookout is not None and descriptor == self._lookout.descriptor:
-                    self._lookout.react()
-                else:
-                    streams.carry(descriptor, poller)
-            self._enforce(streams, began)
+        poller.register(self._ends.status, select.POLLIN)
+        self._supervise(poller, streams, began)
 
-    def _patience_ms(self, began: float, poller: select.poll) -> float:
-        wait = LONGEST_WAIT_MS
-        if self._lookout is not None:
-            wait = min(wait, self._lookout.prepare(poller) or wait)
-        if self._wall_seconds is not None and not self._over_time:
-            left = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS - time.monotonic()
-            wait = min(wait, max(0.0, left * 1000))
-        return wait
+    def _hear(self, descriptor: int, poller: select.poll) -> bool | None:
+        if self._ends is None or descriptor != self._ends.status:
+            return None
+        return self._status.read(descriptor) and not self._status.is_told
 
     def _is_hopeless(self) -> bool:
         """Whether the job was told to end the command, long ago, and has not."""
         if not self._is_unwanted:
             return False
         if self._give_up_at is None:
-            self._give_up_at = time.monotonic() + _BACKSTOP_SECONDS
+            self._give_up_at = time.monotonic() + BACKSTOP_SECONDS
         return time.monotonic() >= self._give_up_at
-
-    def _enforce(self, streams: InheritedStreams, began: float) -> None:
-        if self._lookout is not None and self._lookout.glance(self._mark) and not self._blocked:
-            self._blocked = True
-            self.kill()
-        if streams.is_over_limit and not self._over_output:
-            self._over_output = True
-            self.kill()
-        if self._wall_seconds is not None and not self._over_time:
-            latest = began + self._wall_seconds + GRACE_SECONDS + _BACKSTOP_SECONDS
-            if time.monotonic() >= latest:  # the job keeps the time; this is for one that does not answer
-                self._over_time = True
-                self.kill()
-
-    def _is_enough(self, idle_seconds: float) -> bool:
-        stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
-        return (stopped and idle_seconds >= GRACE_SECONDS) or not ENDING.isdisjoint(self._early)
 
     def _refused(self) -> tuple[Violation, ...]:
         """Connections that were refused meanwhile, to this command or to another one beside it."""
         border = self._kept.border
         return border.violations(self._border_mark) if border is not None else ()
 
-    def _result(
+    def _tell(
         self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float
     ) -> Result:
-        status, plan, launch = self._status, self._kept.plan, self._kept.launch
         lost = self._take_loss()
-        is_filtered = Feature.SYSCALLS in launch.enforced
-        facts = Facts(status, span, self._blocked, is_filtered, self._over_output, self._over_time)
-        outcome = decide_outcome(facts)
-        return Result(
-            outcome,
-            status.exit_code if outcome in ENDED_BY_ITSELF else None,
-            status.signal,
-            streams.stdout,
-            streams.stderr,
-            streams.is_truncated,
-            seconds,
-            measure(status, None, seconds, plan.ground.limits.memory_bytes),
-            collect(
-                plan,
-                outcome,
-                (*planted, *lost, *self._refused()),
-                streams.stderr,
-                signal=status.signal,
-                lost=status.lost,
-                by_launcher=bool(status.exceeded),
-            ),
-            self._kept.enforcement,
-            plan.policy,
-            os.urandom(8).hex(),
-            streams.stdout_size,
-            streams.stderr_size,
-            notes=(*self._notes, *plan.notes),
+        return self._result(
+            self._kept.plan,
+            self._kept.launch,
+            streams,
+            counted=span,
+            usage=measure(self._status, None, seconds, self._kept.plan.ground.limits.memory_bytes),
+            found=(*planted, *lost, *self._refused()),
+            enforcement=self._kept.enforcement,
+            run_id=os.urandom(8).hex(),
+            notes=self._notes,
         )

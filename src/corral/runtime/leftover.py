@@ -32,7 +32,7 @@ def _watch(ends: Ends, lookout: Lookout | None, done: Callable[[], None]) -> Non
     mark = lookout.mark() if lookout is not None else 0
     try:
         while _serve(poller, ends, lookout):
-            if lookout is not None and lookout.glance(mark):
+            if lookout is not None and lookout.attend(mark):
                 ends.cut()  # it tries again and again
     finally:
         ends.close()

@@ -183,10 +183,7 @@ class Lookout:
         if guard is None:
             return None
         with self._lock:
-            patience, descriptor = guard.patience_ms, guard.descriptor
-        if descriptor >= 0:
-            poller.register(descriptor, 1)  # POLLIN
-        return patience
+            return guard.prepare(poller)
 
     @property
     def descriptor(self) -> int:
@@ -199,7 +196,7 @@ class Lookout:
             if self._guard is not None:
                 self._guard.react()
 
-    def glance(self, mark: int) -> bool:
+    def attend(self, mark: int) -> bool:
         """Look, if it is time to; True if a command that began at `mark` has tried too often."""
         guard = self._guard
         if guard is None:

@@ -7,21 +7,18 @@ import os
 import select
 import signal
 import time
-from _thread import RLock
 
 from corral.model.errors import SetupError
-from corral.model.feature import Feature
-from corral.model.result import Result
 from corral.runtime.check import check
 from corral.runtime.doors import find_doors
 from corral.runtime.frontier import close_border, connect_border, settle_border
-from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome, measure, promised
+from corral.runtime.outcome import measure, promised
 from corral.runtime.scratch import Scratch, copies_of
-from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS, Abandoned, lost_outer, make_starter
+from corral.runtime.starter import ENDING, Abandoned, lost_outer, make_starter
 from corral.runtime.status import Status
 from corral.runtime.stdio import check_stdio, ensure_stdio
 from corral.runtime.streams import open_streams
-from corral.runtime.violations import collect
+from corral.runtime.supervision import BACKSTOP_SECONDS, Supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from corral.model.border import Border
     from corral.model.launch import Launch
     from corral.model.plan import Plan
+    from corral.model.result import Result
     from corral.runtime.copies import Copies
     from corral.runtime.destinations import Destinations
     from corral.runtime.guard import Guard
@@ -40,12 +38,11 @@ if TYPE_CHECKING:
     from corral.runtime.starter import Starter
     from corral.runtime.streams import InheritedStreams
 
-#: After the launcher's own limit, before corral stops waiting for the launcher.
-_BACKSTOP_SECONDS = 10.0
 
+class Run(Supervision):
+    """One run from start to end, in a sandbox of its own."""
 
-class Run:
-    """One run from start to end. `kill` and `send` may be called from signal handlers."""
+    _guard: Guard | None
 
     def __init__(
         self,
@@ -59,6 +56,11 @@ class Run:
         border: Border | None = None,
     ) -> None:
         check(plan, launch)
+        super().__init__(
+            Status(is_socket=launch.gateway is not None),
+            wall_seconds=plan.ground.limits.wall_seconds,
+            keeps_time=launch.spec is None,
+        )
         self.backend = launch.backend
         self._plan = plan
         self._launch = launch
@@ -67,9 +69,8 @@ class Run:
         self._monitor = monitor
         self._within = within
         self._border = border  # where connections go, if the launch has a gateway
-        self._status = Status(is_socket=launch.gateway is not None)
         self._process: Process | None = None
-        self._guard: Guard | None = None
+        self._ending = -1  # a descriptor that tells of its end
         self._group: Group | None = None
         self._copies: Copies | None = None
         self._starter: Starter | None = None
@@ -77,12 +78,6 @@ class Run:
         self._was_outer_ended = False  # by us
         self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
-        self._over_output = False
-        self._over_time = False
-        self._blocked = False
-        self._early: list[int] = []
-        self._is_unwanted = False
-        self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started; then nothing is left behind."""
@@ -99,23 +94,13 @@ class Run:
             self._starter = make_starter(self._launch, self._group)
             self._starter.say = self.say
             try:
-                result = self._supervise(streams)
+                result = self._run_guarded(streams)
             finally:
                 close_border(self._status, self._border)
                 if self._group is not None:
                     self._group.remove()
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
             return result
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the command itself ran."""
-        return self._status.started
-
-    def _is_enough(self, idle_seconds: float) -> bool:
-        """Whether to stop waiting for a reader who does not take the last of the output."""
-        stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
-        return (stopped and idle_seconds >= GRACE_SECONDS) or not ENDING.isdisjoint(self._early)
 
     def send(self, number: int) -> None:
         """Pass a signal on to the command; one that comes before the start waits for it."""
@@ -145,7 +130,7 @@ class Run:
                 os.close(process.lifeline)
                 self._process = process.replace(lifeline=-1)
                 if self._launch.outer is not None:
-                    self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
+                    self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
             elif process.status < 0:
                 _kill_group(process.pid)
 
@@ -165,7 +150,7 @@ class Run:
                 raise
             return None  # it would have counted only
 
-    def _supervise(self, streams: InheritedStreams) -> Result:
+    def _run_guarded(self, streams: InheritedStreams) -> Result:
         began = time.monotonic()
         self._guard = self._open_guard()
         try:
@@ -179,7 +164,7 @@ class Run:
             raise error
         self._check_not_lost()
         settle_border(self._status, self._border)
-        return self._result(streams, ended - began)
+        return self._tell(streams, ended - began)
 
     def _not_standing(self, streams: InheritedStreams) -> SetupError | None:
         """Why nothing ran, where a program without a launcher was to make the sandbox."""
@@ -284,41 +269,30 @@ class Run:
         return told != (None, None, None)
 
     def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
-        """Serve all descriptors until the launcher, or the bare command, has ended."""
-        ending = os.pidfd_open(process.pid)
+        """Until the launcher, or the bare command, has ended."""
+        self._ending = os.pidfd_open(process.pid)
         try:
             poller = select.poll()
-            poller.register(ending, select.POLLIN)
+            poller.register(self._ending, select.POLLIN)
             if process.status >= 0:
                 os.set_blocking(process.status, False)
                 poller.register(process.status, select.POLLIN)
-            streams.register(poller)
-            while self._serve(poller, streams, began, process.status, ending):
-                self._watch_over(poller)
-                self._enforce(streams, began)
-                if self._monitor is not None and (text := self._monitor.act()):
-                    streams.show_note(text)
+            self._supervise(poller, streams, began)
         finally:
-            os.close(ending)
+            os.close(self._ending)
 
-    def _serve(
-        self, poller: select.poll, streams: InheritedStreams, began: float, status: int, ending: int
-    ) -> bool:
-        """Wait once and do what is ready; False when it is over."""
-        for descriptor, _ in poller.poll(self._patience_ms(began)):
-            if descriptor == ending:
-                return False
-            if descriptor == status:
-                if not self._status.read(status):
-                    poller.unregister(status)
-                    self._outer_ends_by = time.monotonic() + _BACKSTOP_SECONDS
-                connect_border(self._status, self._border)
-                if self._status.is_done:
-                    self._release()
-            elif self._guard is not None and descriptor == self._guard.descriptor:
-                self._guard.react()
-            else:
-                streams.carry(descriptor, poller)
+    def _hear(self, descriptor: int, poller: select.poll) -> bool | None:
+        if descriptor == self._ending:
+            return False
+        process = self._process
+        if process is None or descriptor != process.status:
+            return None
+        if not self._status.read(descriptor):
+            poller.unregister(descriptor)
+            self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
+        connect_border(self._status, self._border)
+        if self._status.is_done:
+            self._release()
         return True
 
     def _release(self) -> None:
@@ -330,47 +304,20 @@ class Run:
                 os.close(process.lifeline)
                 self._process = process.replace(lifeline=-1)
 
-    def _watch_over(self, poller: select.poll) -> None:
-        guard = self._guard
-        if guard is None:
-            return
-        if guard.patience_ms is not None and guard.glance():
-            poller.register(guard.descriptor, select.POLLIN)
-        if guard.is_exhausted and not self._blocked:
-            self._blocked = True
-            self.kill()
-
-    def _enforce(self, streams: InheritedStreams, began: float) -> None:
-        if streams.is_over_limit and not self._over_output:
-            self._over_output = True
-            self.kill()
-        deadline, now = self._deadline(began), time.monotonic()
-        if deadline is not None and now >= deadline and not self._over_time:
-            self._over_time = True
-            self.kill()
-        if now >= self._outer_ends_by and self._process is not None and self._starter is not None:
+    def _act(self, streams: InheritedStreams) -> None:
+        if (
+            time.monotonic() >= self._outer_ends_by
+            and self._process is not None
+            and self._starter is not None
+        ):
             self._outer_ends_by, self._was_outer_ended = float("inf"), True
             self._starter.put_down(self._process)
+        if self._monitor is not None and (text := self._monitor.act()):
+            streams.show_note(text)
 
-    def _deadline(self, began: float) -> float | None:
-        wall = self._plan.ground.limits.wall_seconds
-        if wall is None:
-            return None
-        own = self._launch.spec is None  # nobody else keeps the time
-        return began + wall + (0.0 if own else GRACE_SECONDS + _BACKSTOP_SECONDS)
-
-    def _patience_ms(self, began: float) -> float:
-        waits: list[float | None] = [LONGEST_WAIT_MS]
-        if self._guard is not None:
-            waits.append(self._guard.patience_ms)
-        if self._monitor is not None:
-            waits.append(self._monitor.patience_ms)
-        deadline = self._deadline(began)
-        if deadline is not None and not self._over_time:
-            waits.append(max(0.0, (deadline - time.monotonic()) * 1000))
-        if self._launch.outer is not None and self._outer_ends_by < float("inf"):
-            waits.append(max(0.0, (self._outer_ends_by - time.monotonic()) * 1000))
-        return min(wait for wait in waits if wait is not None)
+    def _waits(self) -> tuple[float, ...]:
+        outer = () if self._launch.outer is None else ((self._outer_ends_by - time.monotonic()) * 1000,)
+        return outer if self._monitor is None else (*outer, self._monitor.patience_ms)
 
     def _reap(self, pid: int) -> None:
         _, status, spent = os.wait4(pid, 0)
@@ -385,50 +332,24 @@ class Run:
             times = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6))
             self._status.usage = (*times, 0, spent.ru_inblock, spent.ru_oublock, 0)
 
-    def _result(self, streams: InheritedStreams, seconds: float) -> Result:
+    def _tell(self, streams: InheritedStreams, seconds: float) -> Result:
         if self._status.exit_code is None and self._status.signal is None:
             self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
-        outcome = decide_outcome(self._facts())
-        guard = self._guard
-        guarded = (*guard.violations, *guard.take_findings()) if guard is not None else ()
+        guard, border = self._guard, self._border
+        found = (*guard.violations, *guard.take_findings()) if guard is not None else ()
         if self._copies is not None:  # ORDER: nothing of the command runs any more
-            guarded += self._copies.take_over()
-        border = self._border
-        return Result(
-            outcome=outcome,
-            exit_code=self._status.exit_code if outcome in ENDED_BY_ITSELF else None,
-            signal=self._status.signal,
-            stdout_bytes=streams.stdout,
-            stderr_bytes=streams.stderr,
-            truncated=streams.is_truncated,
-            stdout_size=streams.stdout_size,
-            stderr_size=streams.stderr_size,
-            duration_seconds=seconds,
+            found += self._copies.take_over()
+        return self._result(
+            self._plan,
+            self._launch,
+            streams,
+            counted=self._group,
             usage=measure(self._status, self._group, seconds, self._plan.ground.limits.memory_bytes),
-            violations=collect(
-                self._plan,
-                outcome,
-                guarded + (border.violations() if border is not None else ()),
-                streams.stderr,
-                signal=self._status.signal,
-                lost=self._status.lost,
-                by_launcher=bool(self._status.exceeded),
-            ),
+            found=found + (border.violations() if border is not None else ()),
             enforcement=promised(self._plan, self._launch),
-            policy=self._plan.policy,
             run_id=self._plan.run_id,
             network=border.traffic() if border is not None else None,
-            notes=(*self._plan.notes, *(self._starter.notes if self._starter is not None else ())),
-        )
-
-    def _facts(self) -> Facts:
-        return Facts(
-            self._status,
-            self._group,
-            is_blocked=self._blocked,
-            is_filtered=Feature.SYSCALLS in self._launch.enforced,
-            over_output=self._over_output,
-            over_time=self._over_time,
+            notes=self._starter.notes if self._starter is not None else (),
         )
 
 

@@ -120,11 +120,11 @@ def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: froze
 
 def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str, ...]) -> Trace:
     if probe.needs_terminal:
-        command = sandbox.prepare(argv, stdio=StdioMode.INHERIT)
-        return _with_terminal(stage, lambda: sandbox.start(command).run())
+        command = sandbox.read_command(argv, stdio=StdioMode.INHERIT)
+        return _with_terminal(stage, lambda: sandbox.prepare(command).run())
     if probe.stdin:
         with _own_stdin(stage.at(probe.stdin)):
-            result = sandbox.start(sandbox.prepare(argv, stdin=None)).run()
+            result = sandbox.prepare(sandbox.read_command(argv, stdin=None)).run()
     else:
         result = sandbox.run(argv)
     return Trace(result.stdout, last_words(result.stderr) or f"it ended with {result.describe()}")

@@ -244,7 +244,7 @@ def test_a_program_that_hangs_at_the_end_does_not_hold_up_whoever_gives_up(
 
 
 def test_a_slow_start_is_not_the_commands_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corral.runtime.run._BACKSTOP_SECONDS", 0.0)
+    monkeypatch.setattr("corral.runtime.run.BACKSTOP_SECONDS", 0.0)
     program = 'sleep 3; exec "$0" --control 3'  # more than the limit and the grace
 
     result = outer_run(tmp_path, program, "sh", "-c", "sleep 0.1", capabilities=("time:limit:500ms",)).run()

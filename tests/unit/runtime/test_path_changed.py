@@ -49,7 +49,7 @@ def test_a_path_that_keeps_changing_is_an_error(sandbox, monkeypatch) -> None:
 def test_who_was_killed_meanwhile_is_not_run_a_second_time(sandbox, monkeypatch) -> None:
     """The second run knows of a kill that came to the first."""
     seen: list = []
-    attempt = sandbox.start(sandbox.prepare("true"))
+    attempt = sandbox.prepare(sandbox.read_command("true"))
 
     def run(self: Run):
         seen.append(self._is_unwanted)

@@ -1,0 +1,205 @@
+"""Planner: what a sandbox makes of a command on this host: a plan, the backend that enforces it, its launch.
+
+It knows what was found out so far (the ground, what the backends said of themselves), and it is told when a
+launch has failed: then it forgets what was wrong, and says whether to plan once more.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
+
+from corral.backends.registry import UNCONFINED, get_backend, names_for
+from corral.host import RealHost
+from corral.model.errors import UnenforceableError
+from corral.model.feature import RUNNER_FEATURES, Feature
+from corral.model.policy import FsAccess
+from corral.model.record import Record
+from corral.planning.build import Nested, build, find_held, nested_repositories
+from corral.planning.defaults import hold_defaults
+from corral.planning.ground import build_ground
+from corral.planning.patterns import has_what_was_denied
+from corral.planning.recall import Recall
+from corral.planning.select import inside_already, select_launch
+from corral.policy.preset import hidden_in_homes
+from corral.probes import forget, probe_remembered
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from corral.model.backend import Backend, Host
+    from corral.model.container import Container
+    from corral.model.errors import SetupError
+    from corral.model.fidelity import Fidelity
+    from corral.model.launch import Launch
+    from corral.model.plan import Command, Ground, Plan
+    from corral.model.policy import Policy
+    from corral.model.probe import Probe
+    from corral.planning.build import Held
+
+#: Phases that the probe had been through: if they fail now, it is out of date.
+_STALE_PROBE = frozenset(
+    {
+        *("launcher", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock"),
+        *("caps", "landlock", "seccomp", "sandbox"),
+    }
+)
+#: Failures that say nothing about whether an outer program still works.
+_NOT_THE_PROBE = frozenset({"path-changed", "exec", "streams", "scratch", "copies"})
+
+
+class Explanation(Record):
+    """Everything that would happen, up to the point where a process is started."""
+
+    plan: Plan
+    probe: Probe
+    launch: Launch
+    refusal: UnenforceableError | None = None  # why it runs unconfined, by `fallback`, all the same
+
+
+class Planner:
+    """Plans commands under one policy, in one workspace. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        workspace: str,
+        host: Host,
+        *,
+        backend: str,
+        order: tuple[str, ...],
+        waived: frozenset[Feature],
+        container: Container,
+        falls_back: bool,
+    ) -> None:
+        self.policy, self.workspace, self.host = policy, workspace, host
+        self.backend, self.order = backend, order
+        self.waived, self.container, self.falls_back = waived, container, falls_back
+        self._lock = allocate_lock()
+        self._ground: tuple[Ground, Nested] | None = None
+        self._held = Recall()
+        self._probes: dict[str, Probe] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The backends that may be chosen, in order."""
+        return names_for(self.backend, self.host.platform, self.order)
+
+    def probes(self) -> Iterator[Probe]:
+        """Ask the backends that may be chosen, one after the other, each once."""
+        yield from map(self._probed, self.names)
+
+    def explain(self, command: Command) -> Explanation:
+        """The launch of a command. Raises PolicyError, UnenforceableError or SetupError."""
+        plan = self.plan(command)
+        try:
+            with self._lock:
+                probe, launch = select_launch(
+                    plan.requires - plan.waived, self.probes(), lambda probe: _lower(plan, probe)
+                )
+        except UnenforceableError as problem:
+            self._forget_failures()
+            if not self.falls_back or problem.code != "unenforceable":
+                raise inside_already(problem, self.host.environment()) from None
+            return self._explain_unconfined(command, problem)
+        return Explanation(hold_defaults(plan, probe), probe, launch)
+
+    def _explain_unconfined(self, command: Command, refusal: UnenforceableError) -> Explanation:
+        """What `fallback` permits: the command as it is, and everything that would confine it waived."""
+        plan = self.plan(command, unconfined=True)
+        with self._lock:
+            probe = self._probed(UNCONFINED)
+        return Explanation(hold_defaults(plan, probe), probe, _lower(plan, probe), refusal)
+
+    def fidelity(self, command: Command, backends: Iterable[str]) -> Fidelity:
+        """How much of the policy each backend would enforce, clause by clause."""
+        from corral.fidelity import build_fidelity  # a run never asks
+
+        plan = self.plan(command)
+        for name in self.names:
+            get_backend(name)  # an unknown one is the caller's mistake
+        with self._lock:
+            return build_fidelity(plan, map(self._probed, backends), self.names, falls_back=self.falls_back)
+
+    def plan(self, command: Command, *, unconfined: bool = False) -> Plan:
+        """What a command may do on this host, right now."""
+        ground, nested = self._current_ground()
+        waived = self._given_up(ground, unconfined=unconfined)
+
+        def find(host: Host) -> Held:
+            return find_held(self.policy, ground, host, nested=nested, waived=waived)
+
+        with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
+            held = find(self.host) if unconfined else self._held.find(self.host, find)
+        return build(
+            self.policy,
+            command,
+            ground,
+            self.host,
+            run_id=os.urandom(8).hex(),
+            nested=nested,
+            waived=waived,
+            container=self.container,
+            held=held,
+        )
+
+    def note_failure(self, problem: SetupError, launch: Launch, *, has_started: bool = False) -> bool:
+        """Take note that a launch has failed, and forget what was wrong; True: plan and launch once more."""
+        # An outer program that was there when it was probed may be gone, or its daemon. That the command
+        # itself cannot be executed says nothing about it.
+        is_gone = launch.outer is not None and not has_started and problem.code not in _NOT_THE_PROBE
+        if problem.code in _STALE_PROBE or is_gone:
+            with self._lock:
+                self._probes.pop(launch.backend, None)
+            forget(launch.backend)
+        if problem.code != "path-changed" or has_started:  # it may be of the caller's function
+            return False
+        self.forget_ground()
+        return True
+
+    def trust(self, probe: Probe) -> None:
+        """Ask a backend no more: this is what it said."""
+        self._probes[probe.backend] = probe
+
+    def forget_ground(self) -> None:
+        """The host has changed: its paths are looked at anew."""
+        with self._lock:
+            self._ground = None
+
+    def _probed(self, name: str) -> Probe:
+        if name not in self._probes:
+            self._probes[name] = self._probe(get_backend(name))
+        return self._probes[name]
+
+    def _probe(self, backend: Backend) -> Probe:
+        if isinstance(self.host, RealHost):
+            return probe_remembered(backend, self.host)
+        return backend.probe(self.host)
+
+    def _forget_failures(self) -> None:
+        """What does not work now may work for the next command."""
+        with self._lock:
+            self._probes = {name: probe for name, probe in self._probes.items() if probe.available}
+
+    def _given_up(self, ground: Ground, *, unconfined: bool = False) -> frozenset[Feature]:
+        if self.backend == UNCONFINED or unconfined:  # everything is given up, and the record says so
+            return self.waived | (ground.requires - RUNNER_FEATURES)
+        return self.waived
+
+    def _current_ground(self) -> tuple[Ground, Nested]:
+        with self._lock:
+            if self._ground is None or has_what_was_denied(self._ground[0], self.host):
+                ground = build_ground(self.policy, self.workspace, self.host, hidden_in_homes())
+                if isinstance(self.host, RealHost):
+                    writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
+                    self.host.distrust((self.workspace, *writable))
+                protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
+                nested = nested_repositories(ground, self.host) if protects else Nested()
+                self._ground = (ground, nested)
+                self._held = Recall()
+            return self._ground
+
+
+def _lower(plan: Plan, probe: Probe) -> Launch:
+    return get_backend(probe.backend).lower(hold_defaults(plan, probe), probe)

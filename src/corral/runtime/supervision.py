@@ -1,0 +1,169 @@
+"""Supervision: one command from its start to its result, whoever starts it.
+
+A `Run` makes a sandbox for its command, a `Job` asks one that is kept. What follows is the same for both and
+stands here once: the loop, signals that come before the command is there, what corral itself ends a command
+for, and the result.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from _thread import RLock
+
+from corral.model.feature import Feature
+from corral.model.result import Result
+from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome
+from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
+from corral.runtime.violations import collect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.limits.group import Group, Span
+    from corral.model.launch import Launch
+    from corral.model.plan import Plan
+    from corral.model.result import Enforcement, Usage
+    from corral.model.traffic import Traffic
+    from corral.model.violation import Violation
+    from corral.runtime.guard import Guard
+    from corral.runtime.lookout import Lookout
+    from corral.runtime.status import Status
+    from corral.runtime.streams import InheritedStreams
+
+#: After the launcher's own limit, or the wish to end it, before corral stops waiting for the launcher.
+BACKSTOP_SECONDS = 10.0
+
+
+class Supervision:
+    """`kill` and `send` may be called from other threads and from signal handlers."""
+
+    def __init__(self, status: Status, *, wall_seconds: float | None, keeps_time: bool = False) -> None:
+        """`keeps_time`: nobody else does, so the command is ended here when its time is over."""
+        self._status = status
+        self._wall_seconds = wall_seconds
+        self._grace_seconds = 0.0 if keeps_time else GRACE_SECONDS + BACKSTOP_SECONDS
+        self._guard: Guard | Lookout | None = None
+        self._mark = 0  # how much the guard had found when the command began
+        self._early: list[int] = []  # signals that came before there was a command
+        self._is_unwanted = False  # somebody wants it to end
+        self._over_output = self._over_time = self._blocked = False
+        self._lock = RLock()  # again by the same thread: a signal handler may come in between
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command itself ran."""
+        return self._status.started
+
+    def kill(self) -> None:
+        """End the command and everything that it has started."""
+        raise NotImplementedError
+
+    def _hear(self, descriptor: int, poller: select.poll) -> bool | None:
+        """A descriptor is ready: whether to go on, if it is one that tells of the command; None otherwise."""
+        raise NotImplementedError
+
+    def _act(self, streams: InheritedStreams) -> None:
+        """What else is due whenever the loop has been woken."""
+
+    def _waits(self) -> tuple[float, ...]:
+        """For how many milliseconds at most it may sleep, besides."""
+        return ()
+
+    def _supervise(self, poller: select.poll, streams: InheritedStreams, began: float) -> None:
+        """Serve all descriptors until the command has ended, or nobody can be expected to say so."""
+        streams.register(poller)
+        is_going_on = True
+        while is_going_on:
+            for descriptor, _ in poller.poll(self._patience_ms(began, poller)):
+                heard = self._hear(descriptor, poller)
+                if heard is False:
+                    return
+                if heard is None:
+                    self._serve(descriptor, poller, streams)
+            self._enforce(streams, began)
+            self._act(streams)
+            is_going_on = not self._is_hopeless()
+
+    def _serve(self, descriptor: int, poller: select.poll, streams: InheritedStreams) -> None:
+        if self._guard is not None and descriptor == self._guard.descriptor:
+            self._guard.react()
+        else:
+            streams.carry(descriptor, poller)
+
+    def _patience_ms(self, began: float, poller: select.poll) -> float:
+        waits = [LONGEST_WAIT_MS, *self._waits()]
+        if self._guard is not None and (patience := self._guard.prepare(poller)) is not None:
+            waits.append(patience)
+        if self._wall_seconds is not None and not self._over_time:
+            waits.append((self._deadline(began) - time.monotonic()) * 1000)
+        return max(0.0, min(waits))
+
+    def _deadline(self, began: float) -> float:
+        return began + (self._wall_seconds or 0.0) + self._grace_seconds
+
+    def _enforce(self, streams: InheritedStreams, began: float) -> None:
+        if self._guard is not None and self._guard.attend(self._mark) and not self._blocked:
+            self._blocked = True
+            self.kill()
+        if streams.is_over_limit and not self._over_output:
+            self._over_output = True
+            self.kill()
+        is_late = self._wall_seconds is not None and time.monotonic() >= self._deadline(began)
+        if is_late and not self._over_time:
+            self._over_time = True
+            self.kill()
+
+    def _is_hopeless(self) -> bool:
+        """Whether it was told to end, long ago, and has not."""
+        return False
+
+    def _is_enough(self, idle_seconds: float) -> bool:
+        """Whether to stop waiting for a reader who does not take the last of the output."""
+        stopped = self._is_unwanted or self._status.timed_out or bool(self._status.exceeded)
+        return (stopped and idle_seconds >= GRACE_SECONDS) or not ENDING.isdisjoint(self._early)
+
+    def _result(
+        self,
+        plan: Plan,
+        launch: Launch,
+        streams: InheritedStreams,
+        *,
+        counted: Group | Span | None,
+        usage: Usage,
+        found: tuple[Violation, ...],
+        enforcement: Enforcement,
+        run_id: str,
+        network: Traffic | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Result:
+        """What happened, when nothing of the command runs any more."""
+        status = self._status
+        is_filtered = Feature.SYSCALLS in launch.enforced
+        facts = Facts(status, counted, self._blocked, is_filtered, self._over_output, self._over_time)
+        outcome = decide_outcome(facts)
+        return Result(
+            outcome=outcome,
+            exit_code=status.exit_code if outcome in ENDED_BY_ITSELF else None,
+            signal=status.signal,
+            stdout_bytes=streams.stdout,
+            stderr_bytes=streams.stderr,
+            truncated=streams.is_truncated,
+            stdout_size=streams.stdout_size,
+            stderr_size=streams.stderr_size,
+            duration_seconds=usage.wall_seconds,
+            usage=usage,
+            violations=collect(
+                plan,
+                outcome,
+                found,
+                streams.stderr,
+                signal=status.signal,
+                lost=status.lost,
+                by_launcher=bool(status.exceeded),
+            ),
+            enforcement=enforcement,
+            policy=plan.policy,
+            run_id=run_id,
+            network=network,
+            notes=(*notes, *plan.notes),
+        )
