@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from corral.runtime.git_work import Work
 
 
+#: Above the git directory, or the repository's own: not taken for hooks, whatever a setting says.
+_NO_HOOKS = frozenset({".", "..", "objects", "refs", "logs"})
+
+
 class WorktreeHooks:
     """Of one check. The places are relative to a worktree; `planned` are those that are held."""
 
@@ -73,7 +77,7 @@ def named_places(entries: Iterable[Entry]) -> tuple[str, ...]:
     """
     values = (text for entry in entries if entry.name == "core.hookspath" for text in entry.readings)
     places = (os.path.normpath(value) for value in values if value and not value.startswith("/"))
-    return tuple(dict.fromkeys(place for place in places if place.partition("/")[0] not in {".", ".."}))
+    return tuple(dict.fromkeys(place for place in places if place.partition("/")[0] not in _NO_HOOKS))
 
 
 def _find_link(handle: int, path: str) -> str:

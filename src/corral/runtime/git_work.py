@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Of one command. Enough for a new index of 500,000 files, or for 100,000 new refs.
 MOST_MORE_STEPS = 1 << 21
 MOST_INDEX_BYTES = 1 << 30  # of the host's own
-_OPENED_STEPS, _TAKEN_AWAY_STEPS = 8, 16
+_OPENED_STEPS, _TAKEN_AWAY_STEPS, _LOOKED_INTO_STEPS = 8, 16, 128
 _TEXT_BYTES_PER_STEP, _INDEX_BYTES_PER_STEP = 4, 32
 _HEAD_BYTES = 1 << 20
 #: A file that takes so much is told by its own name, others by that of their directory.
@@ -72,6 +72,10 @@ class Work:
     def take_away(self, path: str) -> None:
         """Something in a directory is to be taken away."""
         self.spend(path, _TAKEN_AWAY_STEPS)
+
+    def look_into(self, path: str) -> None:
+        """A worktree is looked at, whatever is in it."""
+        self.spend(path, _LOOKED_INTO_STEPS)
 
     def look_up(self, path: str, found: str) -> None:
         """A path that was found somewhere is followed, name by name."""

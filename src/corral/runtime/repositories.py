@@ -324,6 +324,7 @@ class RepositoryCheck:
         for worktree in self._elsewhere.find(is_afterwards=is_afterwards):
             if worktree in seen:
                 continue
+            self._work.look_into(worktree)  # there may be very many
             try:
                 for looked in self._look_at(worktree):
                     looked.elsewhere = worktree

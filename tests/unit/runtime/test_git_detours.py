@@ -323,7 +323,9 @@ def test_a_path_in_conflict_is_no_link(
     assert (place / "file").is_symlink() == (stage == 0)
 
 
-@pytest.mark.parametrize(("value", "place_of_hook"), [("mine", "mine"), ("./a/../mine", "mine"), ("..", "")])
+@pytest.mark.parametrize(
+    ("value", "place_of_hook"), [("mine", "mine"), ("./a/../mine", "mine"), ("..", ""), ("./objects", "")]
+)
 def test_hooks_of_a_bare_repository_are_where_it_says(
     checking: Callable[..., RepositoryCheck], git: Path, place: Path, value: str, place_of_hook: str
 ) -> None:
@@ -335,11 +337,13 @@ def test_hooks_of_a_bare_repository_are_where_it_says(
     check = checking(str(place))
     check.begin()
     put(bare / "mine/pre-receive", "x")
+    put(bare / "objects/ab/object", "x")
     put(bare.parent / "new", "x")
 
     assert check.sweep() == ()
     assert (bare / "mine/pre-receive").exists() == (not place_of_hook)
     assert own.exists() and beside.exists() and (bare.parent / "new").exists()
+    assert (bare / "objects/ab/object").exists()
 
 
 @pytest.mark.parametrize("name", ["origin", "upstream", "origin.git"])

@@ -239,3 +239,15 @@ def test_where_the_search_is_given_up_what_it_has_seen_is_not_listed_again(
 
     assert listed == []
     assert any("more than 20 directories" in told.detail for told in second.take_violations())
+
+
+def test_more_repositories_than_can_be_looked_at_are_an_error(
+    check: RepositoryCheck, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be looked at is named; it is not passed over."""
+    monkeypatch.setattr(repositories, "MOST_MORE_STEPS", 2000)
+    for number in range(40):
+        (place / f"node_modules/{number}/.git").mkdir(parents=True)
+
+    (left,) = check.sweep()
+    assert left.startswith(f"{place}/node_modules/")
