@@ -74,6 +74,16 @@ def packages() -> Iterator[Path]:
 @pytest.fixture
 def stage(template: Path) -> Iterator[MakeStage]:
     """Makes stages for traps, as OWN or as an ORDINARY user. Nothing is left of them, whatever traps did."""
+    yield from _stages(template)
+
+
+@pytest.fixture(scope="module")
+def lasting_stage(template: Path) -> Iterator[MakeStage]:
+    """The same for tests that go back to one stage, each to try something else on it."""
+    yield from _stages(template)
+
+
+def _stages(template: Path) -> Iterator[MakeStage]:
     places: list[Path] = []
 
     def make(traps: tuple[Trap, ...] = (), user: str = OWN, layout: str = PLAIN) -> Stage:

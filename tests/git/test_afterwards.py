@@ -12,12 +12,13 @@ Three legs again:
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from support.git_commands import SITTINGS
-from support.git_confined import PATIENCE_SECONDS, plant_confined, require_native, table
+from support.git_confined import plant_confined, require_native, table
 from support.git_trap import ALONE, DIRECTORIES, FILES, GONE, GROUPS, MORE, STATES, UNBORN
 from support.git_traps import TRAPS, in_group, springing
 from support.git_watch import sit, sit_anew, watch
@@ -68,26 +69,48 @@ EACH = [
 ]
 
 
-@pytest.mark.timeout(PATIENCE_SECONDS)
-@pytest.mark.parametrize(("group", "user"), CASES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What people type comes in sittings: each of them is a test, on what was planted once."""
+    if "case" in metafunc.fixturenames:
+        every = SITTINGS if metafunc.config.getoption("--all") else springing()
+        metafunc.parametrize(
+            ("case", "sitting"),
+            [
+                pytest.param(case.values, sitting, id=f"{'-'.join(case.values)}-{number}", marks=case.marks)
+                for case in CASES
+                for number, sitting in enumerate(every[:2] if case.values[0] in WITHOUT_COMMITS else every)
+            ],
+        )
+
+
+@pytest.fixture(scope="module")
+def planted(lasting_stage: MakeStage, packages: Path) -> Callable[[str, str], Stage]:
+    """A stage on which a sandboxed command has left the traps of a group."""
+
+    @cache
+    def plant(group: str, user: str) -> Stage:
+        traps = in_group(group)
+        made = lasting_stage(traps, user)
+        plant_confined(made, packages, traps)
+        made.keep()
+        if group not in WITHOUT_COMMITS and watch(made, "log -1 v1").status != 0:
+            raise RuntimeError("there is no repository left: nothing could be sprung")
+        return made
+
+    return plant
+
+
 def test_no_git_command_springs_a_trap_that_a_sandboxed_command_left(
-    stage: MakeStage, packages: Path, request: pytest.FixtureRequest, group: str, user: str
+    planted: Callable[[str, str], Stage],
+    request: pytest.FixtureRequest,
+    case: tuple[str, str],
+    sitting: list[str],
 ) -> None:
     require_native(request)
-    traps = in_group(group)
-    made = stage(traps, user)
 
-    plant_confined(made, packages, traps)
+    found = sit_anew(planted(*case), sitting)
 
-    made.keep()
-    is_alive = group in WITHOUT_COMMITS or watch(made, "log -1 v1").status == 0
-    sittings = SITTINGS if request.config.getoption("--all") else springing()
-    if group in WITHOUT_COMMITS:
-        sittings = sittings[:2]
-    found = [finding for sitting in sittings for finding in sit_anew(made, sitting)]
     assert not found, table(found)
-    if not is_alive:
-        raise RuntimeError("there is no repository left: nothing could be sprung")
 
 
 @pytest.mark.parametrize("trap", EACH)
@@ -104,7 +127,6 @@ def test_no_git_command_springs_a_trap_that_lies_alone(
     assert not found, table(found)
 
 
-@pytest.mark.timeout(PATIENCE_SECONDS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_control_springs_what_is_well_known(stage: MakeStage, group: str) -> None:
     """All traps of a group at once, unconfined."""
@@ -135,13 +157,13 @@ def test_a_trap_that_is_said_to_be_harmless_is(stage: MakeStage, trap: Trap) -> 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("user", [OWN, ORDINARY])
-def test_nothing_is_found_where_no_trap_is(stage: MakeStage, user: str) -> None:
+@pytest.mark.parametrize("sitting", SITTINGS, ids=range(len(SITTINGS)))
+def test_nothing_is_found_where_no_trap_is(stage: MakeStage, user: str, sitting: list[str]) -> None:
     made = stage(user=user)
 
-    made.keep()
-    found = [finding for sitting in SITTINGS for finding in sit_anew(made, sitting)]
+    made.edit()
 
-    assert found == []
+    assert sit(made, sitting) == []
 
 
 def _control(stage: MakeStage, trap: Trap) -> list[Finding]:

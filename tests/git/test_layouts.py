@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from support.git_confined import PATIENCE_SECONDS, plant_confined, require_native, table
+from support.git_confined import plant_confined, require_native, table
 from support.git_stage import LINK, LINKED, MADE, SEPARATE
 from support.git_trap import FILES, STATES, sprung
 from support.git_traps import in_group, springing
@@ -43,24 +44,44 @@ def _traps(layout: str, group: str) -> tuple[Trap, ...]:
     return (_MAKE, *traps) if layout == MADE else traps
 
 
-@pytest.mark.timeout(PATIENCE_SECONDS)
-@pytest.mark.parametrize(("layout", "group"), CASES)
+@pytest.fixture(scope="module")
+def planted(lasting_stage: MakeStage, packages: Path) -> Callable[[str, str], Stage]:
+    """A stage on which a sandboxed command has left the traps of a group."""
+
+    @cache
+    def plant(layout: str, group: str) -> Stage:
+        traps = _traps(layout, group)
+        made = lasting_stage(traps, layout=layout)
+        # Where no repository was before, traps are taken away at once, and too many end the command.
+        plant_confined(made, packages, traps, NEEDED[group] if layout != MADE else {_MAKE.name})
+        made.keep()
+        if watch(made, "log -1 v1").status != 0:
+            raise RuntimeError("there is no repository left: nothing could be sprung")
+        return made
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    ("layout", "group", "sitting"),
+    [
+        pytest.param(*case.values, sitting, id=f"{'-'.join(case.values)}-{number}", marks=case.marks)
+        for case in CASES
+        for number, sitting in enumerate(springing(_traps(*case.values)))
+    ],
+)
 def test_no_git_command_springs_a_trap_wherever_the_repository_is(
-    stage: MakeStage, packages: Path, request: pytest.FixtureRequest, layout: str, group: str
+    planted: Callable[[str, str], Stage],
+    request: pytest.FixtureRequest,
+    layout: str,
+    group: str,
+    sitting: list[str],
 ) -> None:
     require_native(request)
-    traps = _traps(layout, group)
-    made = stage(traps, layout=layout)
 
-    # In a repository that was not there before, traps are taken away at once, and too many end the command.
-    plant_confined(made, packages, traps, NEEDED[group] if layout != MADE else {_MAKE.name})
+    found = sit_anew(planted(layout, group), sitting)
 
-    made.keep()
-    is_alive = watch(made, "log -1 v1").status == 0
-    found = [finding for sitting in springing(traps) for finding in sit_anew(made, sitting)]
     assert not found, table(found)
-    if not is_alive:
-        raise RuntimeError("there is no repository left: nothing could be sprung")
 
 
 @pytest.mark.thorough

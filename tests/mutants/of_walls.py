@@ -189,7 +189,7 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         Edit("src/corral/runtime/git_directory.py", "        if unsafe:\n", "        if False:\n"),
         "tests/git/test_afterwards.py::test_no_git_command_springs_a_trap_that_a_sandboxed_command_left"
-        "[files-own]",
+        "[files-own-2]",
     ),
     _wall(
         "git-goes-further-up",

@@ -30,6 +30,16 @@ def test_a_size_that_is_written_is_the_size_that_is_read(size: int) -> None:
     assert parse_size(format_size(size)) == size
 
 
+@given(st.integers(0, 2**49))
+@example(143_000_000)
+@example(2**20 - 1)
+def test_a_rounded_size_is_short_and_nearly_right(size: int) -> None:
+    number, unit = format_size(size, rounded=True).split(" ")
+
+    assert 0 <= float(number) < 1024 and len(number) <= 6
+    assert abs(parse_size(f"1{unit}") * float(number) - size) <= 0.05 * parse_size(f"1{unit}") + 1
+
+
 @given(milliseconds)
 @example(59_999)
 @example(3_600_000)

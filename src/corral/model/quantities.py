@@ -112,7 +112,7 @@ def _round_size(size: int) -> str:
     if size < 1024:
         return f"{size} B"
     value, units = size / 1024, ["TiB", "GiB", "MiB", "KiB"]
-    while value >= 1024 and len(units) > 1:
+    while round(value, 1) >= 1024 and len(units) > 1:
         value /= 1024
         units.pop()
     return f"{value:.1f} {units[-1]}"
