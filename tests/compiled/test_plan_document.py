@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from support.plan_stage import Stage
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/compiled-plans.md"
+#: For root the kernel counts no processes of a user. The text says so, and the transcript does not.
+_OF_ROOT = "corral: defaults that the launcher alone cannot hold: limit.pids (4096)"
 _LAUNCHER = "/home/plan/.venv/lib/python3.11/site-packages/corral/bin/corral-launch"
 
 
@@ -44,4 +46,6 @@ def test_the_transcript_is_what_happens(stage: Stage) -> None:
         shown = done.stdout.replace(stage.launcher, _LAUNCHER)
         shown = shown.replace(str(stage.project), "/home/plan/project").replace(str(stage.home), "/home/plan")
 
-        assert shown.splitlines() == expected, command
+        lines = [line for line in shown.splitlines() if stage.user != 0 or line != _OF_ROOT]
+
+        assert lines == expected, command
