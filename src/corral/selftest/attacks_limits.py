@@ -97,6 +97,7 @@ PROBES = (
         f"head -c {_FILE_MB * 4}M /dev/zero > big",
         _larger_file,
         capabilities=(f"file:limit:{_FILE_MB}MB",),
+        runner_holds="a command without a sandbox has this limit as well",
     ),
     EscapeProbe(
         "endless-sleep",
