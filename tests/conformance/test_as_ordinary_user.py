@@ -59,7 +59,9 @@ def _end_processes() -> None:
 @pytest.mark.timeout(SECONDS + 10)
 @pytest.mark.skipif(os.geteuid() != 0, reason="the suite runs as an ordinary user already")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv to become another user with")
-def test_every_guarantee_holds_for_an_ordinary_user_as_well(copy: Path) -> None:
+def test_every_guarantee_holds_for_an_ordinary_user_as_well(
+    copy: Path, request: pytest.FixtureRequest
+) -> None:
     environment = {
         "HOME": str(copy / "home"),
         "TMPDIR": str(copy / "temporary"),
@@ -69,7 +71,8 @@ def test_every_guarantee_holds_for_an_ordinary_user_as_well(copy: Path) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
-    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2", "--require", "native,landlock"]
+    scope = "--all" if request.config.getoption("--all") else "--first-proofs"
+    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2", scope, "--require", "native,landlock"]
 
     done = subprocess.run(
         [*become, _interpreter(), *suite, "tests/conformance"],

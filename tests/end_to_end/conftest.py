@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.probed import require
+from support.probed import require, silence_engines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(directory))
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "CORRAL_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    monkeypatch.setenv("PATH", f"{silence_engines(tmp_path / 'engines')}:{usual}")
     return directory
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from corral import __version__
-from corral.backends.registry import get_backend
-from corral.host import RealHost
+from support.probed import probe_of, silence_engines
 
 BIN = Path(sys.executable).parent
 WAIVED = "fs.protect,proc.contained"
@@ -25,7 +24,7 @@ shell)
     [ "$2 $3 $4" = "--workdir / default" ] || exit 99
     shift 4
     cd /
-    export HOME={home} XDG_STATE_HOME= PATH={path}:/usr/bin:/bin
+    export HOME={home} XDG_STATE_HOME= PATH={path}:{engines}:/usr/bin:/bin
     exec "$@"
     ;;
 esac
@@ -35,13 +34,15 @@ esac
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A limactl on the PATH whose only instance is this machine with another home."""
-    usable = [name for name in ("native", "landlock") if get_backend(name).probe(RealHost()).available]
+    usable = [name for name in ("native", "landlock") if probe_of(name).available]
     if not usable:
         pytest.skip("no backend confines anything here, so the guest could not either")
     for name in ("bin", "home", "guest", "work"):
         (tmp_path / name).mkdir()
     limactl = tmp_path / "bin" / "limactl"
-    limactl.write_text(LIMACTL.format(home=tmp_path / "guest", path=BIN))
+    limactl.write_text(
+        LIMACTL.format(home=tmp_path / "guest", path=BIN, engines=silence_engines(tmp_path / "engines"))
+    )
     limactl.chmod(0o755)
     instance = {
         "name": "default",

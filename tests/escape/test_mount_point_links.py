@@ -70,6 +70,7 @@ def test_a_rule_beneath_a_planted_link_makes_nothing_outside(
     assert not list(out.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_link_that_comes_and_goes_while_sandboxes_are_made_leads_nowhere(
     corral: Run, home: Path, out: Path
 ) -> None:

@@ -53,12 +53,12 @@ WELL_KNOWN = {
 }
 #: Where git finds nothing to work with, the first commands say as much as all.
 WITHOUT_COMMITS = {UNBORN, GONE}
-#: Each group as one of both users in turn; the rest is left to `make test-all`, and so are further links.
+#: Each group as one of both users in turn; the rest is left to `make test-all`, and so is what takes longest.
 CASES = [
     pytest.param(group, user, marks=[] if is_quick else pytest.mark.thorough)
     for number, group in enumerate(GROUPS)
     for user in (OWN, ORDINARY)
-    for is_quick in [(user == OWN) == (number % 2 == 0) and group not in {DIRECTORIES, MORE}]
+    for is_quick in [(user == OWN) == (number % 2 == 0) and group not in {DIRECTORIES, MORE, STATES}]
 ]
 #: In a group one trap may hide another. What is in none is tried in every run.
 QUICK = [trap.name for trap in TRAPS if trap.group == ALONE]

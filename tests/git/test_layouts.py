@@ -31,7 +31,7 @@ NEEDED = {
 #: Of those, what a control springs where all traps of the group lie beside.
 SEEN = {FILES: {"link-file-COMMIT_EDITMSG", "nested-added"}, STATES: {"object-directories"}}
 CASES = [
-    pytest.param(layout, group, marks=[] if (layout, group) == (LINKED, FILES) else pytest.mark.thorough)
+    pytest.param(layout, group, marks=[] if (layout, group) == (LINKED, STATES) else pytest.mark.thorough)
     for layout in (LINKED, SEPARATE, LINK, MADE)
     for group in (FILES, STATES)
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 def probe_of(name: str) -> Probe:
     """What a backend says; for an engine, a private one is started."""
     return probe_engine(name) if name in ENGINES else get_backend(name).probe(RealHost())
+
+
+def silence_engines(place: Path) -> str:
+    """A directory for the PATH, where engines say at once that they do not work.
+
+    To ask a real one takes most of a second, in every test that asks all backends.
+    """
+    place.mkdir()
+    for name in ENGINES:
+        (place / name).write_text("#!/bin/sh\necho 'no engine in this test' >&2\nexit 125\n")
+        (place / name).chmod(0o755)
+    return str(place)
 
 
 def require(request: pytest.FixtureRequest, name: str = "native") -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.probed import require
+from support.probed import require, silence_engines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setenv("HOME", str(directory))
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "CORRAL_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{silence_engines(tmp_path / 'engines')}:/usr/local/bin:/usr/bin:/bin")
     subprocess.run(["git", "init", "-q", str(directory / "ws")], check=True)
     return directory
 
