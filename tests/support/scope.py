@@ -4,7 +4,8 @@
 
 - tests that carry the mark `thorough`: they take long, and what they add is rare;
 - on backends that are not in WHOLE, all but the first proof of a guarantee, the first attack on it, and the
-  first case of any other test; attacks in containers. Launcher, filter and plan are the same everywhere;
+  first case of any other test; attacks in containers, and all but the first test of a file about connections
+  there. Launcher, filter, plan and gateway are the same everywhere;
 - of tests that run twice (root and an ordinary user, a plain build and one with sanitizers) one of both in
   turn, and of those that run four times two that have everything.
 
@@ -99,7 +100,9 @@ def _group(item: pytest.Item, whole: frozenset[str]) -> Key | None:
         what = f"attack on {params['probe'].feature.value}"
     else:
         named = [value for value in params.values() if isinstance(value, str) and value in ONCE]
-        return (*named, item.nodeid.partition("[")[0]) if named else None
+        # The gateway is the same behind every front, and containers take seconds: one test of a file will do.
+        is_far = _directory(item) == "network" and not ENGINES.isdisjoint(named)
+        return (*named, item.nodeid.partition("::" if is_far else "[")[0]) if named else None
     return None if where in whole else (where, what)
 
 

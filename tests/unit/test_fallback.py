@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from corral.config.find import find_project_files
@@ -17,6 +19,7 @@ from corral.model.errors import (
 from corral.model.feature import RUNNER_FEATURES
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
+from support.probed import silence_engines
 from support.user_files import forget_settings
 
 TYPE_CHECKING = False
@@ -32,6 +35,7 @@ HOPELESS = ("network:full", "network:deny:example.com")
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     forget_settings(tmp_path, monkeypatch)
+    monkeypatch.setenv("PATH", f"{silence_engines(tmp_path / 'engines')}:{os.environ['PATH']}")
     (tmp_path / "project").mkdir()
     return tmp_path / "project"
 
@@ -124,7 +128,8 @@ def test_the_users_own_file_can_say_it(project: Path) -> None:
     configuration = load(project)
 
     assert (configuration.fallback, configuration.fallback_withheld) == ("unconfined", "")
-    assert configuration.sandbox().run(["true"]).enforcement.fallback
+    with pytest.warns(UnconfinedWarning):
+        assert configuration.sandbox().run(["true"]).enforcement.fallback
 
 
 @pytest.mark.parametrize("trusted", [False, True])
