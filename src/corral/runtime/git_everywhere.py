@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from corral.runtime.unchanged import is_local
+from corral.runtime.unchanged import is_local, latest_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,16 +43,19 @@ def find_everywhere(roots: Iterable[str], folders: Folders, give_up: Callable[[s
                 waiting.append((path, inner))
 
 
-def is_changed_since(path: str, place: str, began_ns: int) -> bool:
-    """Whether anything from a directory down to a place in it was made, changed or moved since then.
+def is_changed_since(root: str, path: str, began_ns: int) -> bool:
+    """Whether anything on the way from a root, which stays where it is, to a path was changed or moved since.
 
-    What moves along with a directory keeps its own time; the directory has a new one.
+    What moves along with a directory keeps its own time; the directory has a new one. It also has one when
+    something beside was made in it: nobody can tell these apart.
     """
-    here = path
-    for part in ("", *place.split("/")):
-        here = f"{here}/{part}".rstrip("/")
+    here = root
+    for part in path[len(root) :].split("/"):
+        if not part:
+            continue
+        here = f"{here}/{part}"
         try:
-            if os.lstat(here).st_ctime_ns >= began_ns:
+            if latest_ns(os.lstat(here).st_ctime_ns) >= began_ns:
                 return True
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -96,7 +99,9 @@ class Elsewhere:
         """Whether what is at a place was there before, in a repository that was not looked at then."""
         if worktree in self._begun or not self._are_times_kept():
             return False
-        return not is_changed_since(path, place, self._since_ns)
+        whole = f"{path}/{place}"
+        roots = [root for root in self._roots if whole.startswith(f"{root}/")]
+        return bool(roots) and not is_changed_since(max(roots, key=len), whole, self._since_ns)
 
     def is_unknown(self, path: str) -> bool:
         """Whether it lies in such a repository."""

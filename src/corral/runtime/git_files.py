@@ -8,6 +8,7 @@ import stat
 
 from corral.git.pointer import is_head
 from corral.runtime.removal import open_up
+from corral.runtime.unchanged import latest_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -183,9 +184,9 @@ def write_new(handle: int, name: str, content: bytes) -> None:
 
 
 def changed_ns(handle: int, name: str) -> int:
-    """When it was last changed, or renamed: the one time that nobody can set; 0 if it is gone."""
+    """When it was last changed, or renamed, at the latest, which nobody can set; 0 if it is gone."""
     try:
-        return os.stat(name, dir_fd=handle, follow_symlinks=False).st_ctime_ns
+        return latest_ns(os.stat(name, dir_fd=handle, follow_symlinks=False).st_ctime_ns)
     except FileNotFoundError:
         return 0
 

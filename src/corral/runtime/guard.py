@@ -20,6 +20,7 @@ from corral.model.violation import Evidence, Violation
 from corral.runtime.pattern_trees import PatternTrees
 from corral.runtime.quarantine import Quarantine
 from corral.runtime.steps import open_beneath
+from corral.runtime.unchanged import latest_ns
 from corral.runtime.watched import WatchedDirectory
 
 TYPE_CHECKING = False
@@ -152,7 +153,7 @@ class Guard:
         self._look_at = now + _GLANCE_MS / 1000
         for path, directory in self._directories.items():
             stamp = directory.stamp()
-            if stamp != self._stamps.get(path) or time.time_ns() - stamp < _TICK_NS:
+            if stamp != self._stamps.get(path) or time.time_ns() - latest_ns(stamp) < _TICK_NS:
                 self._stamps[path] = stamp
                 self._inspect_in(directory)
         self._take_planted(self._trees.glance())
@@ -289,7 +290,7 @@ class Guard:
             if self._trusted and stamp == self._settled.get(path):
                 continue  # nothing has been made, renamed or removed in it since
             found = self._find_wrong_in(directory)
-            if not found and time.time_ns() - stamp > _TICK_NS:
+            if not found and time.time_ns() - latest_ns(stamp) > _TICK_NS:
                 self._settled[path] = stamp
             wrong += found
         return tuple(wrong)

@@ -1,7 +1,7 @@
 """What the kernel says has not changed since it was looked at need not be looked at again.
 
 By number and by the time of the last change, which nobody can set. Such a time is as coarse as the kernel's
-tick: what was changed just before a look may be changed once more without another time.
+tick, or a whole second: what was changed just before a look may be changed once more without another time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Listing = tuple[tuple[str, ...], bool, tuple[str, ...]]
 
 TICK_NS = 20_000_000
+_SECOND_NS = 1_000_000_000
 #: What makes a git directory of any directory: all of one of these.
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 _MARKS = frozenset({".git"}).union(*_BARE)
@@ -39,9 +40,14 @@ def stamp_of(path: str) -> Stamp | None:
     return (status.st_dev, status.st_ino, status.st_ctime_ns)
 
 
+def latest_ns(changed_ns: int) -> int:
+    """The last moment that a time of change can stand for: ext4 with small inodes keeps whole seconds."""
+    return changed_ns if changed_ns % _SECOND_NS else changed_ns + _SECOND_NS - 1
+
+
 def is_settled(stamp: Stamp | None, looked_ns: int) -> bool:
     """Whether a look that began then has seen all that the stamp stands for."""
-    return stamp is not None and stamp[2] < looked_ns - TICK_NS and is_local(stamp[0])
+    return stamp is not None and latest_ns(stamp[2]) < looked_ns - TICK_NS and is_local(stamp[0])
 
 
 class Memory:

@@ -85,7 +85,7 @@ def test_what_the_host_made_since_the_last_run_is_told_by_its_time(keeping: Chec
     settle()
     check = keeping()
     check.begin()
-    put(git.parent / "node_modules/other", "x")
+    put(git.parent / "other", "x")
 
     assert check.sweep() == ()
     assert (inner / "hooks/post-checkout").exists()
@@ -251,3 +251,36 @@ def test_more_repositories_than_can_be_looked_at_are_an_error(
 
     (left,) = check.sweep()
     assert left.startswith(f"{place}/node_modules/")
+
+
+def test_a_directory_that_is_moved_brings_nothing_along(keeping: Checking, git: Path) -> None:
+    """A bare repository out of sight: what lies in a git directory is nobody's until it is moved out."""
+    hidden = make_repository(git.parent / "node_modules/q/.git") / "foo/w"
+    first = keeping()
+    first.begin()
+    make_repository(hidden, f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    put(hidden / "hooks/post-update", "x")
+    first.sweep()
+    first.close()
+    settle()
+
+    second = keeping()
+    second.begin()
+    moved = git.parent / "node_modules/foo"
+    os.rename(hidden.parent, moved)
+
+    assert second.sweep() == ()
+    assert EVIL not in (moved / "w/config").read_text()
+    assert not (moved / "w/hooks/post-update").exists()
+
+
+def test_a_time_of_whole_seconds_may_be_any_moment_of_that_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ext4 with small inodes keeps them."""
+    second = 1_000_000_000
+    now = 7 * second + 500_000_000
+    monkeypatch.setattr(unchanged, "is_local", lambda _: True)
+
+    assert not unchanged.is_settled((1, 2, 7 * second), now)
+    assert unchanged.is_settled((1, 2, 6 * second), now)
+    assert unchanged.is_settled((1, 2, 7 * second + 1), now)
+    assert unchanged.latest_ns(7 * second) > now > unchanged.latest_ns(7 * second + 1)
