@@ -361,6 +361,7 @@ class GitDirectory:
 
     def _leads_out(self, worktree: str, handle: int, place: str) -> bool:
         """Whether a conflict that git remembers is, by a link, in a file outside of the worktree."""
+        self.seen.append(place)
         records = self._read(handle, place) or b""
         paths = (os.fsdecode(record.partition(b"\t")[2]) for record in records.split(b"\0") if record)
         return not all(worktree and self._may_lead_to(place, os.path.join(worktree, path)) for path in paths)

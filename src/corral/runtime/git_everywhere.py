@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: A directory is a step, and one that is too far down for the kernel's paths as many as it has above it.
 MOST_STEPS = 1 << 17
 _MOST_PATH_BYTES = 4095
+#: What a repository says of the rest: its index and settings, where it is one with a worktree, or a bare one.
+_TELLING = (".git/index", ".git/config", ".git/HEAD", "index", "config", "HEAD")
 
 
 def find_everywhere(roots: Iterable[str], folders: Folders, give_up: Callable[[str], None]) -> Iterator[str]:
@@ -99,9 +101,13 @@ class Elsewhere:
         """Whether what is at a place was there before, in a repository that was not looked at then."""
         if worktree in self._begun or not self._are_times_kept():
             return False
-        whole = f"{path}/{place}"
-        roots = [root for root in self._roots if whole.startswith(f"{root}/")]
-        return bool(roots) and not is_changed_since(max(roots, key=len), whole, self._since_ns)
+        roots = [root for root in self._roots if f"{path}/".startswith(f"{root}/")]
+        if not roots or os.path.isfile(f"{worktree}/.git"):
+            return False  # which leads elsewhere
+        # What was harmless before may be a hazard by what the repository says of it since.
+        telling = (f"{worktree}/{name}" for name in _TELLING) if worktree else ()
+        root = max(roots, key=len)
+        return not any(is_changed_since(root, one, self._since_ns) for one in (f"{path}/{place}", *telling))
 
     def is_unknown(self, path: str) -> bool:
         """Whether it lies in such a repository."""

@@ -75,6 +75,7 @@ class Run(Supervision):
         self._copies: Copies | None = None
         self._starter: Starter | None = None
         self.say: Callable[[str], None] | None = None  # told at once what takes long
+        self._sent: set[int] = set()  # signals that were passed on
         self._was_outer_ended = False  # by us
         self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
@@ -106,6 +107,7 @@ class Run(Supervision):
         """Pass a signal on to the command; one that comes before the start waits for it."""
         process, starter = self._process, self._starter
         if process is not None and starter is not None:
+            self._sent.add(number)
             starter.signal(process, number)
             return
         self._early.append(number)
@@ -129,6 +131,8 @@ class Run(Supervision):
                     os.write(process.lifeline, b"x")
                 os.close(process.lifeline)
                 self._process = process.replace(lifeline=-1)
+                if self._starter is not None and self._launch.spec is not None:
+                    self._starter.wake(process)
                 if self._launch.outer is not None:
                     self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
             elif process.status < 0:
@@ -159,7 +163,8 @@ class Run(Supervision):
         finally:
             self._close_guard()
         error = self._status.error() if self._launch.spec is not None else self._not_standing(streams)
-        was_killed = self._is_unwanted and self._status.failure is None  # before it began
+        # Before it began; a signal that is passed on so early ends the launcher's own child.
+        was_killed = (self._is_unwanted or self._status.signal in self._sent) and self._status.failure is None
         if error is not None and not was_killed:
             raise error
         self._check_not_lost()

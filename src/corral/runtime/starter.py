@@ -74,6 +74,11 @@ class Starter:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
+    def wake(self, process: Process) -> None:
+        """Somebody on the host may have stopped it: then it would never hear that it is to end."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
+
     def put_down(self, process: Process) -> None:
         """End by force what does not answer any more."""
         with contextlib.suppress(ProcessLookupError):
@@ -146,10 +151,16 @@ class OuterStarter(Starter):
             with contextlib.suppress(BrokenPipeError):
                 os.write(process.lifeline, bytes((number,)))
 
+    def wake(self, process: Process) -> None:
+        self._signal_both(process, signal.SIGCONT)
+
     def put_down(self, process: Process) -> None:
+        self._signal_both(process, signal.SIGKILL)
+
+    def _signal_both(self, process: Process, number: int) -> None:
         for pid in filter(None, (process.inner, process.pid)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
     def settle(self, process: Process) -> bool:
         """An engine that hangs must not be waited for for ever."""

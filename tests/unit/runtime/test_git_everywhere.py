@@ -284,3 +284,23 @@ def test_a_time_of_whole_seconds_may_be_any_moment_of_that_second(monkeypatch: p
     assert unchanged.is_settled((1, 2, 6 * second), now)
     assert unchanged.is_settled((1, 2, 7 * second + 1), now)
     assert unchanged.latest_ns(7 * second) > now > unchanged.latest_ns(7 * second + 1)
+
+
+def test_what_an_index_makes_a_hazard_later_is_not_the_hosts(
+    keeping: Checking, git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link of an earlier command, in a repository that changed so late that nothing of it was kept."""
+    place = git.parent / "node_modules/q"
+    inner = make_repository(place / ".git")
+    (place / "l").symlink_to("/outside")
+    settle()
+    check = keeping()
+    monkeypatch.setattr(check._elsewhere, "_found", ())  # none that is known before commands
+    check.begin()
+    elsewhere = check._elsewhere
+
+    assert elsewhere.is_hosts(str(place), str(place), "l")
+
+    put(inner / "index", "new")
+
+    assert not elsewhere.is_hosts(str(place), str(place), "l")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +47,49 @@ def test_a_trial_that_is_late_is_not_taken_for_a_broken_launcher(tmp_path, scrip
     trial = try_spec(str(launcher), b"spec", seconds=0.1 if phase == "late" else 60)
 
     assert (trial.ok, trial.phase) == (False, phase)
+
+
+@pytest.fixture
+def launching(make_plan, make_launch, tmp_path):
+    """Runs a script in the launcher's place, and waits until it has made the file `pid`."""
+
+    def start(script: str) -> tuple[Run, int, threading.Thread, list]:
+        launcher, made = tmp_path / "launcher", tmp_path / "pid"
+        for name in ("pid", "sent"):
+            os.mkfifo(tmp_path / name)
+        launcher.write_text(f"#!/bin/sh\necho $$ > {made}\n{script}\n")
+        launcher.chmod(0o755)
+        plan = make_plan()
+        run = Run(plan, make_launch(plan, argv=(str(launcher),), spec=b"spec"), quarantine=str(tmp_path))
+        results: list = []
+        thread = threading.Thread(target=lambda: results.append(run.run()))
+        thread.start()
+        return run, int(made.read_text()), thread, results
+
+    return start
+
+
+def test_a_signal_that_ends_what_is_about_to_be_the_command_is_its_end(launching, tmp_path) -> None:
+    run, _, thread, results = launching(f"read line < {tmp_path}/sent\necho 'signalled 15' >&4")
+    while run._process is None:
+        pass  # it is started, and about to be known
+
+    run.send(signal.SIGTERM)
+    (tmp_path / "sent").write_text("\n")
+
+    thread.join()
+    assert results[0].signal == signal.SIGTERM
+
+
+def test_a_launcher_that_somebody_has_stopped_is_ended_all_the_same(launching) -> None:
+    run, pid, thread, results = launching("kill -STOP $$\nread line <&5")
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        pass  # it is about to
+
+    run.kill()
+
+    thread.join()
+    assert not results[0].ok
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 70, 124, 125, 126, 127, 255])
