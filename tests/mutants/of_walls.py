@@ -114,12 +114,10 @@ MUTANTS = (
         f"{_FAR}a_repository_that_is_made_anywhere_keeps_no_program",
     ),
     _wall(
-        "old-parts-are-the-hosts",
+        "what-is-moved-is-the-hosts",
         "fs.protect of what waits for the host's git",
-        Edit(
-            _EVERYWHERE, '    for part in ("", *place.split("/")):\n', '    for part in place.split("/"):\n'
-        ),
-        f"{_FAR}old_parts_that_are_put_together_are_new",
+        Edit(_EVERYWHERE, "            if latest_ns(", "            if here == path and latest_ns("),
+        f"{_FAR}a_directory_that_is_moved_brings_nothing_along",
     ),
     _wall(
         "what-others-have-kept-is-believed",
