@@ -75,23 +75,31 @@ class Lookout:
     def begin(self, *, is_attended: bool = True) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
         with self._lock:
-            if self._is_retired:
-                raise _stale([])
-            changed = self._holds.changed()
-            changed += self._stamps.changed(is_idle=self._on_duty == 0)
-            changed += filter(os.path.lexists, self._absent)
-            changed += self._by_host.find_changes()
-            if self._on_duty == 0:
-                changed += self._resume()
-                if not changed and self._copies is not None:
-                    self._take_settings(self._copies)  # the caller may have written a file meanwhile
-                    changed += self._copies.refresh()
-            if changed:
-                raise _stale(changed)
+            self._look()
             self._on_duty += 1
             self._commands += 1
             self._attended += is_attended
             return self.mark()
+
+    def check(self) -> None:
+        """Corral itself is about to read or write inside, for a caller. Raises SetupError as `begin` does."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
+        if self._is_retired:
+            raise _stale([])
+        changed = self._holds.changed()
+        changed += self._stamps.changed(is_idle=self._on_duty == 0)
+        changed += filter(os.path.lexists, self._absent)
+        changed += self._by_host.find_changes()
+        if self._on_duty == 0:
+            changed += self._resume()
+            if not changed and self._copies is not None:
+                self._take_settings(self._copies)  # the caller may have written a file meanwhile
+                changed += self._copies.refresh()
+        if changed:
+            raise _stale(changed)
 
     def retire(self) -> bool:
         """Let no command start any more; False if somebody waits for one that still runs.
