@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
+
+from corral.model.pattern import is_pattern
+from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, FsRule
 from corral.model.record import Record
 from corral.planning.resolve import Resolver, expand, is_beneath
@@ -11,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from corral.model.backend import Host
+    from corral.model.plan import Ground
+    from corral.model.policy import Policy
 
 #: Where every directory is somebody's home, also of those whom no file of this host knows.
 HOMES = ("/home", "/Users")
@@ -61,6 +67,46 @@ def hide_homes(
         if _is_inside(path, tops) and _is_hidden(resolver.resolve(path).path, tops, plain)
     ]
     return Homes(own, others, tuple(secrets))
+
+
+def find_uncovered(ground: Ground, policy: Policy, hidden: Iterable[str], host: Host) -> frozenset[str]:
+    """What is there by now, inside a grant, and should be denied, but is not by this ground. Real paths.
+
+    Homes come and go, and a link that is denied may lead elsewhere by now: all of it is looked at anew. What
+    somebody has granted by its own name is among it, in an old ground as in a new one.
+    """
+    resolver = Resolver(host)
+    workspace = ground.workspace
+    tops = {workspace, *(grant.target.path for grant in ground.grants if not grant.is_system)}
+    own, others = _find_homes(host, resolver, tops)
+    homes = [
+        home for home in (*own, *others) if any(is_beneath(home, t) or is_beneath(t, home) for t in tops)
+    ]
+    names = [
+        path for home in homes for path in (home + name[1:] for name in hidden) if _is_inside(path, tops)
+    ]
+    names += ground.denied_links
+    names += (target.requested for target in ground.denied)
+    names += (
+        expand(rule.path, workspace, ground.home)
+        for rule in policy.fs
+        if rule.access is FsAccess.DENY and not is_pattern(rule.path)
+    )
+    granted = {grant.target.path for grant in ground.grants}
+    denied = {target.path for target in ground.denied}
+    return frozenset(
+        target.path
+        for target in map(resolver.resolve, dict.fromkeys(names))
+        if target.kind is not PathKind.MISSING
+        and _is_at_or_in(target.path, granted)
+        and not _is_at_or_in(target.path, denied)
+    )
+
+
+def _is_at_or_in(path: str, places: Collection[str]) -> bool:
+    while path not in places and path != "/":
+        path = posixpath.dirname(path)
+    return path in places
 
 
 def is_system(rule: FsRule, real: str, workspace: str) -> bool:

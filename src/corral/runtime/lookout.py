@@ -25,6 +25,7 @@ from corral.runtime.unchanged import is_local
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
+    from collections.abc import Callable
 
     from corral.model.plan import Plan
     from corral.model.violation import Violation
@@ -36,9 +37,18 @@ class Lookout:
     """Shared by the commands of one sandbox, which may run at the same time, in several threads."""
 
     def __init__(
-        self, plan: Plan, quarantine: str, copies: Copies | None = None, untold: tuple[Violation, ...] = ()
+        self,
+        plan: Plan,
+        quarantine: str,
+        copies: Copies | None = None,
+        untold: tuple[Violation, ...] = (),
+        find_uncovered: Callable[[], list[str]] = list,
     ) -> None:
-        """`copies` are made here, and removed by `close`; `untold` is what a sandbox before it has left."""
+        """`copies` are made here, and removed by `close`; `untold` is what a sandbox before it has left.
+
+        `find_uncovered` tells what a plan that is made now would deny, and this one does not.
+        """
+        self._find_uncovered = find_uncovered
         self._plan = plan
         self._copies = copies
         self._refused = [*untold]  # settings, and what was found before, that are in no result yet
@@ -93,6 +103,7 @@ class Lookout:
         changed += self._stamps.changed(is_idle=self._on_duty == 0)
         changed += filter(os.path.lexists, self._absent)
         changed += self._by_host.find_changes()
+        changed += self._find_uncovered()
         if self._on_duty == 0:
             changed += self._resume()
             if not changed and self._copies is not None:

@@ -9,7 +9,9 @@ import pytest
 from corral.model.capability import parse_capability
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
+from corral.model.plan import Command
 from corral.model.policy import FsAccess, FsRule, Policy
+from corral.planner import Planner
 from corral.planning.build import find_held
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
@@ -198,3 +200,46 @@ def test_a_home_that_is_not_there_is_said_to_be_the_reason() -> None:
         ground_in("/srv/work", "filesystem:read:/home", preset="moderate", host=host)
 
     assert refused.value.code == "path-missing"
+
+
+def denied_now(planner: Planner) -> set[str]:
+    plan = planner.plan(Command(("true",), "/home/ann/project"))
+    return there(plan.ground)
+
+
+def kept_planner(host: FakeHost, *capabilities: str) -> Planner:
+    return Sandbox(build_policy("strict", capabilities), host=host, workspace="/home/ann/project").planner
+
+
+def test_keys_of_a_home_that_is_made_later_are_hidden() -> None:
+    host = FakeHost(FILES)
+    planner = kept_planner(host, "filesystem:read:/home", "filesystem:read:/srv")
+    old = planner.plan(Command(("true",), "/home/ann/project")).ground
+    assert planner.newly_uncovered(old) == []
+
+    host.add("/home/new/.ssh/id_rsa", "secret")
+    assert planner.newly_uncovered(old) == ["/home/new/.ssh"]
+    assert "/home/new/.ssh" in denied_now(planner)
+
+    host.add("/srv/joe/.ssh/id_rsa", "secret")
+    assert "/srv/joe/.ssh" not in denied_now(planner)
+    host.add("/etc/passwd", f"{PASSWORDS}joe:x:1002:1002::/srv/joe:/bin/sh\n")
+    assert "/srv/joe/.ssh" in denied_now(planner)
+
+
+@pytest.mark.parametrize("denial", ["*.pem", "/srv/data/k.pem", "/srv/data/?.pem"])
+def test_what_a_denied_link_leads_to_by_now_is_hidden(denial: str) -> None:
+    host = FakeHost({**FILES, "/srv/data/k.pem": "-> s1", "/srv/data/s1": "1", "/srv/data/s2": "2"})
+    planner = kept_planner(host, "filesystem:read:/srv/data", f"filesystem:deny:{denial}")
+    assert "/srv/data/s1" in denied_now(planner)
+
+    host.add("/srv/data/k.pem", "-> s2")
+    assert "/srv/data/s2" in denied_now(planner)
+
+
+def test_what_is_granted_by_its_own_name_is_no_reason_to_plan_anew() -> None:
+    planner = kept_planner(FakeHost(FILES), "filesystem:read:~", "filesystem:read:~/.bash_history")
+    first = planner.plan(Command(("true",), "/home/ann/project")).ground
+
+    assert planner.newly_uncovered(first) == []
+    assert planner.plan(Command(("true",), "/home/ann/project")).ground is first

@@ -27,7 +27,7 @@ class RootFiles(Files):
     def __init__(
         self, root: int, is_protected: IsProtected, *, cwd: str = "/", hidden: frozenset[str] = frozenset()
     ) -> None:
-        """Raises UnenforceableError if this host has no openat2; `hidden` is what is denied, as seen inside."""
+        """Raises UnenforceableError if this host has no openat2; `hidden`: what is denied, as inside."""
         super().__init__(is_protected, cwd=cwd)
         check_openat2(root)
         self._root = root
