@@ -147,16 +147,17 @@ def test_what_is_not_there_yet_is_looked_for_before_the_next_command() -> None:
     assert "/home/ann/.aws" in there(sandbox.explain(("true",)).plan.ground)
 
 
-def test_in_a_writable_home_of_another_nothing_hidden_can_be_planted() -> None:
+def test_in_a_writable_part_of_a_home_nothing_hidden_can_be_planted() -> None:
     """Without the names whose directories are missing: these a command may make, for itself."""
-    host = FakeHost(FILES)
+    part = "/srv/people/bob/.config"
+    host = FakeHost({**FILES, f"{part}/gh/hosts.yml": "secret"})
     policy = build_policy("moderate")
-    ground = build_ground(policy, "/srv/people/bob", host, hidden_in_homes())
+    ground = build_ground(policy, part, host, hidden_in_homes())
     watched = {f"{watch.directory}/{watch.name}" for watch in find_held(policy, ground, host).watches}
 
-    assert "/srv/people/bob/.ssh" in there(ground)
-    assert "/srv/people/bob/.aws" in watched
-    assert "/srv/people/bob/.config/gh" not in watched
+    assert f"{part}/gh" in there(ground)
+    assert f"{part}/gcloud" in watched
+    assert f"{part}/git/credentials" not in watched
 
 
 @pytest.mark.parametrize("path", ["/home", "/home/ann"])
@@ -243,3 +244,15 @@ def test_what_is_granted_by_its_own_name_is_no_reason_to_plan_anew() -> None:
 
     assert planner.newly_uncovered(first) == []
     assert planner.plan(Command(("true",), "/home/ann/project")).ground is first
+
+
+@pytest.mark.parametrize("home", ["/home/eve", "/srv/people/bob", "/srv/people"])
+def test_no_home_of_another_is_written_as_a_whole(home: str) -> None:
+    """A command could plant what its owner runs: `.xprofile`, `.config/autostart`."""
+    for workspace, more in ((home, ()), ("/home/ann/project", (f"filesystem:write:{home}",))):
+        with pytest.raises(PolicyError) as refused:
+            ground_in(workspace, *more, preset="moderate")
+        assert refused.value.code == "grant-too-wide"
+
+    ground = ground_in(f"{home}/project", preset="moderate", host=FakeHost({**FILES, f"{home}/project/": ""}))
+    assert f"{home}/project" in {grant.target.path for grant in ground.grants}
