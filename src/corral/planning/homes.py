@@ -45,20 +45,24 @@ def hide_homes(
     What is granted by its own name is not hidden: somebody has written it down. TRUST: a rule that a meet has
     made says nothing of the kind; it may name just what the wider grant hides, and is held to that.
     """
-    tops, plain = {workspace: None}, set()
+    tops, plain, brought = {workspace: None}, set(), []
     for rule in rules:
-        # What the system and the tools bring along are no homes, and most of the rules.
-        is_brought = rule.optional and rule.access is FsAccess.READ and not rule.within
-        if rule.access is FsAccess.DENY or is_brought:
+        if rule.access is FsAccess.DENY:
             continue
         path = resolver.resolve(rule.path).path
+        if rule.optional and rule.access is FsAccess.READ and not rule.within:
+            brought.append(path)  # by the system or the tools: most of the rules
+            continue
         tops[path] = None
         for text in rule.within:
             tops[resolver.resolve(expand(text, workspace, host.home)).path] = None
         if not rule.optional and not rule.within:
             plain.add(path)
     resolver = Resolver(host)  # of its own: what is looked at from here on are no links to what is granted
-    own, others = _find_homes(host, resolver, tops)
+    own, others = _find_homes(host, resolver, (*tops, *_in_homes(brought)))
+    # TRUST: programs that are installed in a home lie beside its keyrings.
+    inside = (path for path in brought if any(is_beneath(path, home) for home in (*own, *others)))
+    tops |= dict.fromkeys(inside)
     secrets = [
         FsRule(path, FsAccess.DENY)
         for home in (*own, *others)
@@ -112,6 +116,16 @@ def _is_at_or_in(path: str, places: Collection[str]) -> bool:
 def is_system(rule: FsRule, real: str, workspace: str) -> bool:
     """Whether a rule grants what the system, or the caller's tools, bring along."""
     return rule.optional and rule.access is FsAccess.READ and not is_beneath(real, workspace)
+
+
+def list_homes(host: Host) -> tuple[str, ...]:
+    """The caller's home, and those that the host's list of users has."""
+    own, others = _find_homes(host, Resolver(host), ())
+    return (*own, *others)
+
+
+def _in_homes(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(path for path in paths if any(path.startswith(f"{place}/") for place in HOMES))
 
 
 def _find_homes(
