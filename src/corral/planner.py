@@ -18,6 +18,7 @@ from corral.model.record import Record
 from corral.planning.build import Nested, build, find_held, nested_repositories
 from corral.planning.defaults import hold_defaults
 from corral.planning.ground import build_ground
+from corral.planning.homes import find_uncovered
 from corral.planning.patterns import has_what_was_denied
 from corral.planning.recall import Recall
 from corral.planning.select import inside_already, select_launch
@@ -167,6 +168,23 @@ class Planner:
         with self._lock:
             self._ground = None
 
+    def newly_uncovered(self, ground: Ground) -> list[str]:
+        """What should be denied by now and a ground does not: keys of new homes, other targets."""
+        found = find_uncovered(ground, self.policy, hidden_in_homes(), self.host)
+        return sorted(found - ground.uncovered)
+
+    def _is_outdated(self, ground: Ground) -> bool:
+        return has_what_was_denied(ground, self.host) or bool(self.newly_uncovered(ground))
+
+    def _build_ground(self) -> Ground:
+        ground = build_ground(self.policy, self.workspace, self.host, hidden_in_homes())
+        before = self.newly_uncovered(ground)
+        if not before:
+            return ground
+        # Either it is meant to be seen, or it was made meanwhile: then a second ground denies it.
+        ground = build_ground(self.policy, self.workspace, self.host, hidden_in_homes())
+        return ground.replace(uncovered=frozenset(before).intersection(self.newly_uncovered(ground)))
+
     def _probed(self, name: str) -> Probe:
         if name not in self._probes:
             self._probes[name] = self._probe(get_backend(name))
@@ -189,8 +207,8 @@ class Planner:
 
     def _current_ground(self) -> tuple[Ground, Nested]:
         with self._lock:
-            if self._ground is None or has_what_was_denied(self._ground[0], self.host):
-                ground = build_ground(self.policy, self.workspace, self.host, hidden_in_homes())
+            if self._ground is None or self._is_outdated(self._ground[0]):
+                ground = self._build_ground()
                 if isinstance(self.host, RealHost):
                     writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
                     self.host.distrust((self.workspace, *writable))

@@ -289,6 +289,11 @@ class Session:
     def _file_access(self) -> Files:
         with self._lock:
             self._check_open()
+            try:  # TRUST: what is denied and was made since the last command is hidden by nothing yet
+                if self._lookout is not None:
+                    self._lookout.check()
+            except SetupError as stale:
+                self._succeed(stale)
             if self._files is None:
                 from corral.runtime.files.of import files_of
 

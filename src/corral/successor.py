@@ -7,13 +7,13 @@ what was permitted and counted there.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import cast
 
 from corral.attempt import quarantine_for
 from corral.crossing import open_crossing
 from corral.model.errors import SetupError
 from corral.model.plan import Command
-from corral.runtime.holds import covered
 from corral.runtime.kept import Kept
 from corral.runtime.lookout import Lookout
 from corral.runtime.scratch import copies_of
@@ -148,16 +148,14 @@ def _started(sandbox: Sandbox, crossing: Crossing, legacy: Legacy) -> Standing:
     copies = copies_of(plan, crossing.launch)
     border, areas = crossing.border, legacy.areas
     kept = Kept(plan, crossing.launch, within=sandbox.within, border=border, copies=copies, areas=areas)
-    searches = plan.searches or plan.host_searches
-    has_to_look = plan.watches or plan.ground.denied or searches or legacy.untold or any(covered(plan))
-    # ORDER: before the mounts are made, so that what they cover is held from then on.
-    quarantine = quarantine_for(plan.run_id)
-    lookout = Lookout(plan, quarantine, copies, legacy.untold) if has_to_look else None
+    # ORDER: before the mounts are made, so that what they cover is held from then on. There is always
+    # something to look for: a home may be made in any granted directory.
+    find_uncovered = partial(sandbox.planner.newly_uncovered, plan.ground)
+    lookout = Lookout(plan, quarantine_for(plan.run_id), copies, legacy.untold, find_uncovered)
     try:
         kept.start()
     except BaseException:
-        if lookout is not None:
-            lookout.close()
+        lookout.close()
         if (back := kept.take_areas()) >= 0:
             # The launcher has used the others up, see mount_fs.c there; the first sandbox had none to lose.
             os.close(areas if areas >= 0 else back)

@@ -45,6 +45,21 @@ def test_by_a_session(sandbox: Sandbox, tmp_path: Path) -> None:
         assert session.run(["cat", str(tmp_path / "data" / "secret")]).stdout == ""
 
 
+def test_by_who_reads_files_of_a_session(sandbox: Sandbox, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with sandbox.session() as session:
+        assert session.run(["true"]).ok
+        (data / "secret").write_text(SECRET)
+        (data / "control").write_text(SECRET)
+
+        assert session.read_file(data / "control") == SECRET.encode()
+        with pytest.raises((OSError, PolicyError)):
+            session.read_file(data / "secret")
+        with pytest.raises((OSError, PolicyError)):
+            session.download(data / "secret", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
 def test_in_the_workspace_by_a_session(tmp_path: Path) -> None:
     """What the host makes there between two commands is its own, and not taken away."""
     policy = build_policy("moderate", ("filesystem:deny:*.pem",))

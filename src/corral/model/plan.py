@@ -155,6 +155,7 @@ class Ground(Record):
     searches: tuple[Search, ...] = ()  # in grants, for what is denied by patterns
     denied_links: tuple[str, ...] = ()  # links that fulfil such a pattern themselves
     denied_by: tuple[tuple[str, str], ...] = ()  # paths that a pattern denies, and which
+    uncovered: frozenset[str] = frozenset()  # what homes hide, but somebody has granted by its own name
     idle: tuple[str, ...] = ()  # denials of the policy that hide nothing, as things are
 
     # Compared and hashed by identity: backends keep what they compiled from a ground.

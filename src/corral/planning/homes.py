@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
+
+from corral.model.pattern import is_pattern
+from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, FsRule
 from corral.model.record import Record
 from corral.planning.resolve import Resolver, expand, is_beneath
@@ -11,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from corral.model.backend import Host
+    from corral.model.plan import Ground
+    from corral.model.policy import Policy
 
 #: Where every directory is somebody's home, also of those whom no file of this host knows.
 HOMES = ("/home", "/Users")
@@ -39,20 +45,24 @@ def hide_homes(
     What is granted by its own name is not hidden: somebody has written it down. TRUST: a rule that a meet has
     made says nothing of the kind; it may name just what the wider grant hides, and is held to that.
     """
-    tops, plain = {workspace: None}, set()
+    tops, plain, brought = {workspace: None}, set(), []
     for rule in rules:
-        # What the system and the tools bring along are no homes, and most of the rules.
-        is_brought = rule.optional and rule.access is FsAccess.READ and not rule.within
-        if rule.access is FsAccess.DENY or is_brought:
+        if rule.access is FsAccess.DENY:
             continue
         path = resolver.resolve(rule.path).path
+        if rule.optional and rule.access is FsAccess.READ and not rule.within:
+            brought.append(path)  # by the system or the tools: most of the rules
+            continue
         tops[path] = None
         for text in rule.within:
             tops[resolver.resolve(expand(text, workspace, host.home)).path] = None
         if not rule.optional and not rule.within:
             plain.add(path)
     resolver = Resolver(host)  # of its own: what is looked at from here on are no links to what is granted
-    own, others = _find_homes(host, resolver, tops)
+    own, others = _find_homes(host, resolver, (*tops, *_in_homes(brought)))
+    # TRUST: programs that are installed in a home lie beside its keyrings.
+    inside = (path for path in brought if any(is_beneath(path, home) for home in (*own, *others)))
+    tops |= dict.fromkeys(inside)
     secrets = [
         FsRule(path, FsAccess.DENY)
         for home in (*own, *others)
@@ -63,9 +73,59 @@ def hide_homes(
     return Homes(own, others, tuple(secrets))
 
 
+def find_uncovered(ground: Ground, policy: Policy, hidden: Iterable[str], host: Host) -> frozenset[str]:
+    """What is there by now, inside a grant, and should be denied, but is not by this ground. Real paths.
+
+    Homes come and go, and a link that is denied may lead elsewhere by now: all of it is looked at anew. What
+    somebody has granted by its own name is among it, in an old ground as in a new one.
+    """
+    resolver = Resolver(host)
+    workspace = ground.workspace
+    tops = {workspace, *(grant.target.path for grant in ground.grants if not grant.is_system)}
+    own, others = _find_homes(host, resolver, tops)
+    homes = [
+        home for home in (*own, *others) if any(is_beneath(home, t) or is_beneath(t, home) for t in tops)
+    ]
+    names = [
+        path for home in homes for path in (home + name[1:] for name in hidden) if _is_inside(path, tops)
+    ]
+    names += ground.denied_links
+    names += (target.requested for target in ground.denied)
+    names += (
+        expand(rule.path, workspace, ground.home)
+        for rule in policy.fs
+        if rule.access is FsAccess.DENY and not is_pattern(rule.path)
+    )
+    granted = {grant.target.path for grant in ground.grants}
+    denied = {target.path for target in ground.denied}
+    return frozenset(
+        target.path
+        for target in map(resolver.resolve, dict.fromkeys(names))
+        if target.kind is not PathKind.MISSING
+        and _is_at_or_in(target.path, granted)
+        and not _is_at_or_in(target.path, denied)
+    )
+
+
+def _is_at_or_in(path: str, places: Collection[str]) -> bool:
+    while path not in places and path != "/":
+        path = posixpath.dirname(path)
+    return path in places
+
+
 def is_system(rule: FsRule, real: str, workspace: str) -> bool:
     """Whether a rule grants what the system, or the caller's tools, bring along."""
     return rule.optional and rule.access is FsAccess.READ and not is_beneath(real, workspace)
+
+
+def list_homes(host: Host) -> tuple[str, ...]:
+    """The caller's home, and those that the host's list of users has."""
+    own, others = _find_homes(host, Resolver(host), ())
+    return (*own, *others)
+
+
+def _in_homes(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(path for path in paths if any(path.startswith(f"{place}/") for place in HOMES))
 
 
 def _find_homes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.plan import PathKind
+from corral.planning.homes import HOMES, list_homes
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
@@ -78,6 +79,8 @@ class _Finder:
         self._host = host
         self._resolver = resolver
         self._home = host.home
+        others = (home for home in list_homes(host) if not _is_in_any(home, _SYSTEM_TOPS))
+        self._homes = (host.home, *others)
         self.found: set[str] = set()
 
     def add_directory(self, directory: str) -> None:
@@ -87,8 +90,8 @@ class _Finder:
             return
         if self._resolver.follow(directory)[1] and not self._is_installed(real.path):
             return  # a directory is shown whole: a link to it has to lead to where programs are
-        if is_beneath(self._home, real.path):
-            return  # the home or something above it: nothing that programs are installed in
+        if self._holds_home(real.path):
+            return  # a home or something above it: nothing that programs are installed in
         self.found.add(directory)  # with its own links, so that PATH works as it is written
         self.found.update(self._installation(real.path))
         for name in self._host.links(real.path)[:_MAX_ENTRIES]:
@@ -151,11 +154,22 @@ class _Finder:
         yield directory
         yield from self._prefix(directory)
 
+    def _holds_home(self, path: str) -> bool:
+        return self._home_around(path) == path or any(is_beneath(h, path) for h in (*self._homes, *HOMES))
+
+    def _home_around(self, path: str) -> str:
+        """The home that a path lies in; programs may be in another's, where HOME was set to elsewhere."""
+        around = [home for home in self._homes if is_beneath(path, home)]
+        for place in HOMES:
+            if path.startswith(f"{place}/") and not _is_in_any(path, _SYSTEM_TOPS):
+                around.append(f"{place}/{path[len(place) + 1 :].partition('/')[0]}")
+        return max(around, key=len, default="")
+
     def _prefix(self, directory: str) -> Iterator[str]:
-        within_home = is_beneath(directory, self._home) and directory != self._home
-        relative = posixpath.relpath(directory, self._home) if within_home else ""
+        home = self._home_around(directory)
+        relative = posixpath.relpath(directory, home) if home and directory != home else ""
         for companion in _COMPANIONS.get(relative, ()):
-            yield posixpath.join(self._home, companion)
+            yield posixpath.join(home, companion)
         first, _, rest = relative.partition("/")
         prefix = posixpath.dirname(directory)
         if rest and "/" not in rest and first.startswith(".") and first not in _TOOL_HOMES:
@@ -177,10 +191,10 @@ class _Finder:
 
     def _is_shown(self, prefix: str) -> bool:
         """Whether a whole prefix may be read: not the home, nor a directory of somebody's projects."""
-        if is_beneath(self._home, prefix) or prefix == "/":
+        if self._holds_home(prefix) or prefix == "/":
             return False
         if any(self._resolver.look(f"{prefix}/{mark}") for mark in ("pyvenv.cfg", "conda-meta")):
             return True
-        if is_beneath(prefix, self._home):
-            return posixpath.relpath(prefix, self._home).startswith(".")
+        if home := self._home_around(prefix):
+            return posixpath.relpath(prefix, home).startswith(".")
         return any(self._resolver.look(f"{prefix}/{mark}") for mark in ("lib", "lib64", "libexec"))

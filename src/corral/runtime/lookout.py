@@ -25,6 +25,7 @@ from corral.runtime.unchanged import is_local
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
+    from collections.abc import Callable
 
     from corral.model.plan import Plan
     from corral.model.violation import Violation
@@ -36,9 +37,18 @@ class Lookout:
     """Shared by the commands of one sandbox, which may run at the same time, in several threads."""
 
     def __init__(
-        self, plan: Plan, quarantine: str, copies: Copies | None = None, untold: tuple[Violation, ...] = ()
+        self,
+        plan: Plan,
+        quarantine: str,
+        copies: Copies | None = None,
+        untold: tuple[Violation, ...] = (),
+        find_uncovered: Callable[[], list[str]] = list,
     ) -> None:
-        """`copies` are made here, and removed by `close`; `untold` is what a sandbox before it has left."""
+        """`copies` are made here, and removed by `close`; `untold` is what a sandbox before it has left.
+
+        `find_uncovered` tells what a plan that is made now would deny, and this one does not.
+        """
+        self._find_uncovered = find_uncovered
         self._plan = plan
         self._copies = copies
         self._refused = [*untold]  # settings, and what was found before, that are in no result yet
@@ -75,23 +85,32 @@ class Lookout:
     def begin(self, *, is_attended: bool = True) -> int:
         """A command is about to start. Raises SetupError if the sandbox does not fit the host any more."""
         with self._lock:
-            if self._is_retired:
-                raise _stale([])
-            changed = self._holds.changed()
-            changed += self._stamps.changed(is_idle=self._on_duty == 0)
-            changed += filter(os.path.lexists, self._absent)
-            changed += self._by_host.find_changes()
-            if self._on_duty == 0:
-                changed += self._resume()
-                if not changed and self._copies is not None:
-                    self._take_settings(self._copies)  # the caller may have written a file meanwhile
-                    changed += self._copies.refresh()
-            if changed:
-                raise _stale(changed)
+            self._look()
             self._on_duty += 1
             self._commands += 1
             self._attended += is_attended
             return self.mark()
+
+    def check(self) -> None:
+        """Corral itself is about to read or write inside, for a caller. Raises SetupError as `begin` does."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
+        if self._is_retired:
+            raise _stale([])
+        changed = self._holds.changed()
+        changed += self._stamps.changed(is_idle=self._on_duty == 0)
+        changed += filter(os.path.lexists, self._absent)
+        changed += self._by_host.find_changes()
+        changed += self._find_uncovered()
+        if self._on_duty == 0:
+            changed += self._resume()
+            if not changed and self._copies is not None:
+                self._take_settings(self._copies)  # the caller may have written a file meanwhile
+                changed += self._copies.refresh()
+        if changed:
+            raise _stale(changed)
 
     def retire(self) -> bool:
         """Let no command start any more; False if somebody waits for one that still runs.

@@ -9,7 +9,9 @@ import pytest
 from corral.model.capability import parse_capability
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
+from corral.model.plan import Command
 from corral.model.policy import FsAccess, FsRule, Policy
+from corral.planner import Planner
 from corral.planning.build import find_held
 from corral.planning.ground import build_ground
 from corral.policy.compose import build_policy
@@ -145,16 +147,17 @@ def test_what_is_not_there_yet_is_looked_for_before_the_next_command() -> None:
     assert "/home/ann/.aws" in there(sandbox.explain(("true",)).plan.ground)
 
 
-def test_in_a_writable_home_of_another_nothing_hidden_can_be_planted() -> None:
+def test_in_a_writable_part_of_a_home_nothing_hidden_can_be_planted() -> None:
     """Without the names whose directories are missing: these a command may make, for itself."""
-    host = FakeHost(FILES)
+    part = "/srv/people/bob/.config"
+    host = FakeHost({**FILES, f"{part}/gh/hosts.yml": "secret"})
     policy = build_policy("moderate")
-    ground = build_ground(policy, "/srv/people/bob", host, hidden_in_homes())
+    ground = build_ground(policy, part, host, hidden_in_homes())
     watched = {f"{watch.directory}/{watch.name}" for watch in find_held(policy, ground, host).watches}
 
-    assert "/srv/people/bob/.ssh" in there(ground)
-    assert "/srv/people/bob/.aws" in watched
-    assert "/srv/people/bob/.config/gh" not in watched
+    assert f"{part}/gh" in there(ground)
+    assert f"{part}/gcloud" in watched
+    assert f"{part}/git/credentials" not in watched
 
 
 @pytest.mark.parametrize("path", ["/home", "/home/ann"])
@@ -198,3 +201,58 @@ def test_a_home_that_is_not_there_is_said_to_be_the_reason() -> None:
         ground_in("/srv/work", "filesystem:read:/home", preset="moderate", host=host)
 
     assert refused.value.code == "path-missing"
+
+
+def denied_now(planner: Planner) -> set[str]:
+    plan = planner.plan(Command(("true",), "/home/ann/project"))
+    return there(plan.ground)
+
+
+def kept_planner(host: FakeHost, *capabilities: str) -> Planner:
+    return Sandbox(build_policy("strict", capabilities), host=host, workspace="/home/ann/project").planner
+
+
+def test_keys_of_a_home_that_is_made_later_are_hidden() -> None:
+    host = FakeHost(FILES)
+    planner = kept_planner(host, "filesystem:read:/home", "filesystem:read:/srv")
+    old = planner.plan(Command(("true",), "/home/ann/project")).ground
+    assert planner.newly_uncovered(old) == []
+
+    host.add("/home/new/.ssh/id_rsa", "secret")
+    assert planner.newly_uncovered(old) == ["/home/new/.ssh"]
+    assert "/home/new/.ssh" in denied_now(planner)
+
+    host.add("/srv/joe/.ssh/id_rsa", "secret")
+    assert "/srv/joe/.ssh" not in denied_now(planner)
+    host.add("/etc/passwd", f"{PASSWORDS}joe:x:1002:1002::/srv/joe:/bin/sh\n")
+    assert "/srv/joe/.ssh" in denied_now(planner)
+
+
+@pytest.mark.parametrize("denial", ["*.pem", "/srv/data/k.pem", "/srv/data/?.pem"])
+def test_what_a_denied_link_leads_to_by_now_is_hidden(denial: str) -> None:
+    host = FakeHost({**FILES, "/srv/data/k.pem": "-> s1", "/srv/data/s1": "1", "/srv/data/s2": "2"})
+    planner = kept_planner(host, "filesystem:read:/srv/data", f"filesystem:deny:{denial}")
+    assert "/srv/data/s1" in denied_now(planner)
+
+    host.add("/srv/data/k.pem", "-> s2")
+    assert "/srv/data/s2" in denied_now(planner)
+
+
+def test_what_is_granted_by_its_own_name_is_no_reason_to_plan_anew() -> None:
+    planner = kept_planner(FakeHost(FILES), "filesystem:read:~", "filesystem:read:~/.bash_history")
+    first = planner.plan(Command(("true",), "/home/ann/project")).ground
+
+    assert planner.newly_uncovered(first) == []
+    assert planner.plan(Command(("true",), "/home/ann/project")).ground is first
+
+
+@pytest.mark.parametrize("home", ["/home/eve", "/srv/people/bob", "/srv/people"])
+def test_no_home_of_another_is_written_as_a_whole(home: str) -> None:
+    """A command could plant what its owner runs: `.xprofile`, `.config/autostart`."""
+    for workspace, more in ((home, ()), ("/home/ann/project", (f"filesystem:write:{home}",))):
+        with pytest.raises(PolicyError) as refused:
+            ground_in(workspace, *more, preset="moderate")
+        assert refused.value.code == "grant-too-wide"
+
+    ground = ground_in(f"{home}/project", preset="moderate", host=FakeHost({**FILES, f"{home}/project/": ""}))
+    assert f"{home}/project" in {grant.target.path for grant in ground.grants}

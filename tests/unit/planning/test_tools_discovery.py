@@ -8,6 +8,7 @@ from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver
 from corral.planning.tools import find_tools
 from corral.policy.compose import build_policy
+from corral.policy.preset import hidden_in_homes
 from support.fake_host import FakeHost
 
 HOME = "/home/ann"
@@ -136,7 +137,7 @@ def test_no_file_of_the_home_is_opened_to_find_programs() -> None:
     )
     find_tools(host, Resolver(host), WORK, (WORK,))
 
-    assert host.opened == []
+    assert host.opened == ["/etc/passwd"]
 
 
 @pytest.mark.parametrize(
@@ -182,3 +183,37 @@ def test_a_workspace_cannot_pass_for_the_library_of_an_installation() -> None:
     )
 
     assert not _shows(find_tools(host, Resolver(host), "/srv/lib", ("/srv/lib",)), "/srv/secret")
+
+
+@pytest.mark.parametrize("home", ["/home/eve", "/srv/people/bob"])
+def test_programs_in_the_home_of_another_show_no_more_than_in_the_callers(home: str) -> None:
+    """HOME is not always the home that the PATH leads to: sudo, CI, programs that set it."""
+    files = {
+        "/etc/passwd": "bob:x:1001:1001:Bob:/srv/people/bob:/bin/sh\n",
+        f"{home}/.local/bin/tool": "#!",
+        f"{home}/.local/lib/tool.py": "",
+        f"{home}/.local/share/keyrings/k": "secret",
+        f"{home}/bin/tool": "#!",
+        f"{home}/lib/x": "",
+        f"{home}/share/notes": "secret",
+    }
+    found = tools_of(files, f"{home}/.local/bin", f"{home}/bin")
+    linked = tools_of({**files, "/usr/local/bin/tool": f"-> {home}/.local/bin/tool"}, "/usr/local/bin")
+
+    assert not _shows(linked, f"{home}/.local/share/keyrings/k")
+    assert {f"{home}/.local/bin", f"{home}/.local/lib", f"{home}/bin"} <= set(found)
+    assert not _shows(found, f"{home}/.local/share/keyrings/k")
+    assert not _shows(found, f"{home}/share/notes")
+
+
+def test_what_tools_bring_along_hides_what_homes_hide() -> None:
+    files = {
+        f"{HOME}/.local/share/keyrings/k": "secret",
+        f"{HOME}/.local/bin/python3": "elf",
+        f"{HOME}/.local/lib/python3.12/os.py": "",
+        f"{WORK}/.venv/bin/python": f"-> {HOME}/.local/bin/python3",
+    }
+    ground = build_ground(build_policy("moderate"), WORK, FakeHost(files), hidden_in_homes())
+
+    assert f"{HOME}/.local/share" in {grant.target.path for grant in ground.grants}
+    assert f"{HOME}/.local/share/keyrings" in {target.path for target in ground.denied}

@@ -32,12 +32,26 @@ def files_of(kept: Kept, cwd: str) -> Files:
         # TRUST: a descriptor of its own, for as long as anybody uses it: the sandbox may be closed meanwhile,
         # and the number be another file's.
         root = kept.dup_root()
-        files = RootFiles(root, is_protected, cwd=cwd)
+        files = RootFiles(root, is_protected, cwd=cwd, hidden=_hidden(kept))
         weakref.finalize(files, os.close, root)
         return files
     ground = plan.ground
     grants = (*ground.grants, *_scratch(kept.launch.scratch))
     return GrantedFiles(grants, ground.denied, is_protected, links=ground.links, cwd=cwd)
+
+
+def _hidden(kept: Kept) -> frozenset[str]:
+    """Paths of what is denied and covered, as they are called inside."""
+    found = []
+    for target in kept.plan.ground.denied:
+        path = target.path
+        for outside, inside in kept.inside.places:
+            if f"{path}/".startswith(f"{outside}/"):
+                path = inside + path[len(outside) :]
+                break
+        if target.kind is not PathKind.MISSING:
+            found.append(path)
+    return frozenset(found)
 
 
 def _fulfils(plan: Plan, directory: int, name: str) -> bool:

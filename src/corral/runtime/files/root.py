@@ -24,14 +24,23 @@ _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 class RootFiles(Files):
     """`root` is an O_PATH descriptor of `/` as the commands see it. It stays the caller's to close."""
 
-    def __init__(self, root: int, is_protected: IsProtected, *, cwd: str = "/") -> None:
-        """Raises UnenforceableError if this host has no openat2."""
+    def __init__(
+        self, root: int, is_protected: IsProtected, *, cwd: str = "/", hidden: frozenset[str] = frozenset()
+    ) -> None:
+        """Raises UnenforceableError if this host has no openat2; `hidden`: what is denied, as inside."""
         super().__init__(is_protected, cwd=cwd)
         check_openat2(root)
         self._root = root
+        self._hidden = hidden
 
     def find(self, path: str) -> Place:
-        return _held(open_in_root(self._root, os.fsencode(path)))
+        place = _held(open_in_root(self._root, os.fsencode(path)))
+        name = os.readlink(f"/proc/thread-self/fd/{place.descriptor}") if self._hidden else ""
+        if name.removesuffix(" (deleted)") in self._hidden:  # what covers a file has no name of its own
+            # Nor has it any rights. Root may open it all the same, and would find it empty.
+            place.close()
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return place
 
     def find_spot(self, path: str, *, parents: bool) -> Spot:
         for _ in range(MOST_LINKS):
