@@ -122,7 +122,8 @@ def _find_access(
     check_workspace(workspace, homes, hidden)
     writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
     spared = system - _named(kept, workspace, host, resolver)
-    scope = Scope(workspace, host.home, tuple(granted), spared, writable)
+    wider = _wider(kept, workspace, host)
+    scope = Scope(workspace, host.home, tuple(granted), spared, writable, wider)
     sought = seek_denied(policy, scope, host, resolver)
     granted = _left_of(granted, system, sought)
     denied = _with_matches(denied, sought)
@@ -135,6 +136,14 @@ def _named(rules: Iterable[FsRule], workspace: str, host: Host, resolver: Resolv
     return frozenset(
         resolver.resolve(expand(rule.path, workspace, host.home)).path for rule in rules if rule.within
     )
+
+
+def _wider(rules: Iterable[FsRule], workspace: str, host: Host) -> tuple[ResolvedPath, ...]:
+    """What the grants of a narrowed policy are left of: names and links above them count for its patterns."""
+    resolver = Resolver(host)  # of its own: links on the way there are not links to what is granted
+    texts = {text for rule in rules if rule.access is not FsAccess.DENY for text in rule.within}
+    found = (resolver.resolve(expand(text, workspace, host.home)) for text in sorted(texts))
+    return tuple(target for target in found if target.kind is PathKind.DIRECTORY)
 
 
 def _left_of(

@@ -53,12 +53,14 @@ class Scope(Record):
     grants: tuple[ResolvedPath, ...]
     system: frozenset[str]  # real paths of what programs need, which was not granted by name
     writable: tuple[str, ...]  # real paths: a link in there may be of a command's making
+    wider: tuple[ResolvedPath, ...] = ()  # what grants were narrowed from: patterns begin there all the same
 
 
 def place_patterns(
     texts: Iterable[str], scope: Scope, resolver: Resolver
 ) -> tuple[dict[str, frozenset[Glob]], list[Match]]:
-    """Granted directory -> what is to be looked for below it; and what fulfils a pattern at or above a grant.
+    """Granted directory, or a wider one -> what is to be looked for below it; and what fulfils a pattern at or
+    above a grant.
 
     Raises PolicyError for a pattern whose beginning leads through a link that a command may have made.
     """
@@ -68,7 +70,7 @@ def place_patterns(
         if is_floating(text):
             _check_meant(text, scope.workspace, text.removeprefix("**/"), resolver)
         named = [target for target in scope.grants if target.path not in scope.system]
-        for target in _tops(named if is_floating(text) else scope.grants):
+        for target in _tops([*(named if is_floating(text) else scope.grants), *scope.wider]):
             names: tuple[str, ...]
             if is_floating(text):
                 names = () if target.kind is PathKind.DIRECTORY else (posixpath.basename(target.path),)

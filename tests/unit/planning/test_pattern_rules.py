@@ -198,3 +198,26 @@ def test_a_workspace_with_a_star_is_no_pattern() -> None:
     ground = build_ground(build_policy("moderate", ("filesystem:deny:${workspace}/*.pem",)), place, host)
 
     assert [target.path for target in ground.denied] == [f"{place}/k.pem"]
+
+
+def _met(*capabilities: str, host: FakeHost, narrow: str = "sec"):
+    """The plan of a policy that is narrowed to one directory of the workspace."""
+    inner = build_policy("strict", (f"filesystem:write:${{workspace}}/{narrow}",))
+    inner = inner.replace(fs=tuple(rule for rule in inner.fs if rule.path != "${workspace}"))
+    policy = build_policy("moderate", capabilities) & inner
+    return build(policy, Command(("true",), WORK), build_ground(policy, WORK, host), host, run_id="1")
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("**/sec/*.pem", {"sec/a.pem"}),
+        ("${workspace}/sec/*.pem", {"sec/a.pem"}),
+        ("*.key", {"sec/b.txt"}),
+        ("${workspace}/*.key", {"sec/b.txt"}),
+    ],
+)
+def test_what_a_wider_policy_denies_by_names_and_links_above_stays_denied(rule: str, found: set[str]) -> None:
+    host = FakeHost({**FILES, f"{WORK}/l.key": "-> sec/b.txt"})
+
+    assert _denied(_met(f"filesystem:deny:{rule}", host=host)) == found
