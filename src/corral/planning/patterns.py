@@ -59,8 +59,8 @@ class Scope(Record):
 def place_patterns(
     texts: Iterable[str], scope: Scope, resolver: Resolver
 ) -> tuple[dict[str, frozenset[Glob]], list[Match]]:
-    """Granted directory, or a wider one -> what is to be looked for below it; and what fulfils a pattern at or
-    above a grant.
+    """Granted directory, or a wider one -> what is to be looked for below it; and what fulfils a pattern at
+    or above a grant.
 
     Raises PolicyError for a pattern whose beginning leads through a link that a command may have made.
     """
@@ -287,22 +287,24 @@ def is_within(path: str, directory: str) -> bool:
 def protecting_globs(
     policy: Policy, root: str, tops: Collection[str], scope: Scope, resolver: Resolver
 ) -> tuple[frozenset[Glob], list[str]]:
-    """What patterns protect below a writable path, and what they protect at or above it.
+    """What patterns protect below a path, and what they protect at or above it.
 
-    Names hold in the path itself and in each wider one that it was narrowed from (`tops`).
+    Names hold in the path itself and in each one above it (`tops`) that is granted or that it was narrowed
+    from. So do read-only patterns that float.
     """
     found: set[Glob] = set()
     above = []
     for name in filter(is_pattern, policy.protect):
         _check_meant(name, root, name.removeprefix("**/").lstrip("/"), resolver)
+    read = read_patterns(policy)
+    names = [*filter(is_pattern, policy.protect), *filter(is_floating, read)]
     for top in (root, *tops):
-        globs = [glob_of(name, name) for name in policy.protect if is_pattern(name)]
         parts = relative_parts(root, top)
-        count, _, left = descend(globs, parts, is_directory=True)
+        count, _, left = descend([glob_of(name, name) for name in names], parts, is_directory=True)
         if count:
             above.append(posixpath.join(top, *parts[:count]))
         found |= left
     inside = Scope(scope.workspace, scope.home, (resolver.resolve(root),), frozenset(), scope.writable)
-    placed, matches = place_patterns(read_patterns(policy), inside, resolver)
+    placed, matches = place_patterns(read, inside, resolver)
     above += [match.path for match in matches]
     return frozenset(found | placed.get(root, frozenset())), above
