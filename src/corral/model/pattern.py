@@ -13,8 +13,7 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from re import Pattern
+    from collections.abc import Callable, Iterable
 
     Step = tuple[tuple[str, ...], tuple[str, ...], frozenset["Glob"]]
 
@@ -111,7 +110,7 @@ def normal_steps(text: str) -> str:
         elif step == ANY_DEPTH and steps[-1:] == [ANY_DEPTH]:
             continue
         elif is_pattern(step):
-            _regex(step)
+            _pieces(step)
             steps.append(step)
         else:
             steps.append(escape(literal(step)))
@@ -143,26 +142,22 @@ def split_base(steps: str) -> tuple[str, str]:
 class Node:
     """Several globs at one directory, ready to be asked about the names in it."""
 
-    __slots__ = ("_any", "_memo", "_rest", "_states")
+    __slots__ = ("_memo", "_rest", "_states")
 
     def __init__(self, globs: frozenset[Glob]) -> None:
         """`globs` are closed: what may begin right here is among them."""
-        import re  # only who has patterns pays for it
-
         steps = [glob for glob in globs if glob.parts[0] != ANY_DEPTH]
         loops = frozenset(glob for glob in globs if glob.parts[0] == ANY_DEPTH)
         self._states = tuple((_compiled(glob.parts[0]), glob) for glob in steps)
-        together = "|".join(sorted({f"(?:{_regex(glob.parts[0])})" for glob in steps}))
-        self._any = re.compile(together, re.DOTALL).fullmatch if steps else _never
         self._rest: Step = ((), (), _closed(loops))
         self._memo: dict[tuple[bool, ...], Step] = {}
 
     def step(self, name: str) -> Step:
         """The texts of the globs that a name fulfils, those that it does if it is a directory, and what is
         left to be found inside it."""
-        if self._any(name) is None:
+        fulfilled = tuple(fulfils(name) for fulfils, _ in self._states)
+        if True not in fulfilled:
             return self._rest
-        fulfilled = tuple(regex.fullmatch(name) is not None for regex, _ in self._states)
         known = self._memo.get(fulfilled)
         if known is None:
             known = self._memo[fulfilled] = self._stepped(fulfilled)
@@ -212,39 +207,63 @@ def _closed(globs: frozenset[Glob]) -> frozenset[Glob]:
     return globs | skipped
 
 
-def _never(_name: str) -> None:
-    return None
+@lru_cache(maxsize=1024)
+def _compiled(part: str) -> Callable[[str], bool]:
+    """Whether a name fulfils one step.
+
+    TRUST: commands choose names, and settings that they write choose patterns. One regular expression with
+    many stars would take for ever: what lies between two stars is looked for by itself, and taken where it
+    is found first, which leaves the most for what follows.
+    """
+    import re  # only who has patterns pays for it
+
+    pieces = _pieces(part)
+    if len(pieces) == 1:
+        whole = re.compile(pieces[0][0], re.DOTALL).fullmatch
+        return lambda name: whole(name) is not None
+    first, last = (re.compile(pieces[at][0], re.DOTALL) for at in (0, -1))
+    between = [re.compile(piece, re.DOTALL).search for piece, _ in pieces[1:-1]]
+    length = pieces[-1][1]
+
+    def fulfils(name: str) -> bool:
+        begun = first.match(name)
+        at = begun.end() if begun else len(name) + 1
+        end = len(name) - length
+        if end < at or last.fullmatch(name, end) is None:
+            return False
+        for search in between:
+            found = search(name, at, end)
+            if found is None:
+                return False
+            at = found.end()
+        return True
+
+    return fulfils
 
 
 @lru_cache(maxsize=1024)
-def _compiled(part: str) -> Pattern[str]:
-    import re
-
-    return re.compile(_regex(part), re.DOTALL)
-
-
-@lru_cache(maxsize=1024)
-def _regex(part: str) -> str:
-    """One step as a regular expression. Raises ValueError for brackets that are not closed."""
+def _pieces(part: str) -> tuple[tuple[str, int], ...]:
+    """What stands before, between and after the stars of one step: regular expressions, and how many
+    characters each is for. Raises ValueError for brackets that are not closed."""
     from re import escape as quote
 
-    found, at = [], 0
+    found: list[tuple[str, int]] = [("", 0)]
+    at = 0
     while at < len(part):
         if part[at] == "*":
             while part[at : at + 1] == "*":
                 at += 1
-            found.append(".*")
-        elif part[at] == "[":
+            found.append(("", 0))
+            continue
+        if part[at] == "[":
             text, at = _bracket(part, at)
-            found.append(text)
         elif part[at] == "?":
-            found.append(".")
-            at += 1
+            text, at = ".", at + 1
         else:
             at += part[at] == "\\"
-            found.append(quote(part[at : at + 1]))
-            at += 1
-    return "".join(found)
+            text, at = quote(part[at : at + 1]), at + 1
+        found[-1] = (found[-1][0] + text, found[-1][1] + 1)
+    return tuple(found)
 
 
 def _bracket(part: str, start: int) -> tuple[str, int]:

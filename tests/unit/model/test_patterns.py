@@ -195,3 +195,26 @@ def test_of_two_policies_with_patterns_none_is_within_the_other_by_mistake() -> 
     named = Policy(fs=(FsRule("/w", FsAccess.READ), FsRule("**/x", FsAccess.DENY)))
     assert not optional <= named  # a preset's own programs are spared
     assert named <= optional
+
+
+@pytest.mark.parametrize("text", ["*a" * 30 + "*b", "*?" * 30 + "*[b]*c", "**/" * 9 + "x" + "*a" * 30 + "b"])
+def test_no_name_takes_for_ever(text: str) -> None:
+    assert descend((glob_of(text, text),), ("x" + "a" * 250,) * 3)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "is_so"),
+    [
+        ("*a*a*", "aa", True),
+        ("*a*a*", "a", False),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("ab*ba", "aba", False),
+        ("*ab*b", "abab", True),
+        ("*ab?*b", "abab", True),
+        ("*ab?*b", "abb", False),
+        ("*.p?m*", "x.pxxm.pem", True),
+    ],
+)
+def test_pieces_between_stars_do_not_overlap(text: str, name: str, is_so: bool) -> None:
+    assert bool(descend((glob_of(text, text),), (name,))[0]) is is_so
