@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from corral.config.pattern_file import read_pattern_file
 from corral.model.capability import parse_capability
 from corral.model.errors import CapabilitySyntaxError, PolicyError
 from corral.model.path_text import path_or_pattern
@@ -218,3 +219,9 @@ def test_no_name_takes_for_ever(text: str) -> None:
 )
 def test_pieces_between_stars_do_not_overlap(text: str, name: str, is_so: bool) -> None:
     assert bool(descend((glob_of(text, text),), (name,))[0]) is is_so
+
+
+def test_the_mark_that_some_editors_begin_a_file_with_is_no_part_of_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "denied").write_bytes(b"\xef\xbb\xbf*.pem\n")
+
+    assert read_pattern_file(str(tmp_path / "denied")) == ("**/*.pem",)
