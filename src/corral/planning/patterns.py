@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: Names that one search looks at, and paths that it may find: each is a mount or two of the sandbox.
 MOST_NAMES = 500_000
 MOST_MATCHES = 4096
+#: Bytes of a path; the kernel takes no longer one, so what lies there can be neither listed nor hidden.
+MOST_PATH_BYTES = 4094
 
 
 class Match(Record):
@@ -154,7 +156,7 @@ def find_matches(host: Host, path: str, globs: frozenset[Glob], closed: Collecti
         if looked > MOST_NAMES:
             raise _too_much(f"there are more than {MOST_NAMES} names to look at below {path}", globs)
         above = "" if directory == "/" else directory
-        step = node.step
+        step, known, waiting = node.step, len(found), len(pending)
         for name in entries.others:
             hit = step(name)[0]
             if hit:
@@ -169,6 +171,9 @@ def find_matches(host: Host, path: str, globs: frozenset[Glob], closed: Collecti
                 found.append(Match(f"{above}/{name}", hit))
             elif left and f"{above}/{name}" not in closed:
                 pending.append((f"{above}/{name}", node_of(left)))
+        reached = [*(match.path for match in found[known:]), *(inner for inner, _ in pending[waiting:])]
+        if any(len(each.encode(errors="surrogateescape")) > MOST_PATH_BYTES for each in reached):
+            raise _too_much(f"{directory[:80]}... goes deeper than a path can be long", globs)
         if len(found) > MOST_MATCHES:
             raise _too_much(f"more than {MOST_MATCHES} paths below {path} fulfil them", globs)
     return sorted(found, key=lambda match: match.path)

@@ -263,3 +263,33 @@ def test_a_writable_path_that_a_link_makes_protected_is_refused() -> None:
         plan_of("filesystem:write:${workspace}/sec", "filesystem:read:*.d", host=host, preset="strict")
 
     assert refused.value.code == "grant-protected"
+
+
+@pytest.mark.parametrize("name", ["k.pem", "d" * 250 + "/k.pem"])
+def test_what_lies_deeper_than_a_path_can_be_long_is_refused(name: str) -> None:
+    deep = "/".join(["d" * 250] * 16)
+    depth = 4094 - len(f"{WORK}/{deep}/")
+    host = FakeHost({f"{WORK}/{deep}/{'e' * (depth - 2)}/{name}": ""})
+
+    with pytest.raises(PolicyError) as refused:
+        plan_of("filesystem:deny:*.pem", host=host)
+
+    assert refused.value.code == "pattern-too-much"
+
+
+def test_a_read_only_pattern_is_not_given_up_with_what_is_protected() -> None:
+    host = FakeHost(FILES)
+    policy = build_policy("moderate", ("filesystem:read:*.txt",))
+    ground = build_ground(policy, WORK, host)
+
+    with pytest.raises(PolicyError) as refused:
+        build(
+            policy,
+            Command(("true",), WORK),
+            ground,
+            host,
+            run_id="1",
+            waived=frozenset({Feature.FS_PROTECT}),
+        )
+
+    assert refused.value.code == "contradiction"
