@@ -48,14 +48,15 @@ EQUIVALENT = {
     "guard._text: _may_search(handle) always": _ROOT,
     "guard._writable: mode & 192 == 192 never": "only slower: the mode is written as it is",
     "guard._writable: mode & 192 == 192 always": _ROOT,
-    "guard.glance: stamp != self._stamps.get(path) or time.time_ns() - stamp < _TICK_NS always": _SLOWER,
+    "guard.glance: stamp != self._stamps.get(path) "
+    "or time.time_ns() - latest_ns(stamp) < _TICK_NS always": _SLOWER,
     "guard._listen: self.descriptor < 0 never": "the next call fails in its stead",
     "guard._listen_after: self._trees.is_large never": "only later: until the kernel tells, it is looked",
     "guard.react: number < 0 always": _SLOWER,
     "guard.sweep: not wrong never": _SLOWER,
     "guard.resume: self.descriptor >= 0 never": "it returns the names that this is about",
     "guard._find_wrong: self._trusted and stamp == self._settled.get(path) never": _SLOWER,
-    "guard._find_wrong: not found and time.time_ns() - stamp > _TICK_NS never": _SLOWER,
+    "guard._find_wrong: not found and time.time_ns() - latest_ns(stamp) > _TICK_NS never": _SLOWER,
     "guard._find_wrong: self._trusted always": "a time that nobody trusts is not compared",
     "guard._inspect_in: name never": _SLOWER,
     "guard._inspect: _text(handle, watch.name) is not None always": "what is not there cannot be moved",
@@ -64,7 +65,7 @@ EQUIVALENT = {
 _CHANGED = (
     "folder is None or folder.node is not node or folder.stamp is None or (folder.stamp != stamp_of(path))"
 )
-_CLOSED = "not self.may_open or path == self._search.path or _is_others(path)"
+_CLOSED = "not self.may_open or _is_others(path)"
 EQUIVALENT_TREES = {
     "trees.hear: hit or hit_inside or (left and mask & _IN_ISDIR) always": _SLOWER,
     "trees.hear: mask & _IN_ISDIR always": _SLOWER,
@@ -79,7 +80,6 @@ EQUIVALENT_TREES = {
     "trees._list: found or not is_settled(stamp, began) always": _SLOWER,
     "trees._enter: not hit_inside and (not left) never": _SLOWER,
     f"trees._open: {_CLOSED} never": _ROOT,
-    f"trees._open: {_CLOSED} always": _ROOT,
     "trees.glance: not self._trees or began < self._look_at never": _SLOWER,
 }
 EQUIVALENT_WATCHED = {
