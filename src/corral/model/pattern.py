@@ -13,7 +13,8 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+    from re import Pattern
 
     Step = tuple[tuple[str, ...], tuple[str, ...], frozenset["Glob"]]
 
@@ -142,22 +143,26 @@ def split_base(steps: str) -> tuple[str, str]:
 class Node:
     """Several globs at one directory, ready to be asked about the names in it."""
 
-    __slots__ = ("_memo", "_rest", "_states")
+    __slots__ = ("_any", "_memo", "_rest", "_states")
 
     def __init__(self, globs: frozenset[Glob]) -> None:
         """`globs` are closed: what may begin right here is among them."""
+        import re  # only who has patterns pays for it
+
         steps = [glob for glob in globs if glob.parts[0] != ANY_DEPTH]
         loops = frozenset(glob for glob in globs if glob.parts[0] == ANY_DEPTH)
         self._states = tuple((_compiled(glob.parts[0]), glob) for glob in steps)
+        together = "|".join(sorted({f"(?:{_regex(glob.parts[0])})" for glob in steps}))
+        self._any = re.compile(together, re.DOTALL).fullmatch if steps else _never
         self._rest: Step = ((), (), _closed(loops))
         self._memo: dict[tuple[bool, ...], Step] = {}
 
     def step(self, name: str) -> Step:
         """The texts of the globs that a name fulfils, those that it does if it is a directory, and what is
         left to be found inside it."""
-        fulfilled = tuple(fulfils(name) for fulfils, _ in self._states)
-        if True not in fulfilled:
+        if self._any(name) is None:
             return self._rest
+        fulfilled = tuple(regex.fullmatch(name) is not None for regex, _ in self._states)
         known = self._memo.get(fulfilled)
         if known is None:
             known = self._memo[fulfilled] = self._stepped(fulfilled)
@@ -207,53 +212,44 @@ def _closed(globs: frozenset[Glob]) -> frozenset[Glob]:
     return globs | skipped
 
 
-@lru_cache(maxsize=1024)
-def _compiled(part: str) -> Callable[[str], bool]:
-    """Whether a name fulfils one step.
+def _never(_name: str) -> None:
+    return None
 
-    TRUST: commands choose names, and settings that they write choose patterns. One regular expression with
-    many stars would take for ever: what lies between two stars is looked for by itself, and taken where it
-    is found first, which leaves the most for what follows.
+
+@lru_cache(maxsize=1024)
+def _compiled(part: str) -> Pattern[str]:
+    import re
+
+    return re.compile(_regex(part), re.DOTALL)
+
+
+def _regex(part: str) -> str:
+    """One step as a regular expression.
+
+    TRUST: commands choose names, and settings that they write choose patterns. Stars that are tried in all
+    ways would take for ever: what lies between two is taken where it is found first (an atomic group), which
+    leaves the most for what follows.
     """
-    import re  # only who has patterns pays for it
-
-    pieces = _pieces(part)
-    if len(pieces) == 1:
-        whole = re.compile(pieces[0][0], re.DOTALL).fullmatch
-        return lambda name: whole(name) is not None
-    first, last = (re.compile(pieces[at][0], re.DOTALL) for at in (0, -1))
-    between = [re.compile(piece, re.DOTALL).search for piece, _ in pieces[1:-1]]
-    length = pieces[-1][1]
-
-    def fulfils(name: str) -> bool:
-        begun = first.match(name)
-        at = begun.end() if begun else len(name) + 1
-        end = len(name) - length
-        if end < at or last.fullmatch(name, end) is None:
-            return False
-        for search in between:
-            found = search(name, at, end)
-            if found is None:
-                return False
-            at = found.end()
-        return True
-
-    return fulfils
+    first, *others = _pieces(part)
+    between = "".join(f"(?>.*?{piece})" for piece in others[:-1])
+    return f"{first}{between}.*{others[-1]}" if others else first
 
 
 @lru_cache(maxsize=1024)
-def _pieces(part: str) -> tuple[tuple[str, int], ...]:
-    """What stands before, between and after the stars of one step: regular expressions, and how many
-    characters each is for. Raises ValueError for brackets that are not closed."""
+def _pieces(part: str) -> tuple[str, ...]:
+    """What stands before, between and after the stars of one step: regular expressions.
+
+    Raises ValueError for brackets that are not closed.
+    """
     from re import escape as quote
 
-    found: list[tuple[str, int]] = [("", 0)]
+    found = [""]
     at = 0
     while at < len(part):
         if part[at] == "*":
             while part[at : at + 1] == "*":
                 at += 1
-            found.append(("", 0))
+            found.append("")
             continue
         if part[at] == "[":
             text, at = _bracket(part, at)
@@ -262,7 +258,7 @@ def _pieces(part: str) -> tuple[tuple[str, int], ...]:
         else:
             at += part[at] == "\\"
             text, at = quote(part[at : at + 1]), at + 1
-        found[-1] = (found[-1][0] + text, found[-1][1] + 1)
+        found[-1] += text
     return tuple(found)
 
 
