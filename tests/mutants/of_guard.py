@@ -65,7 +65,7 @@ EQUIVALENT = {
 _CHANGED = (
     "folder is None or folder.node is not node or folder.stamp is None or (folder.stamp != stamp_of(path))"
 )
-_CLOSED = "not self.may_open or path == self._search.path or _is_others(path)"
+_CLOSED = "not self.may_open or _is_others(path)"
 EQUIVALENT_TREES = {
     "trees.hear: hit or hit_inside or (left and mask & _IN_ISDIR) always": _SLOWER,
     "trees.hear: mask & _IN_ISDIR always": _SLOWER,
@@ -80,7 +80,6 @@ EQUIVALENT_TREES = {
     "trees._list: found or not is_settled(stamp, began) always": _SLOWER,
     "trees._enter: not hit_inside and (not left) never": _SLOWER,
     f"trees._open: {_CLOSED} never": _ROOT,
-    f"trees._open: {_CLOSED} always": _ROOT,
     "trees.glance: not self._trees or began < self._look_at never": _SLOWER,
 }
 EQUIVALENT_WATCHED = {

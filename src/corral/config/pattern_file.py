@@ -51,7 +51,7 @@ def _read(path: str) -> str:
         raise _wrong(path, why, "name a file that you may read") from problem
     if len(data) > _MOST_BYTES:
         raise _wrong(path, f"it has more than {_MOST_BYTES} bytes", "name a smaller one")
-    return data.decode("utf-8", "surrogateescape")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")  # some editors' mark
 
 
 def _wrong(path: str, why: str, fix: str) -> PolicyError:

@@ -111,7 +111,7 @@ def normal_steps(text: str) -> str:
         elif step == ANY_DEPTH and steps[-1:] == [ANY_DEPTH]:
             continue
         elif is_pattern(step):
-            _regex(step)
+            _pieces(step)
             steps.append(step)
         else:
             steps.append(escape(literal(step)))
@@ -223,28 +223,43 @@ def _compiled(part: str) -> Pattern[str]:
     return re.compile(_regex(part), re.DOTALL)
 
 
-@lru_cache(maxsize=1024)
 def _regex(part: str) -> str:
-    """One step as a regular expression. Raises ValueError for brackets that are not closed."""
+    """One step as a regular expression.
+
+    TRUST: commands choose names, and settings that they write choose patterns. Stars that are tried in all
+    ways would take for ever: what lies between two is taken where it is found first (an atomic group), which
+    leaves the most for what follows.
+    """
+    first, *others = _pieces(part)
+    between = "".join(f"(?>.*?{piece})" for piece in others[:-1])
+    return f"{first}{between}.*{others[-1]}" if others else first
+
+
+@lru_cache(maxsize=1024)
+def _pieces(part: str) -> tuple[str, ...]:
+    """What stands before, between and after the stars of one step: regular expressions.
+
+    Raises ValueError for brackets that are not closed.
+    """
     from re import escape as quote
 
-    found, at = [], 0
+    found = [""]
+    at = 0
     while at < len(part):
         if part[at] == "*":
             while part[at : at + 1] == "*":
                 at += 1
-            found.append(".*")
-        elif part[at] == "[":
+            found.append("")
+            continue
+        if part[at] == "[":
             text, at = _bracket(part, at)
-            found.append(text)
         elif part[at] == "?":
-            found.append(".")
-            at += 1
+            text, at = ".", at + 1
         else:
             at += part[at] == "\\"
-            found.append(quote(part[at : at + 1]))
-            at += 1
-    return "".join(found)
+            text, at = quote(part[at : at + 1]), at + 1
+        found[-1] += text
+    return tuple(found)
 
 
 def _bracket(part: str, start: int) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from corral.model.policy import FsAccess
 from corral.model.record import Record
 from corral.planning.copies import find_copies
 from corral.planning.git import relative_hook_paths
-from corral.planning.patterns import split_searches
+from corral.planning.patterns import read_patterns, split_searches
 from corral.planning.protect import (
     GIT,
     check_narrowed,
@@ -161,6 +161,8 @@ def find_held(
     resolver = Resolver(host)
     roots = writable_roots(ground)
     guarded = Feature.FS_PROTECT in ground.requires - waived
+    if Feature.FS_PROTECT in waived and roots and read_patterns(policy):
+        raise _read_and_waived(read_patterns(policy)[0])
     narrowed = narrowed_roots(ground)
     known: Known = {}
     protection = (
@@ -202,6 +204,15 @@ def find_held(
         readings=tuple(reader.stamps.values()),
         closed=tuple(protection.closed) if protection is not None else (),
         searches=searches,
+    )
+
+
+def _read_and_waived(text: str) -> PolicyError:
+    return PolicyError(
+        "contradiction",
+        f"{text} cannot be read-only without fs.protect",
+        why="what fulfils a read-only pattern in a writable path is held as protected names are",
+        fix="leave the pattern out, or do not waive fs.protect",
     )
 
 

@@ -6,7 +6,7 @@ import posixpath
 
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
-from corral.model.pattern import is_pattern
+from corral.model.pattern import descend, is_pattern, relative_parts
 from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
 from corral.model.policy import FsAccess, FsRule, NetMode
 from corral.model.record import Record
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
+    from corral.model.pattern import Glob
     from corral.model.plan import ResolvedPath
     from corral.model.policy import Policy
     from corral.planning.patterns import Sought
@@ -122,7 +123,8 @@ def _find_access(
     check_workspace(workspace, homes, hidden)
     writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
     spared = system - _named(kept, workspace, host, resolver)
-    scope = Scope(workspace, host.home, tuple(granted), spared, writable)
+    wider = _wider(kept, workspace, host)
+    scope = Scope(workspace, host.home, tuple(granted), spared, writable, wider)
     sought = seek_denied(policy, scope, host, resolver)
     granted = _left_of(granted, system, sought)
     denied = _with_matches(denied, sought)
@@ -135,6 +137,14 @@ def _named(rules: Iterable[FsRule], workspace: str, host: Host, resolver: Resolv
     return frozenset(
         resolver.resolve(expand(rule.path, workspace, host.home)).path for rule in rules if rule.within
     )
+
+
+def _wider(rules: Iterable[FsRule], workspace: str, host: Host) -> tuple[ResolvedPath, ...]:
+    """What the grants of a narrowed policy are left of: names and links above them count for its patterns."""
+    resolver = Resolver(host)  # of its own: links on the way there are not links to what is granted
+    texts = {text for rule in rules if rule.access is not FsAccess.DENY for text in rule.within}
+    found = (resolver.resolve(expand(text, workspace, host.home)) for text in sorted(texts))
+    return tuple(target for target in found if target.kind is PathKind.DIRECTORY)
 
 
 def _left_of(
@@ -181,8 +191,22 @@ def _read_at_most(policy: Policy, scope: Scope, resolver: Resolver) -> list[Reso
                 fix="grant the directory, and deny in it by patterns; a path with a * itself is written \\*",
             )
         tops = [match.path for match in above]
-        found += [target for target in scope.grants if any(is_beneath(target.path, top) for top in tops)]
+        found += [
+            target
+            for target in scope.grants
+            if any(is_beneath(target.path, top) for top in tops) or _fulfils(target, placed)
+        ]
     return found
+
+
+def _fulfils(target: ResolvedPath, placed: dict[str, frozenset[Glob]]) -> bool:
+    """Whether a grant inside another one is, or lies in, what patterns stand for there."""
+    is_directory = target.kind is PathKind.DIRECTORY
+    return any(
+        descend(globs, relative_parts(target.path, top), is_directory=is_directory)[0]
+        for top, globs in placed.items()
+        if is_beneath(target.path, top)
+    )
 
 
 def _published(policy: Policy) -> tuple[tuple[int, int], ...]:

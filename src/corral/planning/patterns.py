@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: Names that one search looks at, and paths that it may find: each is a mount or two of the sandbox.
 MOST_NAMES = 500_000
 MOST_MATCHES = 4096
+#: Bytes of a path; the kernel takes no longer one, so what lies there can be neither listed nor hidden.
+MOST_PATH_BYTES = 4094
 
 
 class Match(Record):
@@ -53,12 +55,14 @@ class Scope(Record):
     grants: tuple[ResolvedPath, ...]
     system: frozenset[str]  # real paths of what programs need, which was not granted by name
     writable: tuple[str, ...]  # real paths: a link in there may be of a command's making
+    wider: tuple[ResolvedPath, ...] = ()  # what grants were narrowed from: patterns begin there all the same
 
 
 def place_patterns(
     texts: Iterable[str], scope: Scope, resolver: Resolver
 ) -> tuple[dict[str, frozenset[Glob]], list[Match]]:
-    """Granted directory -> what is to be looked for below it; and what fulfils a pattern at or above a grant.
+    """Granted directory, or a wider one -> what is to be looked for below it; and what fulfils a pattern at
+    or above a grant.
 
     Raises PolicyError for a pattern whose beginning leads through a link that a command may have made.
     """
@@ -68,7 +72,7 @@ def place_patterns(
         if is_floating(text):
             _check_meant(text, scope.workspace, text.removeprefix("**/"), resolver)
         named = [target for target in scope.grants if target.path not in scope.system]
-        for target in _tops(named if is_floating(text) else scope.grants):
+        for target in _tops([*(named if is_floating(text) else scope.grants), *scope.wider]):
             names: tuple[str, ...]
             if is_floating(text):
                 names = () if target.kind is PathKind.DIRECTORY else (posixpath.basename(target.path),)
@@ -152,7 +156,7 @@ def find_matches(host: Host, path: str, globs: frozenset[Glob], closed: Collecti
         if looked > MOST_NAMES:
             raise _too_much(f"there are more than {MOST_NAMES} names to look at below {path}", globs)
         above = "" if directory == "/" else directory
-        step = node.step
+        step, known, waiting = node.step, len(found), len(pending)
         for name in entries.others:
             hit = step(name)[0]
             if hit:
@@ -167,6 +171,9 @@ def find_matches(host: Host, path: str, globs: frozenset[Glob], closed: Collecti
                 found.append(Match(f"{above}/{name}", hit))
             elif left and f"{above}/{name}" not in closed:
                 pending.append((f"{above}/{name}", node_of(left)))
+        reached = [*(match.path for match in found[known:]), *(inner for inner, _ in pending[waiting:])]
+        if any(len(each.encode(errors="surrogateescape")) > MOST_PATH_BYTES for each in reached):
+            raise _too_much(f"{directory[:80]}... goes deeper than a path can be long", globs)
         if len(found) > MOST_MATCHES:
             raise _too_much(f"more than {MOST_MATCHES} paths below {path} fulfil them", globs)
     return sorted(found, key=lambda match: match.path)
@@ -285,22 +292,24 @@ def is_within(path: str, directory: str) -> bool:
 def protecting_globs(
     policy: Policy, root: str, tops: Collection[str], scope: Scope, resolver: Resolver
 ) -> tuple[frozenset[Glob], list[str]]:
-    """What patterns protect below a writable path, and what they protect at or above it.
+    """What patterns protect below a path, and what they protect at or above it.
 
-    Names hold in the path itself and in each wider one that it was narrowed from (`tops`).
+    Names hold in the path itself and in each one above it (`tops`) that is granted or that it was narrowed
+    from. So do read-only patterns that float.
     """
     found: set[Glob] = set()
     above = []
     for name in filter(is_pattern, policy.protect):
         _check_meant(name, root, name.removeprefix("**/").lstrip("/"), resolver)
+    read = read_patterns(policy)
+    names = [*filter(is_pattern, policy.protect), *filter(is_floating, read)]
     for top in (root, *tops):
-        globs = [glob_of(name, name) for name in policy.protect if is_pattern(name)]
         parts = relative_parts(root, top)
-        count, _, left = descend(globs, parts, is_directory=True)
+        count, _, left = descend([glob_of(name, name) for name in names], parts, is_directory=True)
         if count:
             above.append(posixpath.join(top, *parts[:count]))
         found |= left
     inside = Scope(scope.workspace, scope.home, (resolver.resolve(root),), frozenset(), scope.writable)
-    placed, matches = place_patterns(read_patterns(policy), inside, resolver)
+    placed, matches = place_patterns(read, inside, resolver)
     above += [match.path for match in matches]
     return frozenset(found | placed.get(root, frozenset())), above

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Ground, ResolvedPath
     from corral.model.policy import Policy
     from corral.planning.git import Known
+    from corral.planning.patterns import Match
     from corral.planning.resolve import Resolver
 
 GIT = ".git/"
@@ -232,13 +233,16 @@ def protect_matches(
     """Protect what fulfils a pattern in the writable paths; returns where it has to be looked for later."""
     if not any(map(is_pattern, policy.protect)) and not read_patterns(policy):
         return ()
-    scope = Scope(ground.workspace, ground.home, (), frozenset(), tuple(writable_roots(ground)))
+    roots = writable_roots(ground)
+    scope = Scope(ground.workspace, ground.home, (), frozenset(), tuple(roots))
     searches = []
     hidden = {target.path for target in ground.denied}
     granted = {grant.target.path: grant for grant in ground.grants}
-    for root in writable_roots(ground):
+    tops = _pattern_tops(ground)
+    for root in roots:
         grant = granted[root]
-        globs, above = protecting_globs(policy, root, grant.within, scope, resolver)
+        around = [top for top in tops if is_within(root, top)]
+        globs, above = protecting_globs(policy, root, around, scope, resolver)
         protection.protected.update(above)
         if not globs:
             continue
@@ -250,7 +254,43 @@ def protect_matches(
         known = frozenset(match.path for match in matches)
         target = grant.target
         searches.append(Search(root, target.device, target.inode, globs, known | closed, closed))
+    for top in (top for top in tops if top not in roots):
+        globs, _ = protecting_globs(
+            policy, top, [each for each in tops if is_within(top, each)], scope, resolver
+        )
+        if roots and globs:
+            _protect_targets(
+                find_matches(host, top, globs, {*tops, *roots, *hidden}), roots, protection, resolver
+            )
     return tuple(searches)
+
+
+def _pattern_tops(ground: Ground) -> tuple[str, ...]:
+    """Where patterns begin: what is granted by name, and what grants were narrowed from."""
+    named = [
+        grant.target.path
+        for grant in ground.grants
+        if grant.target.kind is PathKind.DIRECTORY and not grant.is_system
+    ]
+    return tuple(dict.fromkeys((*named, *(top for grant in ground.grants for top in grant.within))))
+
+
+def _protect_targets(
+    matches: Iterable[Match], roots: Iterable[str], protection: Protection, resolver: Resolver
+) -> None:
+    """Protect what links outside of writable paths lead to in them. Raises PolicyError for a whole one."""
+    for match in matches:
+        if match.is_link:
+            real = resolver.resolve(match.path).path
+            held = next((root for root in roots if is_beneath(root, real)), "")
+            if held:
+                raise PolicyError(
+                    "grant-protected",
+                    f"{held} cannot be granted for writing",
+                    why=f"the link {match.path} leads there, and {match.texts[0]} makes it read-only",
+                    fix="leave the grant out, or the pattern",
+                )
+            protection.add(match.path, match.texts[0])
 
 
 def _protect_bare(

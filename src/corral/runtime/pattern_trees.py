@@ -189,15 +189,29 @@ class _Tree:
         try:
             return open_beneath(self._search.path, path)
         except PermissionError:
-            if not self.may_open or path == self._search.path or _is_others(path):
+            if not self.may_open or _is_others(path):
                 raise
         # A command has closed it, so that nobody can say what lies in it.
+        if path == self._search.path:
+            return self._open_top()
         above, name = os.path.split(path)
         parent = open_beneath(self._search.path, above)
         try:
             return open_up(parent, name)
         finally:
             os.close(parent)
+
+    def _open_top(self) -> int:
+        """Open the directory itself once more, if it is still the one that was planned."""
+        held = os.open(self._search.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            status = os.fstat(held)
+            if (status.st_dev, status.st_ino) != (self._search.device, self._search.inode):
+                raise OSError(errno.ESTALE, "changed since it was planned", self._search.path)
+            os.chmod(f"/proc/self/fd/{held}", status.st_mode & 0o7777 | 0o700)
+            return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
+        finally:
+            os.close(held)
 
 
 def _is_others(path: str) -> bool:

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from corral.config.pattern_file import read_pattern_file
 from corral.model.capability import parse_capability
 from corral.model.errors import CapabilitySyntaxError, PolicyError
 from corral.model.path_text import path_or_pattern
@@ -195,3 +196,32 @@ def test_of_two_policies_with_patterns_none_is_within_the_other_by_mistake() -> 
     named = Policy(fs=(FsRule("/w", FsAccess.READ), FsRule("**/x", FsAccess.DENY)))
     assert not optional <= named  # a preset's own programs are spared
     assert named <= optional
+
+
+@pytest.mark.parametrize("text", ["*a" * 30 + "*b", "*?" * 30 + "*[b]*c", "**/" * 9 + "x" + "*a" * 30 + "b"])
+def test_no_name_takes_for_ever(text: str) -> None:
+    assert descend((glob_of(text, text),), ("x" + "a" * 250,) * 3)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "is_so"),
+    [
+        ("*a*a*", "aa", True),
+        ("*a*a*", "a", False),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("ab*ba", "aba", False),
+        ("*ab*b", "abab", True),
+        ("*ab?*b", "abab", True),
+        ("*ab?*b", "abb", False),
+        ("*.p?m*", "x.pxxm.pem", True),
+    ],
+)
+def test_pieces_between_stars_do_not_overlap(text: str, name: str, is_so: bool) -> None:
+    assert bool(descend((glob_of(text, text),), (name,))[0]) is is_so
+
+
+def test_the_mark_that_some_editors_begin_a_file_with_is_no_part_of_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "denied").write_bytes(b"\xef\xbb\xbf*.pem\n")
+
+    assert read_pattern_file(str(tmp_path / "denied")) == ("**/*.pem",)

@@ -7,6 +7,7 @@ import pytest
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.plan import Command
+from corral.model.policy import FsAccess
 from corral.planning import patterns
 from corral.planning.build import build
 from corral.planning.decide import decide_path
@@ -198,3 +199,97 @@ def test_a_workspace_with_a_star_is_no_pattern() -> None:
     ground = build_ground(build_policy("moderate", ("filesystem:deny:${workspace}/*.pem",)), place, host)
 
     assert [target.path for target in ground.denied] == [f"{place}/k.pem"]
+
+
+def _met(*capabilities: str, host: FakeHost, narrow: str = "sec"):
+    """The plan of a policy that is narrowed to one directory of the workspace."""
+    inner = build_policy("strict", (f"filesystem:write:${{workspace}}/{narrow}",))
+    inner = inner.replace(fs=tuple(rule for rule in inner.fs if rule.path != "${workspace}"))
+    policy = build_policy("moderate", capabilities) & inner
+    return build(policy, Command(("true",), WORK), build_ground(policy, WORK, host), host, run_id="1")
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("**/sec/*.pem", {"sec/a.pem"}),
+        ("${workspace}/sec/*.pem", {"sec/a.pem"}),
+        ("*.key", {"sec/b.txt"}),
+        ("${workspace}/*.key", {"sec/b.txt"}),
+    ],
+)
+def test_what_a_wider_policy_denies_by_names_and_links_above_stays_denied(rule: str, found: set[str]) -> None:
+    host = FakeHost({**FILES, f"{WORK}/l.key": "-> sec/b.txt"})
+
+    assert _denied(_met(f"filesystem:deny:{rule}", host=host)) == found
+
+
+def _shielded(plan) -> set[str]:
+    return {shield.target.path.removeprefix(f"{WORK}/") for shield in plan.shields}
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ("protect:*.sh", {"sec/b.txt"}),
+        ("protect:/*.sh", {"sec/b.txt"}),
+        ("protect:**/sec/*.pem", {"sec/a.pem"}),
+        ("read:*.sh", {"sec/b.txt"}),
+        ("read:${workspace}/*.sh", {"sec/b.txt"}),
+        ("read:**/sec/*.pem", {"sec/a.pem"}),
+        ("read:${workspace}/sec/*.pem", {"sec/a.pem"}),
+    ],
+)
+def test_patterns_begin_above_a_writable_path_inside_another_grant(rule: str, found: set[str]) -> None:
+    host = FakeHost({**FILES, f"{WORK}/run.sh": "-> sec/b.txt"})
+    inside = plan_of("filesystem:write:${workspace}/sec", f"filesystem:{rule}", host=host, preset="strict")
+
+    assert _shielded(inside) == found
+    assert _shielded(_met(f"filesystem:{rule}", host=host)) == found
+
+
+@pytest.mark.parametrize("rule", ["se?", "${workspace}/se?"])
+def test_a_grant_inside_another_one_that_fulfils_a_read_only_pattern_is_read(rule: str) -> None:
+    plan = plan_of("filesystem:write:${workspace}/sec", f"filesystem:read:{rule}", preset="strict")
+    writable = {grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE}
+
+    assert f"{WORK}/sec" not in writable
+
+
+def test_a_writable_path_that_a_link_makes_protected_is_refused() -> None:
+    host = FakeHost({**FILES, f"{WORK}/l.d": "-> sec"})
+
+    with pytest.raises(PolicyError) as refused:
+        plan_of("filesystem:write:${workspace}/sec", "filesystem:read:*.d", host=host, preset="strict")
+
+    assert refused.value.code == "grant-protected"
+
+
+@pytest.mark.parametrize("name", ["k.pem", "d" * 250 + "/k.pem"])
+def test_what_lies_deeper_than_a_path_can_be_long_is_refused(name: str) -> None:
+    deep = "/".join(["d" * 250] * 16)
+    depth = 4094 - len(f"{WORK}/{deep}/")
+    host = FakeHost({f"{WORK}/{deep}/{'e' * (depth - 2)}/{name}": ""})
+
+    with pytest.raises(PolicyError) as refused:
+        plan_of("filesystem:deny:*.pem", host=host)
+
+    assert refused.value.code == "pattern-too-much"
+
+
+def test_a_read_only_pattern_is_not_given_up_with_what_is_protected() -> None:
+    host = FakeHost(FILES)
+    policy = build_policy("moderate", ("filesystem:read:*.txt",))
+    ground = build_ground(policy, WORK, host)
+
+    with pytest.raises(PolicyError) as refused:
+        build(
+            policy,
+            Command(("true",), WORK),
+            ground,
+            host,
+            run_id="1",
+            waived=frozenset({Feature.FS_PROTECT}),
+        )
+
+    assert refused.value.code == "contradiction"

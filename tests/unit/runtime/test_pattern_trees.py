@@ -165,6 +165,40 @@ def test_a_closed_directory_is_looked_into(place: Path, guarding) -> None:
     assert os.listdir(place / "closed") == []
 
 
+def test_a_place_that_a_command_closes_is_opened_again(place: Path, guarding, monkeypatch) -> None:
+    opened = pattern_trees.open_beneath
+
+    def as_ordinary_user(root: str, directory: str) -> int:
+        if not place.stat().st_mode & 0o700:
+            raise PermissionError(errno.EACCES, "closed", root)
+        return opened(root, directory)
+
+    monkeypatch.setattr(pattern_trees, "open_beneath", as_ordinary_user)
+    guard = guarding(searches=(search_of(place),))
+    _make(place / "a.pem")
+    place.chmod(0)
+
+    assert guard.sweep() == ()
+    assert os.listdir(place) == []
+
+
+def test_another_place_that_is_closed_stays_closed(place: Path, monkeypatch) -> None:
+    trees = pattern_trees.PatternTrees((search_of(place),))
+    place.rename(place.with_name("planned"))
+    place.mkdir()
+    place.chmod(0)
+
+    def closed(root: str, _directory: str) -> int:
+        raise PermissionError(errno.EACCES, "closed", root)
+
+    monkeypatch.setattr(pattern_trees, "open_beneath", closed)
+    with pytest.raises(SetupError) as raised:
+        trees.find(may_open=True)
+
+    assert raised.value.code == "pattern-unseen"
+    assert place.stat().st_mode & 0o777 == 0
+
+
 def test_more_than_can_be_looked_at_is_said(place: Path, guarding, monkeypatch) -> None:
     guard = guarding(searches=(search_of(place),))
     for number in range(8):
