@@ -36,7 +36,7 @@ _DENIED = "tests/escape/test_denied_later.py::test_by_a_session"
 #: What decides whether a command may start, and what is told of it; the rest passes on what the guard says.
 _LOOKOUT = {
     "__init__": (_UNIT, _REPLACED, _HELD, _DENIED, _PLANTED),
-    "begin": (_UNIT, _MADE, _OTHER, _LEFT, _COPY),
+    "_look": (_UNIT, _MADE, _OTHER, _LEFT, _COPY),
     "_resume": (_UNIT, _PLANTED, _MADE),
     "retire": (_UNMENDED, _WAITED),
     "end": (_UNIT, _PLANTED, _LEFT, _OWN),
@@ -100,9 +100,9 @@ EQUIVALENT_LOOKOUT = {
         f"{REFUSED}what is there counts as made"
     ),
     "lookout.__init__: copies is not None never": f"{REFUSED}there is nothing to mount",
-    "lookout.begin: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
-    "lookout.begin: self._is_retired always": f"{REFUSED}every sandbox has a successor",
-    "lookout.begin: changed always": f"{REFUSED}every sandbox is stale",
+    "lookout._look: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
+    "lookout._look: self._is_retired always": f"{REFUSED}every sandbox has a successor",
+    "lookout._look: changed always": f"{REFUSED}every sandbox is stale",
     "lookout.end: self._on_duty == 0 always": "whoever runs on has an end of his own, where it is done again",
     "lookout.end: left always": f"{REFUSED}nothing counts as put right",
 }

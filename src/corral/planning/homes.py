@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: Where every directory is somebody's home, also of those whom no file of this host knows.
 HOMES = ("/home", "/Users")
 _PASSWORDS = "/etc/passwd"
+_FIRST_PERSON = 1000  # the lowest number of a user that is no service's
 _MOST_BYTES = 1024 * 1024
 #: Users of the system have their homes here, where nobody keeps anything of his own.
 _SYSTEM_TOPS = (
@@ -35,6 +36,7 @@ class Homes(Record):
     own: tuple[str, ...]  # the caller's, as the environment has it and as the host's list of users has it
     others: tuple[str, ...]
     secrets: tuple[FsRule, ...]
+    services: frozenset[str] = frozenset()  # of others: where no person lives, and projects are deployed
 
 
 def hide_homes(
@@ -70,7 +72,7 @@ def hide_homes(
         for path in (home + name[1:] for name in hidden)
         if _is_inside(path, tops) and _is_hidden(resolver.resolve(path).path, tops, plain)
     ]
-    return Homes(own, others, tuple(secrets))
+    return Homes(own, others, tuple(secrets), _of_services(host, resolver))
 
 
 def find_uncovered(ground: Ground, policy: Policy, hidden: Iterable[str], host: Host) -> frozenset[str]:
@@ -146,6 +148,16 @@ def _find_homes(
             elif is_beneath(top, place):
                 others.append(f"{place}/{top[len(place) + 1 :].partition('/')[0]}")
     return tuple(dict.fromkeys(own)), tuple(home for home in dict.fromkeys(others) if home not in own)
+
+
+def _of_services(host: Host, resolver: Resolver) -> frozenset[str]:
+    """Homes of users that the system has made for programs."""
+    found = set()
+    for line in host.read_text(_PASSWORDS, _MOST_BYTES).splitlines():
+        fields = line.split(":")
+        if len(fields) == 7 and fields[2].isdecimal() and 0 < int(fields[2]) < _FIRST_PERSON:
+            found.add(resolver.resolve(fields[5]).path if fields[5].startswith("/") else "")
+    return frozenset(found)
 
 
 def _is_hidden(real: str, tops: Collection[str], plain: Collection[str]) -> bool:

@@ -256,3 +256,10 @@ def test_no_home_of_another_is_written_as_a_whole(home: str) -> None:
 
     ground = ground_in(f"{home}/project", preset="moderate", host=FakeHost({**FILES, f"{home}/project/": ""}))
     assert f"{home}/project" in {grant.target.path for grant in ground.grants}
+
+
+def test_where_a_service_lives_projects_are_deployed() -> None:
+    """Its keys are hidden there as everywhere; its home may be a workspace all the same."""
+    ground = ground_in("/var/www", preset="moderate")
+
+    assert "/var/www/.ssh" in there(ground)
