@@ -293,6 +293,8 @@ class Session:
                 if self._lookout is not None:
                     self._lookout.check()
             except SetupError as stale:
+                if stale.code != "session-stale":
+                    raise
                 self._succeed(stale)
             if self._files is None:
                 from corral.runtime.files.of import files_of
