@@ -88,12 +88,12 @@ class Attempt:
 
 
 def _warn_of_fallback(refusal: UnenforceableError) -> None:
-    """Nobody is to find out by accident that nothing confined a command."""
+    """Warn in Python, as the command line does."""
     import warnings
 
     reasons = "; ".join(refusal.reasons)
     text = f"the command runs WITHOUT A SANDBOX: fallback is `unconfined`, and nothing enforces it: {reasons}"
-    warnings.warn(text, UnconfinedWarning, stacklevel=6)  # whoever called Sandbox.run
+    warnings.warn(text, UnconfinedWarning, stacklevel=6)  # the caller of Sandbox.run
 
 
 def quarantine_for(run_id: str) -> str:

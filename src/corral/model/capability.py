@@ -110,7 +110,7 @@ class PolicyDraft:
         else:
             field, parse = _LIMITS[kind, verb]
             self._limits[field] = parse(target)
-            # Whoever sets a limit has said what he wants: there is no default for that any more.
+            # A limit replaces the default.
             self._defaults = self._defaults.replace(**_NO_DEFAULT.get(field, {}))
 
     def _add_path(self, verb: str, target: str, *, optional: bool) -> None:

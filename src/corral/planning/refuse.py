@@ -48,7 +48,7 @@ def check_grant(target: ResolvedPath, access: FsAccess, host: Host, homes: Homes
         raise too_wide(target, "services listen there that would act outside for the command")
     stat = host.lstat(path)
     if stat is not None and stat.is_socket:
-        raise too_wide(target, "it is a socket: whoever answers there acts outside the sandbox")
+        raise too_wide(target, "it is a socket: the service behind it acts outside the sandbox")
 
 
 def check_workspace(workspace: str, homes: Homes, hidden: Collection[str]) -> None:

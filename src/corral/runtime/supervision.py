@@ -1,4 +1,4 @@
-"""Supervision: one command from its start to its result, whoever starts it.
+"""Supervision: one command from its start to its result.
 
 A `Run` makes a sandbox for its command, a `Job` asks one that is kept. What follows is the same for both and
 stands here once: the loop, signals that come before the command is there, what corral itself ends a command
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from corral.runtime.status import Status
     from corral.runtime.streams import InheritedStreams
 
-#: After the launcher's own limit, or the wish to end it, before corral stops waiting for the launcher.
+#: After the launcher's own limit, or a request to end it, before corral stops waiting for the launcher.
 BACKSTOP_SECONDS = 10.0
 
 
