@@ -47,7 +47,7 @@ def make_rows(name: str, place: Place) -> Iterator[Row]:
         yield Row(way, f"`{name} {shown} /bin/true`", run, every=EVERY, settle=_pause)
 
 
-def _session(name: str, programs: Path, place: Place) -> corral.session.Session:
+def _session(name: str, programs: Path, place: Place) -> corral.sessions.session.Session:
     before = os.environ["PATH"]
     os.environ["PATH"] = f"{programs}{os.pathsep}{before}"
     try:

@@ -71,7 +71,7 @@ def keep_many(project: Path, sizes: Sequence[int] = SIZES, commands: int = COMMA
     before, own = _kernel_bytes(), _resident_bytes()
     costs, problem, seconds = [], "", 0.0
     with _many_descriptors(_DESCRIPTORS_EACH * sizes[-1]), ExitStack() as stack:
-        sessions: list[corral.session.Session] = []
+        sessions: list[corral.sessions.session.Session] = []
         for size in sizes:
             began = time.perf_counter()
             try:
@@ -93,9 +93,9 @@ def keep_many(project: Path, sizes: Sequence[int] = SIZES, commands: int = COMMA
 def run_many(project: Path, count: int = PARALLEL) -> Parallel:
     """As many commands at the same time through an executor, each in a sandbox of its own."""
     try:
-        module = importlib.import_module("corral.executor")
+        module = importlib.import_module("corral.parallel.executor")
     except ModuleNotFoundError as problem:
-        raise Missing("this corral has no module corral.executor") from problem
+        raise Missing("this corral has no module corral.parallel.executor") from problem
     sandbox = corral.Sandbox("moderate", backend="native", workspace=project)
     with (
         _many_descriptors(_DESCRIPTORS_EACH * count),
@@ -108,7 +108,7 @@ def run_many(project: Path, count: int = PARALLEL) -> Parallel:
     return Parallel(count, tuple(failures), seconds)
 
 
-def _cost(sessions: list[corral.session.Session], commands: int) -> Cost:
+def _cost(sessions: list[corral.sessions.session.Session], commands: int) -> Cost:
     turn = itertools.cycle(sessions)
     rows = (
         Row(BARE, "", lambda: subprocess.run(TRUE, capture_output=True, check=True)),
@@ -118,8 +118,8 @@ def _cost(sessions: list[corral.session.Session], commands: int) -> Cost:
     return Cost(len(sessions), found[_CROWD].median, found[BARE].median)
 
 
-def _count_answers(sessions: list[corral.session.Session]) -> int:
-    def answers(number: int, session: corral.session.Session) -> bool:
+def _count_answers(sessions: list[corral.sessions.session.Session]) -> int:
+    def answers(number: int, session: corral.sessions.session.Session) -> bool:
         try:
             return session.run(["/bin/echo", str(number)]).stdout == f"{number}\n"
         except corral.CorralError:
@@ -128,7 +128,7 @@ def _count_answers(sessions: list[corral.session.Session]) -> int:
     return sum(answers(number, session) for number, session in enumerate(sessions))
 
 
-def _memory(sessions: list[corral.session.Session], before: int, own: int) -> Memory:
+def _memory(sessions: list[corral.sessions.session.Session], before: int, own: int) -> Memory:
     pids = list(_with_descendants([session._kept.pid for session in sessions]))
     rss, pss = 0, 0
     for pid in pids:

@@ -1,4 +1,4 @@
-"""Measure the gateway: new connections, one stream, many streams, and what a border costs that does nothing.
+"""Measure the gateway: new connections, one stream, many streams, and what an idle network costs.
 
 `python bench/network.py` prints the tables, `--record` puts them into docs/performance.md as well; `--quick`
 only looks whether everything can be measured at all.
@@ -24,9 +24,9 @@ from typing import NamedTuple
 import goals
 import machine
 from corral.model.policy import NetMode, NetPolicy
-from corral.network.border import Border
-from corral.network.opening import open_border
+from corral.network.opening import open_sandbox_network
 from corral.network.options import NetworkOptions
+from corral.network.sandbox_network import GatewayNetwork
 from document import DOCS, record
 from goals import Goal
 from network_peers import DIRECT, NAMED, TLS, VIA
@@ -34,7 +34,7 @@ from report import goal_lines, table
 
 PEERS = Path(__file__).resolve().parent / "network_peers.py"
 RANGE, NAME, TLS_NAME = "127.64.0.0/10", "bench.test", "tls.bench.test"
-ROUNDS, STREAM_ROUNDS, STREAM_MEGABYTES, STREAMS, BORDERS = 2000, 7, 500, 500, 200
+ROUNDS, STREAM_ROUNDS, STREAM_MEGABYTES, STREAMS, NETWORKS = 2000, 7, 500, 500, 200
 QUICK = (20, 1, 20, 20, 10)
 MOST_ADDED, LEAST_SPEED, MOST_MEMORY = 1.5, 0.5, 1.0
 
@@ -46,8 +46,8 @@ class Found(NamedTuple):
     streams: dict[str, tuple[float, ...]]
     processor: float  # seconds of the gateway for each gigabyte
     crowd: dict[str, tuple[float, ...]]
-    memory: float  # megabytes for each idle border
-    borders: int
+    memory: float  # megabytes for each idle sandbox network
+    networks: int
 
 
 @contextmanager
@@ -70,15 +70,15 @@ def _listen(kind: int = socket.SOCK_STREAM) -> tuple[int, int]:
     return sock.detach(), port
 
 
-def _open(server: int) -> tuple[Border, dict[str, int | str]]:
-    """A border in front of the server, and where a client finds both."""
+def _open(server: int) -> tuple[GatewayNetwork, dict[str, int | str]]:
+    """A sandbox network in front of the server, and where a client finds both."""
     (plain, via), (checked, tls), (lookups, lookup_port) = _listen(), _listen(), _listen(socket.SOCK_DGRAM)
     allow = {f"tcp:{NAME}:{via}", f"https:{TLS_NAME}:{tls}", f"tcp:127.0.0.1:{via}", f"tcp:127.0.0.1:{tls}"}
     options = NetworkOptions(resolve=lambda _name, _port: [("127.0.0.1", server)])
-    border = open_border(NetPolicy(NetMode.LIMITED, frozenset(allow)), options, addresses=RANGE)
-    border.attach([plain, checked, lookups])
+    network = open_sandbox_network(NetPolicy(NetMode.LIMITED, frozenset(allow)), options, addresses=RANGE)
+    network.attach([plain, checked, lookups])
     where: dict[str, int | str] = {"direct": server, "via": via, "tls": tls, "lookups": lookup_port}
-    return border, {**where, "name": NAME, "tls_name": TLS_NAME, "megabytes": STREAM_MEGABYTES}
+    return network, {**where, "name": NAME, "tls_name": TLS_NAME, "megabytes": STREAM_MEGABYTES}
 
 
 def _ask(what: str, count: int, where: dict[str, int | str]) -> dict[str, tuple[float, ...]]:
@@ -93,10 +93,10 @@ def _resident() -> int:
 
 
 def measure_idle(count: int) -> float:
-    """Megabytes that each border takes while nobody uses it; the loop is there already."""
+    """Megabytes that each sandbox network takes while nobody uses it; the loop is there already."""
     with ExitStack() as stack:
-        border, _ = _open(1)  # what the first one brings along is not the others' cost
-        stack.callback(border.close)
+        network, _ = _open(1)  # what the first one brings along is not the others' cost
+        stack.callback(network.close)
         gc.collect()
         before = _resident()
         for _ in range(count):
@@ -106,12 +106,12 @@ def measure_idle(count: int) -> float:
 
 
 def measure(*, quick: bool) -> Found:
-    rounds, stream_rounds, megabytes, streams, borders = (
-        QUICK if quick else (ROUNDS, STREAM_ROUNDS, STREAM_MEGABYTES, STREAMS, BORDERS)
+    rounds, stream_rounds, megabytes, streams, networks = (
+        QUICK if quick else (ROUNDS, STREAM_ROUNDS, STREAM_MEGABYTES, STREAMS, NETWORKS)
     )
-    memory = measure_idle(borders)
+    memory = measure_idle(networks)
     with _server() as server:
-        border, where = _open(server)
+        network, where = _open(server)
         where["megabytes"] = megabytes
         try:
             connections = _ask("connections", rounds, where)
@@ -121,8 +121,8 @@ def measure(*, quick: bool) -> Found:
             crowd = _ask("crowd", streams, where)
             crowd["streams"] = (streams,)
         finally:
-            border.close()
-    return Found(connections, stream, spent, crowd, memory, borders)
+            network.close()
+    return Found(connections, stream, spent, crowd, memory, networks)
 
 
 def judge(found: Found) -> list[Goal]:
@@ -136,7 +136,12 @@ def judge(found: Found) -> list[Goal]:
         Goal(f"a new connection: median of added time <= {MOST_ADDED:g} ms", MOST_ADDED, added),
         Goal(f"one stream: >= {LEAST_SPEED:g} x direct", LEAST_SPEED, speed, at_least=True),
         Goal(f"{streams} streams at once: no failure", 0, found.crowd["failures"][0], took),
-        Goal(f"an idle border: <= {MOST_MEMORY:g} MB", MOST_MEMORY, found.memory, f"of {found.borders}"),
+        Goal(
+            f"an idle sandbox network: <= {MOST_MEMORY:g} MB",
+            MOST_MEMORY,
+            found.memory,
+            f"of {found.networks}",
+        ),
     ]
 
 

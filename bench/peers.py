@@ -9,7 +9,7 @@ from pathlib import Path
 
 from corral.linux.decode import decode
 from corral.linux.spec import MountFlag, MountKind, Spec
-from corral.planner import Explanation
+from corral.pipeline.planner import Explanation
 
 
 def bubblewrap(explanation: Explanation) -> Callable[[], object]:
@@ -30,6 +30,13 @@ def bubblewrap(explanation: Explanation) -> Callable[[], object]:
     return run
 
 
+def plain_bubblewrap() -> Callable[[], object]:
+    """As people call it: every namespace, the whole host read-only, and none of corral's rules."""
+    options = "--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc"
+    line = ["bwrap", *options.split(), "--tmpfs", "/tmp", "--", "/bin/true"]
+    return lambda: subprocess.run(line, capture_output=True, check=True)
+
+
 def spec_of(explanation: Explanation) -> Spec:
     """What corral's launcher would be told."""
     assert explanation.launch.spec is not None
@@ -43,7 +50,7 @@ def bubblewrap_line(spec: Spec) -> list[str]:
     for mount in spec.mounts:
         if mount.target.startswith("/dev") and mount.target != "/dev/shm":
             continue  # --dev makes these
-        if mount.kind is MountKind.BIND:
+        if mount.kind in {MountKind.BIND, MountKind.COPY}:
             flag = "--ro-bind" if MountFlag.READ_ONLY in mount.flags else "--bind"
             arguments += [flag, mount.source, mount.target]
         elif mount.kind in {MountKind.TMPFS, MountKind.AREA}:

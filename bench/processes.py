@@ -23,6 +23,7 @@ TRUE = ["/bin/true"]
 SHOWN = '["/bin/true"]'
 WARM, POOL, COLD, COLD_LANDLOCK = "session, native", "pool, native", "cold, native", "cold, landlock"
 BWRAP = "bwrap, same isolation"
+PLAIN_BWRAP = "bwrap, plain"
 SHELL, SHELL_PLAN, SHELL_BWRAP = "shell: bare", "shell: compiled plan", "shell: bwrap, same isolation"
 PYTHON, CLI = "python -I -c pass", "corral run -- true"
 READ, READ_BARE = "session.read_file, 4 kB", "open and read, 4 kB"
@@ -49,7 +50,7 @@ def sandbox(place: Place, backend: str, preset: str = "moderate") -> corral.Sand
     return corral.Sandbox(preset, backend=backend, workspace=place.project, waive=waived)
 
 
-def session_row(name: str, session: corral.session.Session) -> Row:
+def session_row(name: str, session: corral.sessions.session.Session) -> Row:
     """A warm command in a kept sandbox."""
     return Row(name, f"`session.run({SHOWN})`", lambda: session.run(TRUE).check())
 
@@ -66,7 +67,7 @@ def warm(backend: str, place: Place) -> Iterator[Row]:
 
 def pooled(place: Place) -> Iterator[Row]:
     """The sandbox that replaces the used one is made, and the used one gone, before the next row begins."""
-    pool = place.stack.enter_context(_module("pool").Pool(sandbox(place, "native"), size=_POOL_SIZE))
+    pool = place.stack.enter_context(_module("sessions.pool").Pool(sandbox(place, "native"), size=_POOL_SIZE))
 
     def settle() -> None:
         pool.fill()
@@ -86,6 +87,7 @@ def bwrap(place: Place) -> Iterator[Row]:
     _need("bwrap")
     explanation = sandbox(place, "native").explain(TRUE)
     yield Row(BWRAP, "`bwrap`, with corral's mounts, namespaces and filter", peers.bubblewrap(explanation))
+    yield Row(PLAIN_BWRAP, "`bwrap --unshare-all --ro-bind / / ...`", peers.plain_bubblewrap())
 
 
 def firejail(place: Place) -> Iterator[Row]:

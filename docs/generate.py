@@ -30,11 +30,11 @@ from corral.config.keys import KEYS  # noqa: E402
 from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
 from corral.images.recipe import ALIASES, REPOSITORY, VARIANTS, load_recipe  # noqa: E402
 from corral.linux import landlock  # noqa: E402
-from corral.model.capability import parse_capability  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
 from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun  # noqa: E402
-from corral.model.syscall_groups import GROUPS  # noqa: E402
+from corral.model.rules.capability import parse_capability  # noqa: E402
+from corral.model.rules.syscall_groups import GROUPS  # noqa: E402
 from corral.planning.require import features_of  # noqa: E402
 from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
@@ -88,8 +88,8 @@ EXAMPLES = {
     "process:debug": "and traced, as `gdb` and `strace` do; nothing outside, nor corral's own",
     "process:none": "no further process: threads and `exec` in place remain; the default without a preset",
     "syscall:deny:@chmod": (
-        "these system calls answer EPERM: one by its name, or a group, which has every way to do one thing: "
-        + ", ".join(f"`{name}`" for name in GROUPS)
+        "these system calls answer EPERM: one by its name, or "
+        "a [group](#groups-of-system-calls) for one thing: " + ", ".join(f"`{name}`" for name in GROUPS)
     ),
     "module:call:json": "a WebAssembly module may call this one; a native command can call none",
 }

@@ -12,6 +12,7 @@ enum { EXIT_TIMED_OUT = 124, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_
 
 static const struct { const char *phase, *fix; } FIXES[] = {
     {"spec", "write the plan anew with `corral compile`"},
+    {"group", "run `corral doctor` to see which limits hold here, or compile a plan with fewer"},
     {"namespaces", "run `corral doctor`; user namespaces may be forbidden here"},
     {"mounts", "run `corral doctor`; if a path changed meanwhile, compile the plan again"},
     {"surroundings", "the working directory must lie in the workspace or in a granted path"},

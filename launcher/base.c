@@ -34,7 +34,7 @@ static size_t *find(const struct index *index, const char *path, size_t length, 
 }
 
 static bool makes_mount(uint32_t kind) {
-    return kind != MOUNT_SYMLINK && kind != MOUNT_FILE && kind != MOUNT_DIRECTORY;
+    return kind != MOUNT_SYMLINK && kind != MOUNT_FILE && kind != MOUNT_DIRECTORY && kind != MOUNT_COPY;
 }
 
 /* From shallow to deep: a mount that is older than one above it lies hidden beneath that. */

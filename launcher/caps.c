@@ -23,10 +23,19 @@ static int read_caps(struct cap_sets *sets) {
     return syscall(SYS_capget, &header, sets->word) < 0 ? -errno : 0;
 }
 
-static int clear_caps(void) {
+static int write_caps(const struct cap_sets *sets) {
     struct k_cap_header header = {.version = K_CAPABILITY_VERSION_3};
-    struct cap_sets none = {0};
-    return syscall(SYS_capset, &header, none.word) < 0 ? -errno : 0;
+    return syscall(SYS_capset, &header, sets->word) < 0 ? -errno : 0;
+}
+
+static int clear_caps(void) { return write_caps(&(struct cap_sets){0}); }
+
+int caps_keep(uint64_t wanted) {
+    struct cap_sets held, kept = {0};
+    int err = read_caps(&held);
+    for (int i = 0; !err && i < 2; i++)
+        kept.word[i].effective = kept.word[i].permitted = held.word[i].permitted & (uint32_t)(wanted >> (32 * i));
+    return err ? err : write_caps(&kept);
 }
 
 /* Needs CAP_SETPCAP. Capability numbers have no gaps; the first unknown one ends the list. */

@@ -121,7 +121,7 @@ static bool is_frozen(int state) {
     return got >= 6 && strncmp(text, "FROZEN", 6) == 0;
 }
 
-static void kill_listed(const char *directory) {
+void cgroup_kill_listed(const char *directory) {
     int fd = open_beneath(directory, "cgroup.procs", O_RDONLY);
     FILE *list = fd < 0 ? NULL : fdopen(fd, "re");
     int pid = 0;
@@ -136,7 +136,7 @@ static void kill_frozen(const struct launch *launch) {
     const struct timespec pause = {.tv_nsec = 1000000};
     if (pwrite(launch->kill_fd, "FROZEN", 6, 0) < 0) return;
     for (int round = 0; round < FREEZE_ROUNDS && !is_frozen(launch->kill_fd); round++) nanosleep(&pause, NULL);
-    kill_listed(launch->spec.cgroup_kill.path);
+    cgroup_kill_listed(launch->spec.cgroup_kill.path);
     if (pwrite(launch->kill_fd, "THAWED", 6, 0) < 0) return;
 }
 

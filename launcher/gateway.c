@@ -170,11 +170,19 @@ bool has_gateway(const struct launch *launch) {
     return launch->spec.count[RECORD_GATEWAY] && !(launch->spec.gateway_flags & GATEWAY_NOTIFY);
 }
 
+/* Corral looks at what the command has left in the private areas, when nothing of it runs any more. */
+static int send_areas(struct launch *launch) {
+    if (launch->areas_fd < 0 || !has_namespaces(launch) || is_server(launch)) return 0;
+    set_detail(launch, "send the private areas to corral");
+    return control_send(STATUS_FD, "areas\n", &launch->areas_fd, 1);
+}
+
 int phase_gateway(struct launch *launch) {
     int found[MOST_SOCKETS], count = 0;
     if (!has_gateway(launch)) return 0;
     int err = launch->spec.gateway_flags & GATEWAY_ROUTES ? make_routes(launch) : 0;
     if (!err) err = open_all(launch, found, &count);
+    if (!err) err = send_areas(launch);
     while (count > 0) close(found[--count]); /* INVARIANT: nobody inside holds one */
     if (err || !has_namespaces(launch)) return err;
     /* Init has kept the way to corral for this alone. A server's descriptors keep their numbers. */

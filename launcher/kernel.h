@@ -115,6 +115,7 @@ enum { K_LANDLOCK_RULE_PATH_BENEATH = 1, K_LANDLOCK_RULE_NET_PORT = 2 };
 #define K_SECCOMP_RET_ALLOW 0x7fff0000u
 
 #define K_CAPABILITY_VERSION_3 0x20080522u
+#define K_CAP_DAC_OVERRIDE 1
 #define K_CAP_SETPCAP 8
 /* securebits(7): each with its lock */
 #define K_SECBITS_NOROOT 0x03u

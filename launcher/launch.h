@@ -34,6 +34,8 @@ struct launch {
     int setup_fd;             /* pipe: init and command write reports, the supervisor reads; -1 when done */
     int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
     int *group_fds;           /* one for each cgroup of the spec */
+    pid_t remover;            /* who removes the groups, if it is our child */
+    int remover_fd, removed_fd; /* of the process that removes the groups: its life, and its end; 0: there is none */
     int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
     pid_t helper;             /* init: the process that stays behind in the first user namespace, for a while */
     int helper_fd;            /* socket pair: init and helper */
@@ -70,6 +72,7 @@ bool has_own_network(const struct launch *launch);
 /* Formats launch->detail. */
 __attribute__((format(printf, 2, 3))) void set_detail(struct launch *launch, const char *format, ...);
 
+int phase_group(struct launch *launch);          /* group.c */
 int phase_cgroup(struct launch *launch);         /* cgroup.c */
 int phase_in_place(struct launch *launch);       /* mounts.c */
 int phase_expect(struct launch *launch);         /* expect.c */
@@ -90,6 +93,7 @@ int phase_surroundings(struct launch *launch);   /* command.c */
 int phase_limits(struct launch *launch);         /* confine.c */
 int phase_no_new_privs(struct launch *launch);   /* confine.c */
 int phase_caps(struct launch *launch);           /* caps.c */
+int caps_keep(uint64_t wanted);                  /* caps.c: no others from now on, and of these what is there */
 int phase_landlock(struct launch *launch);       /* confine.c */
 int phase_seccomp(struct launch *launch);        /* confine.c */
 int phase_exec(struct launch *launch);           /* exec.c */
@@ -150,9 +154,14 @@ bool signals_may_pass(int signal);               /* on to the command */
 int signals_next(int fd);                        /* the next signal, 0 when there is none, or -errno */
 void signals_forward(const struct launch *launch, pid_t command, int signal);
 
+/* The control groups that the launcher makes itself. group.c */
+void groups_tell(const struct launch *launch);   /* which limits they met */
+void groups_remove(struct launch *launch);
+
 /* The control groups of the launch, if there are any. cgroup.c */
 int cgroup_clone(struct launch *launch, unsigned long flags);
 void cgroup_kill(const struct launch *launch);   /* all members at once */
+void cgroup_kill_listed(const char *directory);  /* one by one: those that a group has now */
 int64_t cgroup_cpu_us(const struct launch *launch);
 
 /* Inside a sandbox that another program has made. */

@@ -16,6 +16,7 @@
 
 /* ORDER: each phase takes away something the next must not need.
  *   fds           first: nothing inherited may leak past this point
+ *   group         made before anything is spawned, where a plan has nobody else to make them
  *   cgroup        opened before anything is spawned, entered first of all by what is, so that everything is counted
  *   namespaces    before the mounts, which only a private mount namespace may change
  *   expect        inside the sandbox of another program: what it was told to do is there, or nothing runs
@@ -30,6 +31,7 @@
  *   seccomp       last: after it we execve, or write one report and exit
  * Init gives up its own privileges before it forks the command, which starts with none and checks so again. */
 const struct phase SUPERVISOR_PHASES[] = {
+    {"group", phase_group},
     {"cgroup", phase_cgroup},
     {"mounts", phase_in_place},
     {"expect", phase_expect},
@@ -131,8 +133,12 @@ static int take_control(int argc, char **argv) {
 int launch_run(struct launch *launch) {
     int err = signals_block_all();
     if (err) return fail("spec", err, "block signals");
-    if ((err = run_phases(launch, SUPERVISOR_PHASES))) return fail(launch->phase, err, launch->detail);
-    return is_server(launch) && !has_namespaces(launch) ? server_run_alone(launch) : supervisor_run(launch);
+    int code = 0;
+    if ((err = run_phases(launch, SUPERVISOR_PHASES))) code = fail(launch->phase, err, launch->detail);
+    else code = is_server(launch) && !has_namespaces(launch) ? server_run_alone(launch) : supervisor_run(launch);
+    if (code == 0) groups_tell(launch);
+    groups_remove(launch);
+    return code;
 }
 
 int main(int argc, char **argv) {

@@ -22,6 +22,7 @@ static const struct {
     [MOUNT_SYMLINK] = {"symlink", mount_symlink}, [MOUNT_FILE] = {"file", mount_file},
     [MOUNT_DIRECTORY] = {"directory", mount_directory}, [MOUNT_MASK] = {"mask", mount_mask},
     [MOUNT_AREA] = {"area", mount_area},          [MOUNT_LINK] = {"link", mount_link},
+    [MOUNT_COPY] = {"copy", mount_copy},
 };
 
 /* Any directory does as the place to put the new root for a moment; it is uncovered again by pivot_root. */
@@ -103,6 +104,7 @@ static int apply_all(struct view *view) {
         exchange(view, m->kind);
 #endif
         if (err) tell_record(view, m);
+        parent_forget(view, m->target);
     }
     bases_close(view);
     return err;
@@ -159,10 +161,11 @@ static int carry_out(struct launch *launch, int (*make)(struct view *)) {
     size_t count = launch->spec.count[RECORD_MOUNT];
     if (count == 0) return 0;
     size_t most = count + launch->spec.count[RECORD_EXPECT] + 1;
-    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own)};
+    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own), .parent_fd = -1};
     if (!view.own) return -ENOMEM;
     mode_t mask = umask(0); /* modes are meant as written; the command keeps its own mask */
     int err = make(&view);
+    parent_forget(&view, "");
     umask(mask);
     free(view.own);
     return err;

@@ -2,6 +2,7 @@
 #ifndef CORRAL_MOUNTS_H
 #define CORRAL_MOUNTS_H
 
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "launch.h"
@@ -34,12 +35,16 @@ struct view {
     bool has_masks;
     unsigned areas; /* that were made so far */
     bool has_old_areas; /* of the sandbox that this one is the successor of */
+    int parent_fd;      /* the directory that something was made in last, or -1; */
+    bool is_parent_sealed; /* in the end: nobody writes there */
+    char parent[PATH_MAX]; /* most of what is made lies beside what was made before */
 };
 
 /* target.c: finding and making places to mount on, inside the new root.
  * INVARIANT: nothing is ever created on a file system of the host, and no symbolic link is ever followed. */
 int target_open(struct view *view, const char *path);
-int target_parent(struct view *view, const char *path, const char **name);
+int target_parent(struct view *view, const char *path, const char **name); /* the view keeps it open */
+void parent_forget(struct view *view, const char *mounted);
 int target_make_directory(struct view *view, const char *path, mode_t mode);
 int target_make_file(struct view *view, const char *path, mode_t mode);
 bool target_is_own(const struct view *view, dev_t device);
@@ -66,6 +71,7 @@ int mount_mask(struct view *view, const struct mount_record *m);
 int mount_link(struct view *view, const struct mount_record *m);
 int mount_symlink(struct view *view, const struct mount_record *m);
 int mount_file(struct view *view, const struct mount_record *m);
+int mount_copy(struct view *view, const struct mount_record *m);
 int mount_directory(struct view *view, const struct mount_record *m);
 int masks_remove(struct view *view);
 int covers_open(struct view *view); /* mounts.c: in place, the tmpfs that somebody else has made for masks */

@@ -31,6 +31,7 @@ enum plan_record {
     PLAN_OUTPUT,   /* u64: bytes that stdout and stderr may have together; at most once */
     PLAN_SPEC,     /* u32 number of records, records: a spec without command, directory and environment; once */
     PLAN_NOTE,     /* string: for people */
+    PLAN_TEXT,     /* string text, string path: a file of the kernel's that reads so */
     PLAN_TYPES,
 };
 

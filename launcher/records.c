@@ -38,8 +38,15 @@ static const char *parse_id_map(struct spec *spec, struct cursor *c) {
     return *spec->id_map[which] ? NULL : "empty id map";
 }
 
+/* "%N" or "%N/file": in a control group that the launcher makes. A dot alone is no file of one. */
+static bool is_made_path(const char *path) {
+    if (path[0] != '%' || path[1] < '0' || path[1] > '9') return false;
+    return !path[2] || (path[2] == '/' && path[3] && path[3] != '.' && !strchr(path + 3, '/'));
+}
+
 /* A file of a control group: a plain path, or "@N" for a descriptor that the launcher was given. */
 static bool is_group_path(const char *path) {
+    if (is_made_path(path)) return true;
     if (path[0] != '@') return is_plain_path(path);
     char *end = NULL;
     long number = path[1] >= '1' && path[1] <= '9' ? strtol(path + 1, &end, 10) : 0;
@@ -59,7 +66,21 @@ static const char *parse_cgroup_kill(struct spec *spec, struct cursor *c) {
     group->kind = cursor_u32(c);
     group->path = cursor_string(c);
     if (group->kind < CGROUP_KILL_FILE || group->kind > CGROUP_KILL_FREEZER) return "unknown way to end a cgroup";
-    return is_plain_path(group->path) ? NULL : "cgroup is not a plain absolute path";
+    bool is_known = is_plain_path(group->path) || is_made_path(group->path);
+    return is_known ? NULL : "cgroup is not a plain absolute path";
+}
+
+static const char *parse_group(struct spec *spec, struct cursor *c) {
+    struct group_record *group = &spec->groups[spec->count[RECORD_GROUP]];
+    group->parent = cursor_string(c);
+    return is_plain_path(group->parent) ? NULL : "cgroup is not a plain absolute path";
+}
+
+static const char *parse_group_setting(struct spec *spec, struct cursor *c) {
+    struct group_setting *setting = &spec->settings[spec->count[RECORD_GROUP_SETTING]];
+    setting->path = cursor_string(c);
+    setting->value = cursor_string(c);
+    return is_made_path(setting->path) && setting->path[2] ? NULL : "a setting of no group that is made";
 }
 
 static const char *parse_cpu_time(struct spec *spec, struct cursor *c) {
@@ -104,7 +125,8 @@ static const char *parse_mount(struct spec *spec, struct cursor *c) {
     if (m->kind == 0 || m->kind >= MOUNT_KINDS) return "unknown mount kind";
     if (m->flags & ~(uint32_t)MOUNT_FLAGS) return "unknown mount flag";
     if (!is_plain_path(m->target)) return "mount target is not a plain absolute path";
-    if (m->kind == MOUNT_BIND && !is_plain_path(m->source)) return "bind source is not a plain absolute path";
+    bool has_source = m->kind == MOUNT_BIND || m->kind == MOUNT_COPY;
+    if (has_source && !is_plain_path(m->source)) return "bind source is not a plain absolute path";
     if (m->kind == MOUNT_LINK && !is_plain_path(m->source)) return "mounted link is not a plain absolute path";
     return NULL;
 }
@@ -251,6 +273,8 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_KEEP] = parse_empty,
     [RECORD_GATEWAY] = parse_gateway,
     [RECORD_LOCK] = parse_empty,
+    [RECORD_GROUP] = parse_group,
+    [RECORD_GROUP_SETTING] = parse_group_setting,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -1,5 +1,5 @@
-/* The output of a command whose output is limited goes through pipes and is counted here, as runtime/streams.py and
- * runtime/sinks.py do it. A reader that stops reading stops the command, not the launcher. */
+/* The output of a command whose output is limited goes through pipes and is counted here, as streams/streams.py and
+ * streams/sinks.py do it. A reader that stops reading stops the command, not the launcher. */
 #include "relay.h"
 
 #include <errno.h>

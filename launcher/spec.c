@@ -44,6 +44,7 @@ static const char *count_record(struct spec *spec, uint32_t type, struct cursor 
 static int allocate(struct spec *spec) {
     const size_t *count = spec->count;
     spec->cgroups = calloc(count[RECORD_CGROUP] + 1, sizeof *spec->cgroups);
+    spec->settings = calloc(count[RECORD_GROUP_SETTING] + 1, sizeof *spec->settings);
     spec->mounts = calloc(count[RECORD_MOUNT] + 1, sizeof *spec->mounts);
     spec->expects = calloc(count[RECORD_EXPECT] + 1, sizeof *spec->expects);
     spec->rlimits = calloc(count[RECORD_RLIMIT] + 1, sizeof *spec->rlimits);
@@ -52,7 +53,7 @@ static int allocate(struct spec *spec) {
     spec->argv = calloc(count[RECORD_ARGUMENT] + 1, sizeof *spec->argv);
     spec->envp = calloc(count[RECORD_ENVIRONMENT] + 1, sizeof *spec->envp);
     if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp ||
-        !spec->expects)
+        !spec->expects || !spec->settings)
         return -ENOMEM;
     return 0;
 }
@@ -67,6 +68,7 @@ static const char *check_counts(const struct spec *spec) {
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
+    if (spec->count[RECORD_GROUP] > SPEC_MAX_GROUPS) return "too many groups to make";
     if (spec->count[RECORD_SERVE]) {
         bool has_command = spec->count[RECORD_CWD] || spec->count[RECORD_ARGUMENT] || spec->count[RECORD_ENVIRONMENT] ||
                            spec->count[RECORD_WALL] || spec->count[RECORD_TERMINAL] || spec->count[RECORD_KEEP];
@@ -89,6 +91,18 @@ static const char *check_inside(const struct spec *spec) {
             return "a mount that cannot be made in place";
     }
     return NULL;
+}
+
+/* Whether a path leads to a group that is made, if it leads to one at all. */
+static bool is_made(const struct spec *spec, const char *path) {
+    return !path || path[0] != '%' || (size_t)(path[1] - '0') < spec->count[RECORD_GROUP];
+}
+
+static const char *check_groups(const struct spec *spec) {
+    bool is_known = is_made(spec, spec->cgroup_kill.path) && is_made(spec, spec->cpu_time.path);
+    for (size_t i = 0; i < spec->count[RECORD_CGROUP]; i++) is_known &= is_made(spec, spec->cgroups[i].path);
+    for (size_t i = 0; i < spec->count[RECORD_GROUP_SETTING]; i++) is_known &= is_made(spec, spec->settings[i].path);
+    return is_known ? NULL : "a group that is not made";
 }
 
 /* A record that cannot take effect without another is a mistake of the compiler, not a no-op. */
@@ -138,6 +152,7 @@ int spec_decode(struct spec *spec, uint8_t *bytes, size_t size, const char **why
     *why = each_record(spec, c, records, record_parse);
     if (!*why) *why = check_inside(spec);
     if (!*why) *why = check_dependencies(spec);
+    if (!*why) *why = check_groups(spec);
     return *why ? -EINVAL : 0;
 }
 
@@ -166,6 +181,7 @@ int spec_read(int fd, struct spec *spec, const char **why) {
 
 void spec_free(struct spec *spec) {
     free(spec->cgroups);
+    free(spec->settings);
     free(spec->mounts);
     free(spec->expects);
     free(spec->rlimits);

@@ -14,6 +14,7 @@ enum {
     SPEC_MAX_FILTER = 4096, /* instructions */
     SPEC_MAX_HOSTNAME = 64,
     SPEC_MAX_PORTS = 128, /* of a gateway */
+    SPEC_MAX_GROUPS = 10, /* that are made: each has a digit */
 };
 
 enum record_type {
@@ -46,6 +47,8 @@ enum record_type {
     RECORD_KEEP,
     RECORD_GATEWAY,
     RECORD_LOCK,
+    RECORD_GROUP,
+    RECORD_GROUP_SETTING,
     RECORD_TYPES,
 };
 
@@ -60,6 +63,7 @@ enum mount_kind {
     MOUNT_MASK,
     MOUNT_AREA,
     MOUNT_LINK,
+    MOUNT_COPY,
     MOUNT_KINDS,
 };
 
@@ -90,9 +94,20 @@ enum cgroup_kill_kind {
     CGROUP_KILL_FREEZER,  /* a directory of version 1's freezer */
 };
 
+/* A path of a control group may be "%N" or "%N/file": in the N-th one that the launcher makes. */
 struct cgroup_record {
     uint32_t kind;
     const char *path;
+};
+
+/* A control group that the launcher makes, and removes in the end. */
+struct group_record {
+    const char *parent; /* a directory */
+    char *path;         /* the group's own */
+};
+
+struct group_setting {
+    const char *path, *value;
 };
 
 /* How much processor time the whole tree may use, and the file that tells how much it has. */
@@ -161,6 +176,8 @@ struct spec {
     const char *id_map[2]; /* uid, gid */
     struct cgroup_record *cgroups;
     struct cgroup_record cgroup_kill;
+    struct group_record groups[SPEC_MAX_GROUPS];
+    struct group_setting *settings;
     struct cpu_time_record cpu_time;
     struct watch_record watch;
     uint64_t areas_size, areas_inodes; /* of the file system that all private areas lie in */

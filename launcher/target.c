@@ -25,16 +25,20 @@ static size_t base_length(const struct view *view) { return view->place ? view->
 
 int target_open(struct view *view, const char *path) { return beneath_open(base_fd(view), path + base_length(view)); }
 
-bool target_is_own(const struct view *view, dev_t device) {
+static const struct own_mount *find_own(const struct view *view, dev_t device) {
     for (size_t i = 0; i < view->owned; i++)
-        if (view->own[i].device == device) return true;
-    return false;
+        if (view->own[i].device == device) return &view->own[i];
+    return NULL;
 }
+
+bool target_is_own(const struct view *view, dev_t device) { return find_own(view, device) != NULL; }
 
 static int check_own(struct view *view, int directory) {
     struct stat status;
     if (fstat(directory, &status) < 0) return -errno;
-    if (target_is_own(view, status.st_dev)) return 0;
+    const struct own_mount *own = find_own(view, status.st_dev);
+    view->is_parent_sealed = own && own->read_only;
+    if (own) return 0;
     set_detail(view->launch, "would create a mount point on the host");
     return -EROFS;
 }
@@ -69,13 +73,26 @@ int target_parent(struct view *view, const char *path, const char **name) {
     char *slash = strrchr(parent, '/');
     *name = path + (slash - parent) + 1;
     *slash = 0;
+    if (view->parent_fd >= 0 && strcmp(view->parent, parent) == 0) return view->parent_fd;
+    parent_forget(view, "");
+    memcpy(view->parent, parent, (size_t)(slash - parent) + 1);
     int fd = target_open(view, *parent ? parent : "/");
     if (fd == -ENOENT) fd = make_directories(view, parent);
     if (fd < 0) return fd;
     int err = check_own(view, fd);
-    if (!err) return fd;
-    close(fd);
-    return err;
+    if (err) close(fd);
+    else view->parent_fd = fd;
+    return err ? err : fd;
+}
+
+/* INVARIANT: a directory is not used again once something was mounted upon it, or above it: its path leads elsewhere. */
+void parent_forget(struct view *view, const char *mounted) {
+    size_t length = strlen(mounted);
+    bool is_covered = strncmp(view->parent, mounted, length) == 0 &&
+                      (!length || !view->parent[length] || view->parent[length] == '/');
+    if (view->parent_fd < 0 || !is_covered) return;
+    close(view->parent_fd);
+    view->parent_fd = -1;
 }
 
 int target_make_directory(struct view *view, const char *path, mode_t mode) {
@@ -87,7 +104,6 @@ int target_make_directory(struct view *view, const char *path, mode_t mode) {
         fd = openat(parent, name, O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY);
         if (fd < 0) fd = -errno;
     }
-    close(parent);
     return fd;
 }
 
@@ -95,8 +111,5 @@ int target_make_file(struct view *view, const char *path, mode_t mode) {
     const char *name = NULL;
     int parent = target_parent(view, path, &name);
     if (parent < 0) return parent;
-    int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (fd < 0) fd = -errno;
-    close(parent);
-    return fd;
+    return k_result(openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
 }

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -26,8 +27,11 @@ importlib.import_module("corral")  # from here and from nowhere else, whatever a
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from corral.model.container import Container
     from support.confinement import Case
+    from support.warm_corral import WarmCorral
 
 LEAKY = "leaky"
 KEPT = "-session"
@@ -61,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all is collected: nothing of that is garbage, and looking for some takes long
     os.environ["CORRAL_CONFIG"] = ""  # whatever the developer's own configuration says
     from support.dispositions import put_back_signals
 
@@ -72,9 +77,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CORRAL_LAUNCHER"] = os.path.abspath(launcher)
     _prefer_real_interpreter()
     from support import scope
+    from support.control_once import share_controls
     from support.summary import Summary
 
     config.pluginmanager.register(scope)
+    share_controls(is_shared=not config.getoption("--all") and not scope.is_narrowed(config))
     if "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(Summary())
 
@@ -89,6 +96,11 @@ def _prefer_real_interpreter() -> None:
         if file.read(2) == b"#!":
             own = os.path.dirname(os.path.realpath(sys.executable))
             os.environ["PATH"] = f"{own}{os.pathsep}{os.environ['PATH']}"
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -159,6 +171,16 @@ def backend(request: pytest.FixtureRequest) -> Case:
         pytest.skip(f"{name} does not claim {feature.value} here")
     request.node.user_properties.append((CLAIM, f"{request.param} {feature.value}"))
     return Case(get_backend(name), probe, feature, _container(name), is_kept=request.param.endswith(KEPT))
+
+
+@pytest.fixture(scope="session")
+def warm_corral() -> Iterator[WarmCorral]:
+    """The command line, without the time that it takes to import it."""
+    from support.warm_corral import WarmCorral
+
+    warm = WarmCorral()
+    yield warm
+    warm.close()
 
 
 def _container(name: str) -> Container:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from corral.backends._engine_limits import engine_limit_arguments
+from corral.backends.engine.limits import engine_limit_arguments
 from corral.model.policy import Limits
 from limits.cases import CASES, Case
 from limits.program import build_measure, last_got

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from corral import Limits, Sandbox, load_preset
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.enforcer import TITLES, Enforcer
 from corral.model.feature import Feature
 from limits.cases import CASES, MIB, Case

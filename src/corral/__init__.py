@@ -14,15 +14,12 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.background import Background
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
-    from corral.executor import SandboxExecutor, detect_best_sandbox
+    from corral.integrations.bash_call import BashOutput
+    from corral.integrations.bash_tool import AsyncBashTool, BashTool
     from corral.limits.ceiling import Ceiling
-    from corral.limits.group import GroupUsage
     from corral.limits.limiter import Excess, ResourceLimiter
-    from corral.live import LiveNetwork
-    from corral.model.capability import Capability, parse_capability
     from corral.model.container import Container
     from corral.model.errors import (
         BugError,
@@ -38,11 +35,15 @@ if TYPE_CHECKING:
         UnconfinedWarning,
         UnenforceableError,
     )
+    from corral.model.event import Event, EventKind
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity, Hold
-    from corral.model.inheritance import Cut, Inheritance
+    from corral.model.network.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
     from corral.model.policy import Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
-    from corral.model.quantities import (
+    from corral.model.result import Enforcement, GroupUsage, Outcome, Result, Usage, UsageSample
+    from corral.model.rules.capability import Capability, parse_capability
+    from corral.model.rules.inheritance import Cut, Inheritance
+    from corral.model.rules.quantities import (
         format_duration,
         format_share,
         format_size,
@@ -50,25 +51,29 @@ if TYPE_CHECKING:
         parse_share,
         parse_size,
     )
-    from corral.model.result import Enforcement, Outcome, Result, Usage, UsageSample
-    from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
     from corral.model.violation import Evidence, Violation
     from corral.network.options import NetRequest, NetworkOptions
-    from corral.planner import Explanation
+    from corral.parallel.executor import SandboxExecutor, detect_best_sandbox
+    from corral.parallel.progress import Progress
+    from corral.pipeline.live_run import Watch
+    from corral.pipeline.planner import Explanation
     from corral.policy.compose import build_policy
     from corral.policy.preset import load_preset
-    from corral.pool import Pool, PoolStats
-    from corral.progress import Progress
     from corral.sandbox import Sandbox, run
-    from corral.session import Session
-    from corral.watch import Watch
+    from corral.sessions.background import Background
+    from corral.sessions.live_network import LiveNetwork
+    from corral.sessions.pool import Pool, PoolStats
+    from corral.sessions.session import Session
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
-    "Background": "corral.background",
+    "AsyncBashTool": "corral.integrations.bash_tool",
+    "Background": "corral.sessions.background",
+    "BashOutput": "corral.integrations.bash_call",
+    "BashTool": "corral.integrations.bash_tool",
     "BugError": "corral.model.errors",
     "CallError": "corral.model.errors",
-    "Capability": "corral.model.capability",
+    "Capability": "corral.model.rules.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "Ceiling": "corral.limits.ceiling",
     "CommandFailed": "corral.model.errors",
@@ -76,67 +81,72 @@ _EXPORTS = {
     "ConfigurationError": "corral.model.errors",
     "Container": "corral.model.container",
     "CorralError": "corral.model.errors",
-    "Cut": "corral.model.inheritance",
+    "Cut": "corral.model.rules.inheritance",
     "Defaults": "corral.model.policy",
     "Enforcement": "corral.model.result",
     "EnvPolicy": "corral.model.policy",
+    "Event": "corral.model.event",
+    "EventKind": "corral.model.event",
     "Evidence": "corral.model.violation",
     "Excess": "corral.limits.limiter",
-    "Explanation": "corral.planner",
+    "Explanation": "corral.pipeline.planner",
     "Feature": "corral.model.feature",
     "Fidelity": "corral.model.fidelity",
     "FsAccess": "corral.model.policy",
     "FsRule": "corral.model.policy",
-    "GroupUsage": "corral.limits.group",
+    "GroupUsage": "corral.model.result",
     "Hold": "corral.model.fidelity",
-    "HostTraffic": "corral.model.traffic",
-    "Inheritance": "corral.model.inheritance",
+    "HostTraffic": "corral.model.network.traffic",
+    "Inheritance": "corral.model.rules.inheritance",
     "Limits": "corral.model.policy",
-    "LiveNetwork": "corral.live",
-    "NetAction": "corral.model.traffic",
-    "NetEvent": "corral.model.traffic",
+    "LiveNetwork": "corral.sessions.live_network",
+    "NetAction": "corral.model.network.traffic",
+    "NetEvent": "corral.model.network.traffic",
     "NetMode": "corral.model.policy",
     "NetPolicy": "corral.model.policy",
-    "NetReason": "corral.model.traffic",
+    "NetReason": "corral.model.network.traffic",
     "NetRequest": "corral.network.options",
     "NetworkOptions": "corral.network.options",
     "Outcome": "corral.model.result",
     "Policy": "corral.model.policy",
     "PolicyError": "corral.model.errors",
-    "Pool": "corral.pool",
-    "PoolStats": "corral.pool",
-    "Progress": "corral.progress",
+    "Pool": "corral.sessions.pool",
+    "PoolStats": "corral.sessions.pool",
+    "Progress": "corral.parallel.progress",
     "RemoteError": "corral.model.errors",
     "ResourceLimiter": "corral.limits.limiter",
     "Result": "corral.model.result",
     "Sandbox": "corral.sandbox",
-    "SandboxExecutor": "corral.executor",
-    "Session": "corral.session",
+    "SandboxExecutor": "corral.parallel.executor",
+    "Session": "corral.sessions.session",
     "SessionClosed": "corral.model.errors",
     "SetupError": "corral.model.errors",
-    "Traffic": "corral.model.traffic",
+    "Traffic": "corral.model.network.traffic",
     "UnconfinedWarning": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
     "UsageSample": "corral.model.result",
     "Violation": "corral.model.violation",
-    "Watch": "corral.watch",
+    "Watch": "corral.pipeline.live_run",
     "build_policy": "corral.policy.compose",
-    "detect_best_sandbox": "corral.executor",
-    "format_duration": "corral.model.quantities",
-    "format_share": "corral.model.quantities",
-    "format_size": "corral.model.quantities",
+    "detect_best_sandbox": "corral.parallel.executor",
+    "format_duration": "corral.model.rules.quantities",
+    "format_share": "corral.model.rules.quantities",
+    "format_size": "corral.model.rules.quantities",
     "load_configuration": "corral.config.load",
     "load_preset": "corral.policy.preset",
-    "parse_capability": "corral.model.capability",
-    "parse_duration": "corral.model.quantities",
-    "parse_share": "corral.model.quantities",
-    "parse_size": "corral.model.quantities",
+    "parse_capability": "corral.model.rules.capability",
+    "parse_duration": "corral.model.rules.quantities",
+    "parse_share": "corral.model.rules.quantities",
+    "parse_size": "corral.model.rules.quantities",
     "run": "corral.sandbox",
 }
 
 __all__ = [
+    "AsyncBashTool",
     "Background",
+    "BashOutput",
+    "BashTool",
     "BugError",
     "CallError",
     "Capability",
@@ -151,6 +161,8 @@ __all__ = [
     "Defaults",
     "Enforcement",
     "EnvPolicy",
+    "Event",
+    "EventKind",
     "Evidence",
     "Excess",
     "Explanation",

@@ -5,8 +5,15 @@ from __future__ import annotations
 import os
 
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, check_order
-from corral.directory import find_directory
-from corral.given import (
+from corral.host.directory import find_directory
+from corral.host.real import RealHost
+from corral.model.arguments import texts_of
+from corral.model.container import Container, check_container
+from corral.model.decision import Decision, Reason
+from corral.model.errors import UnenforceableError
+from corral.model.plan import Command, StdioMode
+from corral.model.policy import Policy
+from corral.pipeline.arguments import (
     REFUSE,
     RUN_UNCONFINED,
     arguments_of,
@@ -17,14 +24,7 @@ from corral.given import (
     features_of,
     narrow,
 )
-from corral.host import RealHost
-from corral.model.arguments import texts_of
-from corral.model.container import Container, check_container
-from corral.model.decision import Decision, Reason
-from corral.model.errors import UnenforceableError
-from corral.model.plan import Command, StdioMode
-from corral.model.policy import Policy
-from corral.planner import Planner
+from corral.pipeline.planner import Planner
 from corral.policy.check import check_policy
 from corral.policy.preset import DEFAULT_PRESET, load_preset, preset_backend
 
@@ -32,21 +32,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from corral.attempt import Attempt
     from corral.limits.ceiling import Ceiling
     from corral.limits.hierarchy import Hierarchy
     from corral.model.backend import Host
-    from corral.model.endpoint import Endpoint
+    from corral.model.event import Listener
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
+    from corral.model.network.endpoint import Endpoint
     from corral.model.probe import Probe
     from corral.model.result import Result
     from corral.network.options import NetworkOptions
-    from corral.planner import Explanation
-    from corral.runtime.destinations import Destinations, Stream, Target
+    from corral.pipeline.live_run import Watch
+    from corral.pipeline.planned_run import PlannedRun
+    from corral.pipeline.planner import Explanation
     from corral.runtime.monitor import Monitor
-    from corral.session import Session
-    from corral.watch import Watch
+    from corral.sessions.session import Session
+    from corral.streams.destinations import Destinations, Stream, Target
 
 
 _OWN_CONTAINER = Container()
@@ -163,20 +164,24 @@ class Sandbox:
         stream: Stream | None = None,
         stdout: Target | None = None,
         stderr: Target | None = None,
+        on_event: Listener | None = None,
     ) -> Result:
         """Run a command and return what happened. A text is given to a shell, a sequence is not.
 
         `env` has further variables, and `timeout` seconds that can only shorten the policy's own limit.
         `stream(name, data)` is called with every piece of output as it comes; `stdout` and `stderr` are
         paths or binary files to write it to. Then the result holds only the end of that output. What
-        `stream` raises ends the run and is passed on.
+        `stream` raises ends the run and is passed on. `on_event(event)` is told at once what corral refuses,
+        takes away or ends, each kind once, perhaps in another thread; the result has all of it.
 
         Raises PolicyError, UnenforceableError or SetupError if the command did not run; a command
         that ran and failed is a result like any other.
         """
         sandbox = self.narrowed(timeout, env)
         prepared = sandbox.read_command(command, cwd=cwd, stdin=stdin)
-        return sandbox.prepare(prepared, destinations_of(stream, stdout, stderr)).run()
+        planned = sandbox.prepare(prepared, destinations_of(stream, stdout, stderr))
+        planned.listen(on_event)
+        return planned.run()
 
     def watch(
         self,
@@ -194,7 +199,7 @@ class Sandbox:
         A run that is over sooner has no sample. Raises what `run` raises before a command starts; the rest
         is raised by `Watch.result`.
         """
-        from corral.watch import Watch
+        from corral.pipeline.live_run import Watch
 
         prepared = self.read_command(command, cwd=cwd, stdin=stdin)
         output = destinations_of(stream, stdout, stderr)
@@ -202,7 +207,7 @@ class Sandbox:
 
     def session(self) -> Session:
         """Make a sandbox and keep it, for many commands; it ends with the `with` block it is used in."""
-        from corral.session import Session
+        from corral.sessions.session import Session
 
         return Session(self)
 
@@ -267,11 +272,17 @@ class Sandbox:
 
     def prepare(
         self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None
-    ) -> Attempt:
+    ) -> PlannedRun:
         """Everything but the run itself: the caller may want to hold on to it, to pass signals on."""
-        from corral.attempt import Attempt
+        from corral.pipeline.planned_run import PlannedRun
 
-        return Attempt(self, command, output, monitor)
+        return PlannedRun(
+            *(self.planner, command),
+            options=self._network,
+            within=self.within,
+            output=output,
+            monitor=monitor,
+        )
 
     def decide_path(self, path: str, *, writes: bool = False) -> Decision:
         """Whether a command may read (or write) a path, and by which rule. Nothing is run or written."""
@@ -285,8 +296,8 @@ class Sandbox:
 
     def decide_connection(self, endpoint: Endpoint | str) -> Decision:
         """Whether a command may connect to an endpoint (`https:example.org`), as far as the policy says."""
-        from corral.model.connection import decide_connection
-        from corral.model.endpoint import read_endpoint
+        from corral.model.network.connection import decide_connection
+        from corral.model.network.endpoint import read_endpoint
 
         if isinstance(endpoint, str):
             endpoint = read_endpoint(endpoint)
@@ -319,8 +330,10 @@ def run(
     stream: Stream | None = None,
     stdout: Target | None = None,
     stderr: Target | None = None,
+    on_event: Listener | None = None,
 ) -> Result:
     """Run one command in a sandbox of its own. See `Sandbox` and `Sandbox.run`."""
     made = Sandbox(policy, backend=backend, workspace=workspace, waive=waive, container=container)
     sandbox = made.narrowed(timeout, env)
-    return sandbox.run(command, cwd=cwd, stdin=stdin, stream=stream, stdout=stdout, stderr=stderr)
+    output = {"stream": stream, "stdout": stdout, "stderr": stderr}
+    return sandbox.run(command, cwd=cwd, stdin=stdin, on_event=on_event, **output)  # type: ignore[arg-type]

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
-from sources import ROOT, shown
+from sources import LAUNCHER, PACKAGE, ROOT, nodes, parse, python_files, shown
 
 import corral
 from corral.backends.registry import BUILTIN
 from corral.cli.commands import cli
 from corral.cli.options import OPTIONS
-from corral.git import search
-from corral.model.capability import _VERBS
+from corral.git_formats import search
 from corral.model.feature import PROMISES, Feature
+from corral.model.rules.capability import _VERBS
 from corral.policy.preset import PRESETS, describe_preset
-from corral.runtime import guard, sinks, starter
+from corral.protected_names import guard
+from corral.runtime import starter
+from corral.streams import sinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
+#: The design of a part stands beside its code.
+BESIDE_CODE = sorted((LAUNCHER / "README.md", *PACKAGE.rglob("README.md")))
+DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *BESIDE_CODE))
+#: What names files as developers do: from the package, the launcher, or the directory of the document.
+FOR_DEVELOPERS = (ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *BESIDE_CODE)
+MOST_ARCHITECTURE_LINES = 300
 #: What only the machine of a developer has: this very checkout, and his home.
 FOREIGN_PATHS = (f"{ROOT}/", f"{Path.home()}/")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -32,6 +40,9 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _STATEMENT = re.compile(r"^\| ([\d, ]+) \|.+\|.+\|(.+)\|$", re.MULTILINE)
 _STATEMENTS = 242
 _TEST = re.compile(r"`([\w/]+/test_\w+\.py)(?:::(\w+))?`")
+#: `file.py`, or `file.py: name` of something in it.
+_CODE = re.compile(r"`([\w./-]+\.(?:py|[ch]))(?:: ([\w.]+))?`")
+_CLASS = re.compile(r"`((?:[A-Z][a-z]+){2,})(?:\.\w+)*`")
 _OWN_PATH = re.compile(r"`((?:src|tests|docs|launcher|bench)/[\w./-]+)`")
 
 
@@ -42,6 +53,34 @@ def _read(name: str) -> str:
 def _mentions(text: str, word: str) -> bool:
     """Whether a document has a word by itself; `--net` does not count for `--network`."""
     return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def _definitions(body: list[ast.stmt]) -> set[str]:
+    """What a module defines at its top, and `Class.method`."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.If):
+            found |= _definitions([*node.body, *node.orelse])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+            if isinstance(node, ast.ClassDef):
+                found |= {f"{node.name}.{name}" for name in _definitions(node.body)}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _find_code(document: Path, name: str) -> Path | None:
+    """The file that a document means."""
+    places = (base / name for base in (document.parent, PACKAGE, LAUNCHER, ROOT))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _defines(path: Path, name: str) -> bool:
+    if path.suffix == ".py":
+        return name in _definitions(parse(path).body)
+    return re.search(rf"^[\w *]*\b{name}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def _load_generator() -> ModuleType:
@@ -185,6 +224,47 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
+@pytest.mark.parametrize("document", FOR_DEVELOPERS, ids=shown)
+def test_the_code_that_is_named_exists(document: Path) -> None:
+    missing = []
+    for file, name in _CODE.findall(" ".join(document.read_text(encoding="utf-8").split())):
+        path = _find_code(document, file)
+        if "NAME" not in file and (path is None or (name and not _defines(path, name))):
+            missing.append((file, name))
+
+    assert missing == []
+
+
+def test_a_name_that_code_does_not_define_is_noticed() -> None:
+    planner, launcher = PACKAGE / "pipeline/planner.py", LAUNCHER / "main.c"
+
+    assert _defines(planner, "Planner.explain") and _defines(launcher, "main")
+    assert not _defines(planner, "Planner.explained") and not _defines(launcher, "mein")
+    assert _find_code(ROOT / "ARCHITECTURE.md", "pipeline/planer.py") is None
+
+
+@pytest.mark.parametrize("document", FOR_DEVELOPERS, ids=shown)
+def test_the_classes_that_are_named_exist(document: Path) -> None:
+    known = {
+        node.name
+        for path in (*python_files(), *(ROOT / "tests/support").rglob("*.py"))
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef)
+    }
+
+    assert set(_CLASS.findall(document.read_text(encoding="utf-8"))) - known == set()
+
+
+def test_the_architecture_can_be_read_in_one_go() -> None:
+    assert len(_read("ARCHITECTURE.md").splitlines()) <= MOST_ARCHITECTURE_LINES
+
+
+def test_the_architecture_leads_to_every_page_beside_the_code() -> None:
+    text = _read("ARCHITECTURE.md")
+
+    assert [shown(path) for path in BESIDE_CODE if f"]({shown(path)})" not in text] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=shown)
 def test_no_path_of_a_developers_machine_is_in_a_document(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -200,8 +280,8 @@ def test_the_limits_name_the_numbers_of_the_code() -> None:
     assert f"every {guard._GLANCE_MS} ms" in text
 
 
-def test_the_architecture_names_the_numbers_of_the_guard() -> None:
-    text = " ".join(_read("ARCHITECTURE.md").split())
+def test_the_design_of_the_guard_names_its_numbers() -> None:
+    text = " ".join(_read("src/corral/protected_names/README.md").split())
 
     assert f"looks every {guard._GLANCE_MS} ms for the first quarter of a second" in text
     assert guard._LISTEN_AFTER_SECONDS == 0.25

@@ -10,7 +10,10 @@ from sources import PACKAGE, parse
 import corral
 
 PUBLIC = [
+    "AsyncBashTool",
     "Background",
+    "BashOutput",
+    "BashTool",
     "BugError",
     "CallError",
     "Capability",
@@ -25,6 +28,8 @@ PUBLIC = [
     "Defaults",
     "Enforcement",
     "EnvPolicy",
+    "Event",
+    "EventKind",
     "Evidence",
     "Excess",
     "Explanation",

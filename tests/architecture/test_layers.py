@@ -1,32 +1,36 @@
-"""A module imports only from rows below its own; packages of the middle row never import each other."""
+"""A module imports only from rows below its own."""
 
 from __future__ import annotations
 
-from sources import PACKAGE, imported_modules, python_files, shown
+import re
+import subprocess
+import sys
+
+from sources import PACKAGE, ROOT, imported_modules, python_files, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: From the bottom up (ARCHITECTURE.md, layers). Within SIBLINGS nobody knows of the others.
+#: From the bottom up (ARCHITECTURE.md, layers). Within a row nobody knows of the others, but for MUTUAL.
 ROWS = (
     {"model"},
-    {"policy", "programs", "git"},
-    {"linux"},
-    {"limits"},
-    {"planning", "backends", "runtime", "images", "network", "audit", "guard", "workspace", "calls"},
-    {
-        *("sandbox", "planner", "attempt", "fidelity", "session", "background", "stateful", "given"),
-        *("pool", "stock", "successor", "turns", "freshness", "aio", "watch"),
-        *("executor", "batch", "function", "progress"),
-        *("host", "tool", "probes", "state", "directory", "trace", "compilation", "crossing", "live"),
-    },
+    {"policy", "git_formats"},
+    {"linux", "untrusted_files"},
+    {"limits", "git_check"},
+    {"protected_names", "streams"},
+    {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
+    {"host"},
+    {"sandbox_files", "images", "pipeline"},
+    {"sandbox", "sessions"},
+    {"parallel", "compiled_plans", "aio"},
     {"config"},
-    {"selftest", "named"},
+    {"selftest"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )
-SIBLINGS = ROWS[4] | ROWS[8]
+#: The public nouns make one another: `Sandbox.session()` is a `Session`, which plans with its `Sandbox`.
+MUTUAL = {"sandbox", "sessions"}
 #: `corral/__init__.py` lists the public names and belongs to no row; importing `corral` itself is free.
 ROOT_MODULE = "__init__"
 
@@ -50,6 +54,14 @@ def test_every_module_belongs_to_a_row() -> None:
     assert {unit for unit in units if _row(unit) < 0} == set()
 
 
+def test_the_architecture_has_the_same_rows() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (\d+) \| `(\w+)` \|", text, re.MULTILINE)
+    units = {_own_unit(path) for path in python_files()} - {ROOT_MODULE}
+
+    assert sorted((unit, int(row)) for row, unit in table) == sorted((unit, _row(unit)) for unit in units)
+
+
 def test_nothing_is_imported_from_above_or_from_a_sibling() -> None:
     wrong = []
     for path in python_files():
@@ -58,7 +70,7 @@ def test_nothing_is_imported_from_above_or_from_a_sibling() -> None:
             other = _unit(module)
             if module.split(".")[0] != "corral" or own in {ROOT_MODULE, other} or _row(other) < 0:
                 continue
-            if _row(other) > _row(own) or (_row(other) == _row(own) and own in SIBLINGS):
+            if _row(other) > _row(own) or (_row(other) == _row(own) and own not in MUTUAL):
                 wrong.append(f"{shown(path)}:{line}: {own} imports {module}")
 
     assert wrong == []
@@ -67,6 +79,7 @@ def test_nothing_is_imported_from_above_or_from_a_sibling() -> None:
 def test_the_model_needs_nothing_but_the_standard_library() -> None:
     allowed = {"__future__", "collections", "difflib", "enum", "hashlib", "ipaddress", "posixpath", "typing"}
     allowed |= {"functools", "re"}  # of patterns
+    allowed |= {"contextlib"}  # for types
     foreign = {
         module.split(".")[0]
         for path in python_files()
@@ -75,3 +88,21 @@ def test_the_model_needs_nothing_but_the_standard_library() -> None:
     }
 
     assert foreign - {"corral"} <= allowed
+
+
+#: What a command is on any POSIX system; macOS has no launcher, control groups or namespaces.
+POSIX = ("runtime/*.py", "streams/*.py")
+LINUX = ("corral.linux.", "corral.limits.", "corral.runtime.launcher.")
+
+
+def test_what_any_posix_system_can_do_needs_nothing_of_linux() -> None:
+    """In a Python of its own. What functions import is for launches that have a spec."""
+    files = [file for pattern in POSIX for file in sorted(PACKAGE.glob(pattern))]
+    names = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in files]
+    program = (
+        f"import sys, importlib\nfor name in {names!r}: importlib.import_module(name)\nprint(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert len(names) > 15
+    assert [name for name in loaded.stdout.split() if f"{name}.".startswith(LINUX)] == []

@@ -14,7 +14,7 @@ from sources import PACKAGE, calls, imported_modules, python_files, shown
 from corral.backends.registry import get_backend
 from support.golden_cases import CASES, LINUX, fake_probe, plan_of
 
-PURE = ("model", "policy", "git", "linux", "planning", "backends")
+PURE = ("model", "policy", "git_formats", "linux", "planning", "backends")
 #: What the standard library offers to compute with.
 HARMLESS = {
     "__future__",

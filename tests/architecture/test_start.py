@@ -43,7 +43,7 @@ def _imports_of(module: str) -> set[str]:
 #: What a plain `corral run` imports on its way.
 ON_THE_WAY = [
     *("corral.cli.main", "corral.cli.options", "corral.cli.run", "corral.sandbox"),
-    *("corral.backends.native", "corral.runtime.guard"),
+    *("corral.backends.native", "corral.protected_names.guard", "corral.cli.hook.respond"),
 ]
 
 

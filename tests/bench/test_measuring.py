@@ -42,12 +42,12 @@ def _unmeasured(report: str) -> str:
 
 def _missing_modules() -> list[str]:
     """Parts of corral that are not there; the table says so, and goes on."""
-    import corral.session
+    import corral.sessions.session
 
-    names = ("pool", "executor")
+    names = ("sessions.pool", "executor.executor")
     package = Path(corral.__file__).parent
-    missing = [f"corral.{name}" for name in names if not (package / f"{name}.py").exists()]
-    return missing + ([] if hasattr(corral.session.Session, "read_file") else ["read_file"])
+    missing = [f"corral.{name}" for name in names if not (package / f"{name.replace('.', '/')}.py").exists()]
+    return missing + ([] if hasattr(corral.sessions.session.Session, "read_file") else ["read_file"])
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from corral.limits.hierarchy import find_hierarchy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.plan_stage import Stage
@@ -16,9 +18,6 @@ LANDLOCK = ("--backend", "landlock", "--waive", "fs.metadata,proc.contained,proc
     ("options", "feature"),
     [
         (("-p", "moderate"), "fs.protect"),
-        (("-p", "strict", "--memory", "100m"), "limit.memory"),
-        (("-p", "strict", "--cpus", "1"), "limit.cpu"),
-        (("-p", "strict", "--cap", "cpu:time:1s"), "limit.cpu-time"),
         (("-p", "strict", *LANDLOCK), "fs.private"),
         (("-p", "strict", *OPEN, "--deny", "{project}/x"), "fs.deny"),
     ],
@@ -26,6 +25,61 @@ LANDLOCK = ("--backend", "landlock", "--waive", "fs.metadata,proc.contained,proc
 def test_it_is_refused_with_the_waiver_that_accepts_less(
     stage: Stage, options: tuple[str, ...], feature: str
 ) -> None:
+    _is_refused(stage, options, feature)
+
+
+@pytest.mark.parametrize(
+    ("options", "feature"),
+    [
+        (("-p", "strict", "--memory", "100m"), "limit.memory"),
+        (("-p", "strict", "--cpus", "1"), "limit.cpu"),
+        (("-p", "strict", "--cap", "cpu:time:1s"), "limit.cpu-time"),
+    ],
+)
+def test_limits_are_refused_where_the_launcher_can_make_no_group(
+    stage: Stage, options: tuple[str, ...], feature: str
+) -> None:
+    if _has_groups(stage):
+        pytest.skip("root may make control groups here")
+    _is_refused(stage, options, feature)
+
+
+def _has_groups(stage: Stage) -> bool:
+    """Ordinary users have none but systemd's, which the launcher does not ask for."""
+    return stage.user == 0 and find_hierarchy() is not None
+
+
+@pytest.mark.parametrize(
+    ("option", "script", "said"),
+    [
+        (("--memory", "64m"), "python3 -c 'bytearray(200 << 20)'", "out-of-memory"),
+        (("--pids", "8"), "for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done", "pids-limit"),
+        (("--cap", "cpu:time:1s"), "while :; do :; done", ""),
+    ],
+)
+def test_limits_of_control_groups_are_held_by_a_plan(
+    stage: Stage, option: tuple[str, str], script: str, said: str
+) -> None:
+    if not _has_groups(stage):
+        pytest.skip("no control group can be made here")
+    done = stage.corral("compile", "-p", "strict", *option, "-o", str(stage.plan))
+    assert done.returncode == 0, done.stderr
+
+    ran = stage.run("sh", "-c", f"{script} && echo all")
+
+    assert ran.returncode != 0 and b"all" not in ran.stdout
+    assert said in ran.stderr.decode()
+
+
+def test_a_plan_without_its_limit_lets_the_same_command_through(stage: Stage) -> None:
+    """The control."""
+    done = stage.corral("compile", "-p", "strict", "-o", str(stage.plan))
+
+    assert done.returncode == 0, done.stderr
+    assert stage.run("sh", "-c", "python3 -c 'bytearray(200 << 20)' && echo all").stdout == b"all\n"
+
+
+def _is_refused(stage: Stage, options: tuple[str, ...], feature: str) -> None:
     asked = [option.format(project=stage.project) for option in options]
 
     done = stage.corral("compile", *asked, "-o", str(stage.plan))
@@ -44,7 +98,7 @@ def test_it_is_refused_with_the_waiver_that_accepts_less(
 
 def test_a_limit_of_processes_is_held_where_the_kernel_does_it(stage: Stage) -> None:
     done = stage.corral("compile", "-p", "strict", "--pids", "8", "-o", str(stage.plan))
-    if stage.user == 0:  # whom the kernel does not count
+    if stage.user == 0 and not _has_groups(stage):  # whom the kernel does not count
         assert done.returncode == 3 and "--waive limit.pids" in done.stderr
         return
     assert done.returncode == 0, done.stderr
@@ -78,12 +132,13 @@ def test_a_limited_network_cannot_be_compiled(stage: Stage, options: tuple[str, 
 
 
 def test_a_default_that_the_launcher_cannot_hold_alone_is_said(stage: Stage) -> None:
-    """An ordinary user's processes are counted by the kernel; root's by a group, which nobody would make."""
+    """An ordinary user's processes are counted by the kernel; root's by a group, if one can be made."""
     done = stage.corral("compile", "-p", "strict", "-o", str(stage.plan))
     shown = stage.corral("compile", "--show", str(stage.plan)).stdout
 
     assert done.returncode == 0, done.stderr
-    assert ("limit.pids (4096)" in done.stderr) == ("limit.pids (4096)" in shown) == (stage.user == 0)
+    assert ("limit.pids (4096)" in done.stderr) == ("limit.pids (4096)" in shown)
+    assert ("limit.pids (4096)" in shown) == (stage.user == 0 and not _has_groups(stage))
     if stage.user:
         assert stage.run("sh", "-c", "grep 'Max processes' /proc/self/limits").stdout.split()[2] == b"4097"
 

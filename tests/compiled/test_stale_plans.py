@@ -6,9 +6,11 @@ import os
 import random
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from corral.limits.hierarchy import find_hierarchy
 from corral.linux.compiled import decode_plan, encode_plan
 
 TYPE_CHECKING = False
@@ -33,6 +35,30 @@ def _refusal(stage: Stage) -> str:
 def _runs(stage: Stage) -> bool:
     done = stage.run(*RAN)
     return (done.returncode, done.stdout) == (0, b"ran\n")
+
+
+def test_a_caller_in_another_control_group(stage: Stage) -> None:
+    """A group that is made where the plan says would free the command from the caller's own limits."""
+    hierarchy = find_hierarchy()
+    if stage.user or hierarchy is None or "pids" not in hierarchy.parents:
+        pytest.skip("no control group can be made here")
+    stage.compile("-p", "strict", "--pids", "50")
+    assert _runs(stage)
+    group = Path(hierarchy.parents["pids"], f"corral-test-{os.urandom(8).hex()}")
+    group.mkdir()
+
+    enter = ["sh", "-c", 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"', "sh", str(group)]
+    done = subprocess.run(
+        [*enter, *stage.line(*RAN)],
+        cwd=stage.project,
+        env=stage.environment(),
+        capture_output=True,
+        check=False,
+    )
+    group.rmdir()
+
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"/proc/self/cgroup says otherwise: this is another control group" in done.stderr
 
 
 def test_a_policy_file_that_changes(stage: Stage) -> None:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.linux.landlock import scoped
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature

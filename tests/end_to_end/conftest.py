@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from support.probed import require, silence_engines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from support.warm_corral import WarmCorral
 
     Corral = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -38,14 +40,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def empty_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To be copied: git takes longer to make one."""
+    directory = tmp_path_factory.mktemp("repository") / "empty"  # with the modes of any directory
+    subprocess.run(["git", "init", "-q", directory], check=True)
+    return directory
+
+
 @pytest.fixture
-def project(tmp_path: Path, home: Path) -> Path:
+def project(tmp_path: Path, home: Path, empty_repository: Path) -> Path:
     """A small git project, with a name and an address known to git."""
     (home / ".gitconfig").write_text("[user]\n\tname = A Person\n\temail = person@localhost\n")
-    directory = tmp_path / "project"
-    directory.mkdir()
-    subprocess.run(["git", "init", "-q"], cwd=directory, check=True)
-    return directory
+    return Path(shutil.copytree(empty_repository, tmp_path / "project", symlinks=True))
 
 
 @pytest.fixture
@@ -57,20 +64,12 @@ def user_file(home: Path) -> Path:
 
 
 @pytest.fixture
-def corral(project: Path) -> Corral:
+def corral(project: Path, warm_corral: WarmCorral) -> Corral:
     """Runs `corral ARGUMENTS` in the project and returns what it printed."""
 
     def run(
         *arguments: str, stdin: bytes = b"", cwd: Path | None = None, **env: str
     ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-m", "corral", *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=cwd or project,
-            env={**os.environ, **env},
-            timeout=60,
-            check=False,
-        )
+        return warm_corral.run(arguments, stdin, cwd or project, {**os.environ, **env}, timeout=60)
 
     return run

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import corral as library
+from corral.host.real import RealHost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def test_a_launcher_that_breaks_after_it_was_tried_is_a_setup_failure(
     corral: Corral, project: Path, tmp_path: Path, home: Path
 ) -> None:
     """The probe is remembered; the launch itself must notice."""
-    good = Path(library.host.RealHost().launcher()[0])
+    good = Path(RealHost().launcher()[0])
     copy = tmp_path / "corral-launch"
     copy.write_bytes(good.read_bytes())
     copy.chmod(0o755)

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from corral.backends.registry import BUILTIN, get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.errors import SetupError, UnenforceableError
 from corral.model.feature import Feature
 from corral.sandbox import Sandbox

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.feature import Feature
 
 NOBODY_YET = {Feature.NET_EXCEPT}

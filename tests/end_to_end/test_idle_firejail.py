@@ -10,9 +10,9 @@ import stat
 import pytest
 
 from corral.backends.firejail import FirejailBackend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.errors import SetupError
-from corral.runtime.outer import Meeting
+from corral.runtime.launcher.outer import OuterHandshake
 from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def test_a_run_finds_it_as_well_and_nothing_runs(
     believed = backend._found(host, str(idle), "0.9.72", host.landlock_abi())
     monkeypatch.setattr(FirejailBackend, "probe", lambda *_: believed)
     met = []
-    monkeypatch.setattr(Meeting, "hold", _noting(met, Meeting.hold))
+    monkeypatch.setattr(OuterHandshake, "hold", _noting(met, OuterHandshake.hold))
 
     with pytest.raises(SetupError) as caught:
         Sandbox(workspace=str(work), backend="firejail", waive=["fs.metadata"]).run(["touch", "ran"])
@@ -73,7 +73,7 @@ def test_a_run_finds_it_as_well_and_nothing_runs(
 
 
 def _noting(met: list[bool], hold):
-    def noted(self: Meeting, *arguments):
+    def noted(self: OuterHandshake, *arguments):
         process = hold(self, *arguments)
         met.append(True)
         return process

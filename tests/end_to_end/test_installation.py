@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 
 ROOT = Path(__file__).resolve().parents[2]
 

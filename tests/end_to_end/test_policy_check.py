@@ -8,7 +8,7 @@ import os
 import pytest
 
 from corral.backends.registry import BUILTIN, get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.feature import Feature
 from corral.sandbox import Sandbox
 

@@ -57,8 +57,8 @@ def test_list_has_every_preset_with_its_sentence(corral: Corral) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_show_prints_capabilities_that_can_be_given_back(corral: Corral, name: str) -> None:
-    from corral.model.capability import PolicyDraft, parse_capability
     from corral.model.policy import Policy
+    from corral.model.rules.capability import PolicyDraft, parse_capability
     from corral.policy.preset import load_preset
 
     draft = PolicyDraft(Policy())

@@ -8,15 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.transcripts import blocks_of, steps_of
+from support.transcripts import blocks_of, steps_of, told_first
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def matches(printed: str, expected: list[str]) -> bool:
-    """`...` stands for anything: a time, a directory of this machine, lines of a traceback."""
-    pattern = re.escape("\n".join(expected)).replace(r"\.\.\.", ".*")
-    return re.fullmatch(pattern, printed.strip("\n"), re.DOTALL) is not None
+    """`...` stands for anything: a time, a directory of this machine, lines of a traceback.
+
+    Corral says what it refuses while the command runs, so its lines may come before the command's or after.
+    """
+    pattern = re.escape("\n".join(told_first(expected))).replace(r"\.\.\.", ".*")
+    lines = told_first(printed.strip("\n").split("\n"))
+    return re.fullmatch(pattern, "\n".join(lines), re.DOTALL) is not None
 
 
 def file_shown(command: str, files: dict[str, Path]) -> Path | None:

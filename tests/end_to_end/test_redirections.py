@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.runtime.doors import Doors
+from corral.streams.doors import Doors
 from support.doors import make_deep_directory, make_null_device
 from support.gates import PATIENCE_SECONDS
 

@@ -112,11 +112,11 @@ def test_input_that_is_no_terminal_ends_a_command_on_one(project: Path, home: Pa
     """An unfinished line, and more than either side can hold at once."""
     program = f"{sys.executable} -m corral run -t --"
     unfinished = f"printf abc | {program} cat"
-    crossing = (
+    networked = (
         f"head -c 300000 /dev/zero | tr '\\0' a | "
         f"{program} sh -c 'stty raw -echo; head -c 1000000 /dev/zero | tr \"\\0\" b'"
     )
-    for line, least in ((unfinished, 3), (crossing, 1_000_000)):
+    for line, least in ((unfinished, 3), (networked, 1_000_000)):
         done = subprocess.run(["sh", "-c", line], cwd=project, capture_output=True, timeout=60, check=False)
 
         assert done.returncode == 0, done.stderr

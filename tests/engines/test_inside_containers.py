@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PROGRAM = """
 from corral.backends.native import NativeBackend
-from corral.host import RealHost
+from corral.host.real import RealHost
 
 probe = NativeBackend().probe(RealHost())
 print(probe.fix or "works")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.backends._engine_limits import engine_limit_arguments, engine_limit_features
+from corral.backends.engine.limits import engine_limit_arguments, engine_limit_features
 from corral.model.feature import Feature
 from corral.model.policy import Limits
 from limits.cases import CASES, MIB, Case

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.limits.ceiling import Ceiling
 from corral.model.container import Container
 from corral.model.errors import SetupError, UnenforceableError

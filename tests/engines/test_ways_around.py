@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 from support.engines import IMAGE
 
 from .test_runs_in_containers import fails, places, runs

@@ -60,6 +60,16 @@ def test_by_who_reads_files_of_a_session(sandbox: Sandbox, tmp_path: Path) -> No
     assert not (tmp_path / "copy").exists()
 
 
+def test_by_who_takes_the_directory_out_of_a_session(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Root could open what hides it; an empty file of that name would look like all there is."""
+    data = tmp_path / "data"
+    (data / "secret").write_text(SECRET)
+    with sandbox.session() as session:
+        with pytest.raises((OSError, PolicyError)):
+            session.download(data, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
 def test_in_the_workspace_by_a_session(tmp_path: Path) -> None:
     """What the host makes there between two commands is its own, and not taken away."""
     policy = build_policy("moderate", ("filesystem:deny:*.pem",))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.git import search
+from corral.git_formats import search
 from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False

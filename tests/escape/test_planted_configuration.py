@@ -94,8 +94,8 @@ def test_a_child_in_python_protects_what_its_parent_does(home: Path) -> None:
 
 
 def _capabilities(policy: object) -> list[object]:
-    from corral.model.capability import capabilities_of
     from corral.model.policy import Policy
+    from corral.model.rules.capability import capabilities_of
 
     assert isinstance(policy, Policy)
     return [

@@ -196,7 +196,7 @@ if answer >= 0:
     if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
         sys.exit("no filter")
 from corral.model.errors import UnenforceableError
-from corral.runtime.files.root import RootFiles
+from corral.sandbox_files.root import RootFiles
 handle = os.open(root, os.O_PATH)
 try:
     print(RootFiles(handle, lambda *_: False).read("/ws/way/secret"))

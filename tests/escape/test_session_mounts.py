@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.runtime.files.root import RootFiles
+from corral.sandbox_files.root import RootFiles
 
 #: Shields one file, hides another, mounts a writable one and a private area; then answers questions.
 _INSIDE = """

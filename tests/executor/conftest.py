@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.backends.registry import UNCONFINED
-from corral.executor import SandboxExecutor
+from corral.parallel.executor import SandboxExecutor
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 from support.gates import PATIENCE_SECONDS, Gate

@@ -11,16 +11,16 @@ import time
 
 import pytest
 
-from corral.executor import SandboxExecutor, detect_best_sandbox
 from corral.model.errors import CallError, CorralError, PolicyError, SetupError
 from corral.model.result import Outcome
+from corral.parallel.executor import SandboxExecutor, detect_best_sandbox
 from support.gates import PATIENCE_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from corral.progress import Progress
+    from corral.parallel.progress import Progress
     from support.gates import Gate
 
 #: Holds the gate, with a child of its own session too, says so by a file, and stays.
@@ -149,6 +149,7 @@ def test_no_more_run_at_a_time_than_the_bound_and_as_many_do(
     assert (all(result.ok for result in results), most, inside) == (True, bound, 0)
 
 
+@pytest.mark.thorough
 def test_two_hundred_commands_at_once_all_have_their_own_result(make) -> None:
     executor = make(max_workers=200)
 

@@ -14,9 +14,9 @@ from concurrent.futures import CancelledError, as_completed
 import hostile
 import pytest
 
-from corral.calls.codec import encode
 from corral.model.errors import CallError, PolicyError, RemoteError
 from corral.model.result import Outcome
+from corral.parallel.calls.codec import encode
 from support.gates import PATIENCE_SECONDS
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from corral.executor import SandboxExecutor
+    from corral.parallel.executor import SandboxExecutor
     from support.gates import Gate
 
 #: Those that run the caller's own Python.

@@ -10,14 +10,14 @@ import datetime
 import json as json_format
 from pathlib import Path
 
-from corral.config.compile import compile_settings
 from corral.config.document import Document, DocumentProblems, read_document
 from corral.config.narrow import narrow
 from corral.config.read import read_settings
 from corral.config.setting import Source
-from corral.model.capability import Capability, PolicyDraft, capabilities_of, parse_capability
+from corral.config.to_policy import compile_settings
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.policy import Policy
+from corral.model.rules.capability import Capability, PolicyDraft, capabilities_of, parse_capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -53,12 +53,14 @@ WELL_KNOWN = {
 }
 #: Where git finds nothing to work with, the first commands say as much as all.
 WITHOUT_COMMITS = {UNBORN, GONE}
-#: Each group as one of both users in turn; the rest is left to `make test-all`, and so is what takes longest.
+#: What takes longest is left to `make test-all`, with its control.
+LONG = {DIRECTORIES, MORE, STATES}
+#: Each group as one of both users in turn; the rest is left to `make test-all`.
 CASES = [
     pytest.param(group, user, marks=[] if is_quick else pytest.mark.thorough)
     for number, group in enumerate(GROUPS)
     for user in (OWN, ORDINARY)
-    for is_quick in [(user == OWN) == (number % 2 == 0) and group not in {DIRECTORIES, MORE, STATES}]
+    for is_quick in [(user == OWN) == (number % 2 == 0) and group not in LONG]
 ]
 #: In a group one trap may hide another. What is in none is tried in every run.
 QUICK = [trap.name for trap in TRAPS if trap.group == ALONE]
@@ -127,7 +129,10 @@ def test_no_git_command_springs_a_trap_that_lies_alone(
     assert not found, table(found)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "group",
+    [pytest.param(group, marks=pytest.mark.thorough if group in LONG else []) for group in GROUPS],
+)
 def test_the_control_springs_what_is_well_known(stage: MakeStage, group: str) -> None:
     """All traps of a group at once, unconfined."""
     traps = in_group(group)

@@ -81,6 +81,17 @@ _MOVED_LINK = (
     _OBJECT + "link(f'.git/objects/stage/{first}/{rest}', VICTIM)",
     _OBJECT + "os.rename(f'.git/objects/stage/{first}', f'.git/objects/{first}')",
 )
+_MOVED_OBJECTS = (
+    _OBJECT + "link(f'stage/{first}/{rest}', VICTIM)",
+    "nested('sub'); git('repack', '-adq', cwd='sub'); os.rename('sub/.git/objects/pack', 'stage/pack')\n"
+    "clear('sub/.git/objects'); os.rename('stage', 'sub/.git/objects')",
+)
+#: Git takes a file there for refs, if it may be executed.
+_NO_REFS = (
+    "nested('sub', MONITOR); git('-c', 'core.fsmonitor=false', 'add', '-f', 'sub')\n"
+    "git('checkout', '-q', '--detach'); git('pack-refs', '--all')\n"
+    "clear('.git/refs'); write('.git/refs', '', 0o755)"
+)
 #: Where the repository's own setting says that hooks are, and it holds in every worktree.
 _OWN_HOOKS = """
 mkdir .githooks; printf '#!/bin/sh\\n' > .githooks/pre-push; chmod 755 .githooks/pre-push
@@ -130,6 +141,8 @@ STORIES = [
     _story("sparse-directory-filled-later", *_SPARSE),
     _story("alternates-empty-at-first", *_ALTERNATES, commands=("add .",)),
     _story("link-moved-among-objects", *_MOVED_LINK, commands=("notes add -m note",)),
+    _story("nested-beside-refs-that-are-a-file", _NO_REFS),
+    _story("objects-moved-as-a-whole", *_MOVED_OBJECTS, commands=("-C sub notes add -m note",)),
     _story(
         "hooks-of-own-setting-in-worktree",
         _HOOKS_IN_WORKTREE,

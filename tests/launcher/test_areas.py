@@ -28,7 +28,7 @@ def test_they_are_empty_writable_and_apart(launcher: Path, user: int) -> None:
 
 
 def test_nothing_can_be_moved_between_them_by_name(launcher: Path, user: int) -> None:
-    """They are mounts: a link from one into the other would be one across the border."""
+    """They are mounts: a link from one into the other would be one across the network."""
     lines = _run(launcher, user, "echo a > /one/file; ln /one/file /two/below/file 2>&1 | tail -n 1")
 
     assert "Invalid cross-device link" in lines[0]

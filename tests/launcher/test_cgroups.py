@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -195,3 +196,108 @@ def test_processor_time_that_is_used_up_late_gives_no_more_time(launcher: Path, 
     assert "timed-out" in done.lines
     assert "limit cpu-time" not in done.lines
     assert "signalled 9" in done.lines
+
+
+def _made(parent: Path) -> list[str]:
+    """The groups that a launcher has made in another one."""
+    return [path.name for path in parent.iterdir() if path.is_dir()]
+
+
+def _made_tasks(parent: Path, limit: int = 5) -> dict[str, object]:
+    return {
+        "groups": (str(parent),),
+        "cgroups": (Cgroup(CgroupKind.TASKS, "%0/tasks"),),
+        "group_settings": (("%0/pids.max", str(limit)),),
+    }
+
+
+@pytest.mark.parametrize("make", [bare, confined])
+def test_a_group_is_made_with_its_limit_and_removed(launcher: Path, make, pids: Path) -> None:
+    script = "cat /proc/self/cgroup; for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; echo all"
+
+    done = launch(launcher, make(*shell(script), **_made_tasks(pids)))
+
+    assert f"/{pids.name}/corral-" in done.output.decode()
+    assert b"fork" in done.output and b"all" not in done.output
+    assert done.lines[-1] == "limit processes"
+    assert _made(pids) == []
+
+
+def test_a_group_of_version_2_is_made_and_entered(launcher: Path, unified: Path) -> None:
+    birth = Cgroup(CgroupKind.BIRTH, "%0")
+
+    done = launch(launcher, confined("cat", "/proc/self/cgroup", groups=(str(unified),), cgroups=(birth,)))
+
+    assert f"/{unified.name}/corral-" in done.output.decode()
+    assert (done.lines, _made(unified)) == (["started", "exited 0"], [])
+
+
+@pytest.mark.parametrize("make", [bare, confined])
+def test_a_group_is_removed_when_its_launcher_is_killed(launcher: Path, make, pids: Path) -> None:
+    """By somebody who is not its descendant, and waits for its end alone."""
+    running = start(launcher, make(*shell("sleep 60 & echo up; wait"), **_made_tasks(pids)))
+    running.wait_for_output(b"up\n")
+    assert len(_made(pids)) == 1
+
+    running.kill(signal.SIGKILL)
+
+    running.finish()
+    end = time.monotonic() + 20
+    while _made(pids) and time.monotonic() < end:
+        time.sleep(0.005)
+    assert _made(pids) == []
+
+
+@pytest.mark.parametrize("phase", ["cgroup", "namespaces", "mounts", "landlock", "exec"])
+def test_no_group_is_left_by_a_launch_that_fails(checked: Path, phase: str, pids: Path) -> None:
+    done = launch(checked, confined("true", fault=phase, **_made_tasks(pids)))
+
+    assert done.lines == [f"failed {phase} {errno.EIO} injected fault"]
+    assert _made(pids) == []
+
+
+def test_a_limit_that_cannot_be_set_stops_the_launch(launcher: Path, pids: Path) -> None:
+    spec = confined("true", **_made_tasks(pids) | {"group_settings": (("%0/no.such", "1"),)})
+
+    done = launch(launcher, spec)
+
+    assert len(done.lines) == 1 and done.lines[0].startswith("failed group ")
+    assert done.lines[0].endswith("/no.such") and _made(pids) == []
+
+
+def test_a_group_that_cannot_be_made_stops_the_launch(launcher: Path, tmp_path: Path) -> None:
+    done = launch(launcher, confined("true", groups=(str(tmp_path / "none"),)))
+
+    assert done.lines[0].startswith(f"failed group {errno.ENOENT} make {tmp_path}/none/corral-")
+
+
+def test_whoever_removes_groups_holds_nothing_of_the_callers(plain: Path, pids: Path) -> None:
+    """Its one privilege is what it takes to remove a group in version 1."""
+    running = start(plain, confined(*shell("echo up; sleep 60"), **_made_tasks(pids)))
+    running.wait_for_output(b"up\n")
+    removers = [
+        path
+        for path in Path("/proc").glob("[0-9]*")
+        if path.name != str(running.pid) and _is_of(path, plain) and len(_descriptors(path)) == 2
+    ]
+
+    found = [(path / "status").read_text() for path in removers]
+    running.cut_lifeline()
+    running.finish()
+
+    assert len(found) == 1
+    assert "CapEff:\t0000000000000002\n" in found[0] and "CapPrm:\t0000000000000002\n" in found[0]
+
+
+def _is_of(process: Path, program: Path) -> bool:
+    try:
+        return os.readlink(process / "exe") == str(program)
+    except OSError:
+        return False
+
+
+def _descriptors(process: Path) -> list[str]:
+    try:
+        return os.listdir(process / "fd")
+    except OSError:
+        return []

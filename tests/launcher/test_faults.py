@@ -10,7 +10,7 @@ import pytest
 from launching import ORDINARY, MountFlag, bare, bind, confined, launch, shell
 
 PHASES = [
-    *("cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock", "session", "limits"),
+    *("group", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock", "session", "limits"),
     *("no_new_privs", "caps", "surroundings", "landlock", "seccomp", "exec"),
 ]
 #: In namespaces alone.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from launching import PATIENCE_SECONDS, MountFlag, bare, bind, confined, launch, shell, start
 
-from corral.linux.spec import Watch
+from corral.linux.spec import LimitWatch
 
 TICK = 0.05
 
@@ -254,8 +254,9 @@ def test_a_flood_of_the_dead_does_not_stop_the_clock(launcher: Path, make, open_
 
 
 def test_the_flood_comes_to_its_end_where_nothing_ends_it(plain: Path, open_directory: Path) -> None:
-    """The control."""
-    running = start(plain, bare("python3", "-S", "-c", _COMETS, str(open_directory)))
+    """The control. A tenth of it does: it ends in the same way."""
+    fewer = _COMETS.replace("range(1500)", "range(150)")
+    running = start(plain, bare("python3", "-S", "-c", fewer, str(open_directory)))
     deadline = time.monotonic() + 60
     while not (open_directory / "over").exists():
         assert time.monotonic() < deadline
@@ -268,7 +269,7 @@ def test_the_flood_comes_to_its_end_where_nothing_ends_it(plain: Path, open_dire
 def test_a_flood_of_the_dead_does_not_stop_the_watch(launcher: Path, make) -> None:
     fills = _COMETS.replace("time.sleep(60)", "time.sleep(0.3); held = bytearray(300 << 20); time.sleep(60)")
     running = start(
-        launcher, make("python3", "-S", "-c", fills, "/nowhere", watch=Watch(memory_bytes=200 << 20))
+        launcher, make("python3", "-S", "-c", fills, "/nowhere", watch=LimitWatch(memory_bytes=200 << 20))
     )
     running.wait_for("limit memory", seconds=60.0)
     running.finish(seconds=60.0)

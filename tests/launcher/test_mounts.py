@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,87 @@ def test_a_link_over_a_link_is_refused(launcher: Path, user: int, shared: Path) 
     text = failure(launcher, bind(str(shared), MountFlag(0)), planned, user=user)
 
     assert text.startswith(f"{errno.ELOOP} link ")
+
+
+COPY, MOUNTED = "/made/copy", "grep -qF ' /made/copy ' /proc/self/mountinfo && echo mounted || echo copied"
+
+
+def copy(path: Path, target: str = COPY) -> Mount:
+    return bind(str(path), READ_ONLY, target).replace(kind=MountKind.COPY)
+
+
+def test_a_small_file_for_everyone_is_copied_and_stays_as_it_is(
+    launcher: Path, user: int, shared: Path
+) -> None:
+    file = shared / "file"
+    file.write_bytes(b"0123456789abcdef" * 4096)
+    file.chmod(0o644)
+
+    text = output(
+        launcher,
+        user,
+        f"{MOUNTED}; cd /made; cksum < copy; echo x >> copy; rm -f copy; chmod 600 copy; touch new; "
+        "stat -c %a copy",
+        copy(file),
+    )
+
+    control = subprocess.run(["cksum"], stdin=file.open(), capture_output=True, text=True, check=True)
+    assert text.startswith(f"copied\n{control.stdout}")
+    assert text.count("Read-only file system") + text.count("Permission denied") == 4
+    assert text.endswith("444\n")
+    assert file.read_bytes() == b"0123456789abcdef" * 4096
+
+
+@pytest.mark.parametrize("case", ["large", "closed", "directory", "fifo", "where commands write"])
+def test_anything_else_is_bound(launcher: Path, shared: Path, case: str) -> None:
+    path = shared / "sub" if case == "directory" else shared / "file"
+    if case == "large":
+        path.write_bytes(b"x" * (64 * 1024 + 1))
+    if case == "closed":
+        path.chmod(0o640)
+    if case == "fifo":
+        path.unlink()
+        os.mkfifo(path, 0o644)
+
+    area = (Mount(MountKind.TMPFS, "/made", size=1 << 20, mode=0o777),) if "write" in case else ()
+
+    text = output(launcher, os.getuid(), MOUNTED, *area, copy(path))
+
+    assert text == "mounted\n"
+
+
+def test_a_copy_is_of_what_was_planned(launcher: Path, user: int, shared: Path) -> None:
+    planned = copy(shared / "file")
+    (shared / "file").rename(shared / "old")
+    (shared / "file").write_text("another")
+
+    text = failure(launcher, planned, user=user)
+
+    assert text == f"{errno.ESTALE} copy {COPY}: changed since it was planned"
+
+
+def test_a_copy_is_not_led_by_a_link(launcher: Path, user: int, shared: Path) -> None:
+    planned = copy(shared / "file")
+    (shared / "file").rename(shared / "old")
+    (shared / "file").symlink_to("old")
+
+    text = failure(launcher, planned, user=user)
+
+    assert text.startswith(f"{errno.ELOOP} copy ")
+
+
+def test_what_is_made_after_a_mount_lies_in_it(launcher: Path, user: int) -> None:
+    """Beside what was made in the same directory before, which the mount hides."""
+    text = output(
+        launcher,
+        user,
+        "cd /a/b; cat *",
+        Mount(MountKind.FILE, "/a/b/before", mode=0o644, content=b"before"),
+        Mount(MountKind.TMPFS, "/a", size=1 << 20, mode=0o755),
+        Mount(MountKind.FILE, "/a/b/after", mode=0o644, content=b"after"),
+    )
+
+    assert text == "after"
 
 
 def test_no_trace_of_the_links(launcher: Path, user: int, shared: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import subprocess
@@ -22,10 +23,11 @@ from corral.linux.compiled import (
     SeenObject,
     SeenSilence,
     SeenStamp,
+    SeenText,
     _sum,
     decode_plan,
     encode_plan,
-    ground_of,
+    resolved_of,
 )
 from corral.linux.encode import encode
 
@@ -39,10 +41,11 @@ PLAN = CompiledPlan(
         SeenLink("/bin", "usr/bin"),
         SeenStamp("/etc/passwd", 1, 2, 3, 4, 5),
         SeenSilence("/pyproject.toml"),
+        SeenText("/proc/self/cgroup", "0::/\n"),
     ),
     EnvironmentRules(("PATH", "LC_*"), (("PATH", "/bin"),), (("HOME", "/root"), ("EMPTY", ""))),
     1000,
-    ground_of(encode(confined("true", wall_ms=1000, grace_ms=1))),
+    resolved_of(encode(confined("true", wall_ms=1000, grace_ms=1))),
     "{}",
 )
 
@@ -94,6 +97,23 @@ def _is_plan(raw: bytes) -> bool:
     except MalformedPlan:
         return False
     return True
+
+
+def test_a_plan_is_for_the_control_groups_of_its_caller(plain: Path, tmp_path: Path) -> None:
+    """A group that is made elsewhere could free a command from a limit that its caller has."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    host = PlanHost(os.getuid(), os.getgid(), "development", boot, os.uname().release)
+    groups = Path("/proc/self/cgroup").read_text()
+    file = tmp_path / "plan"
+
+    codes = []
+    for text in (groups, f"{groups}0::/elsewhere\n", groups[:-1], ""):
+        file.write_bytes(encode_plan(PLAN.replace(host=host, seen=(SeenText("/proc/self/cgroup", text),))))
+        file.chmod(0o600)
+        done = subprocess.run([plain, "--check-plan", file], capture_output=True, check=False, timeout=60)
+        codes.append((done.returncode == 0, b"another control group" in done.stderr))
+
+    assert codes == [(True, False), (False, True), (False, True), (False, True)]
 
 
 def test_what_is_encoded_is_what_is_decoded() -> None:

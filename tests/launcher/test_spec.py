@@ -24,10 +24,10 @@ from corral.linux.spec import (
     CgroupKind,
     CpuTime,
     Landlock,
+    LimitWatch,
     PathRule,
     Rlimit,
     Spec,
-    Watch,
 )
 
 CWD = (12, b"/\0")
@@ -155,7 +155,7 @@ def seeds() -> list[bytes]:
         cgroups=(Cgroup(CgroupKind.TASKS, "/sys/fs/cgroup/x/tasks"), Cgroup(CgroupKind.BIRTH, "/x")),
         cgroup_kill=CgroupKill(CgroupKillKind.FREEZER, "/sys/fs/cgroup/freezer/x"),
         cpu_time=CpuTime(5, 6, 7, "/sys/fs/cgroup/x/cpu.stat"),
-        watch=Watch(1, 2, 3, 4),
+        watch=LimitWatch(1, 2, 3, 4),
         areas=Areas(1 << 20, 100),
         rlimits=(Rlimit(7, 1, 2),),
         landlock=Landlock(0x1FFF, 3, 3, (PathRule(1, "/usr", 5, 6),), ((1, 443),)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from launching import bare, confined, launch, shell, start
 
-from corral.linux.spec import Areas, Mount, MountKind, Watch
+from corral.linux.spec import Areas, LimitWatch, Mount, MountKind
 from support.spinning import SPIN
 
 _MIB = 1 << 20
@@ -20,7 +20,7 @@ def python(script: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize("make", [bare, confined])
 def test_too_much_memory_ends_the_tree(launcher: Path, make) -> None:
     script = "held = bytearray(200 << 20)\nprint('had it all', flush=True)\nimport time; time.sleep(60)"
-    done = launch(launcher, make(*python(script), watch=Watch(memory_bytes=64 * _MIB)))
+    done = launch(launcher, make(*python(script), watch=LimitWatch(memory_bytes=64 * _MIB)))
 
     assert "limit memory" in done.lines
     assert "signalled 9" in done.lines
@@ -28,7 +28,9 @@ def test_too_much_memory_ends_the_tree(launcher: Path, make) -> None:
 
 @pytest.mark.parametrize("make", [bare, confined])
 def test_enough_memory_is_enough(launcher: Path, make) -> None:
-    done = launch(launcher, make(*python("held = bytearray(30 << 20)"), watch=Watch(memory_bytes=256 * _MIB)))
+    done = launch(
+        launcher, make(*python("held = bytearray(30 << 20)"), watch=LimitWatch(memory_bytes=256 * _MIB))
+    )
 
     assert done.lines == ["started", "exited 0"]
 
@@ -43,7 +45,7 @@ for _ in range(8):
         time.sleep(60)
 time.sleep(60)
 """
-    done = launch(launcher, make(*python(script), watch=Watch(memory_bytes=96 * _MIB)))
+    done = launch(launcher, make(*python(script), watch=LimitWatch(memory_bytes=96 * _MIB)))
 
     assert "limit memory" in done.lines
 
@@ -58,7 +60,7 @@ for _ in range(6):
         time.sleep(0.3); os._exit(0)
 for _ in range(6): os.wait()
 """
-    done = launch(launcher, make(*python(script), watch=Watch(memory_bytes=120 * _MIB)))
+    done = launch(launcher, make(*python(script), watch=LimitWatch(memory_bytes=120 * _MIB)))
 
     assert done.lines == ["started", "exited 0"]
 
@@ -70,7 +72,7 @@ ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # not dumpable: nobody may look closer
 held = bytearray(os.urandom(4096)) * (100 * 256)
 time.sleep(60)
 """
-    done = launch(launcher, confined(*python(script), watch=Watch(memory_bytes=64 * _MIB)))
+    done = launch(launcher, confined(*python(script), watch=LimitWatch(memory_bytes=64 * _MIB)))
 
     assert "limit memory" in done.lines
 
@@ -85,7 +87,7 @@ for at in range(0, 200 << 20, 4 << 20):
     held.madvise(mmap.MADV_DONTNEED, at, 4 << 20)
 time.sleep(60)
 """
-    done = launch(launcher, confined(*python(script), watch=Watch(memory_bytes=96 * _MIB)))
+    done = launch(launcher, confined(*python(script), watch=LimitWatch(memory_bytes=96 * _MIB)))
 
     assert "limit memory" in done.lines
 
@@ -96,7 +98,7 @@ def test_files_in_private_areas_count(launcher: Path) -> None:
         *shell("head -c 200m /dev/zero > /area/file; sleep 60"),
         mounts=(area,),
         areas=Areas(1 << 30, 100),
-        watch=Watch(memory_bytes=64 * _MIB),
+        watch=LimitWatch(memory_bytes=64 * _MIB),
     )
 
     assert "limit memory" in launch(launcher, spec).lines
@@ -113,7 +115,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("make", [bare, confined])
 def test_descendants_of_any_depth_count(launcher: Path, make) -> None:
-    done = launch(launcher, make(*python(_DEEP), watch=Watch(memory_bytes=300 * _MIB)))
+    done = launch(launcher, make(*python(_DEEP), watch=LimitWatch(memory_bytes=300 * _MIB)))
 
     assert "limit memory" in done.lines
     assert "signalled 9" in done.lines
@@ -134,8 +136,8 @@ input()
 
 
 def test_buffers_of_sockets_count(launcher: Path) -> None:
-    many = confined("python3", "-c", _SOCKETS, "400", watch=Watch(memory_bytes=128 * _MIB))
-    few = confined("python3", "-c", _SOCKETS, "20", watch=Watch(memory_bytes=128 * _MIB))
+    many = confined("python3", "-c", _SOCKETS, "400", watch=LimitWatch(memory_bytes=128 * _MIB))
+    few = confined("python3", "-c", _SOCKETS, "20", watch=LimitWatch(memory_bytes=128 * _MIB))
 
     assert "limit memory" in launch(launcher, many).lines
     assert "limit memory" not in launch(launcher, few).lines
@@ -144,7 +146,7 @@ def test_buffers_of_sockets_count(launcher: Path) -> None:
 @pytest.mark.parametrize("make", [bare, confined])
 def test_too_many_processes_end_the_tree(launcher: Path, make) -> None:
     script = "for i in $(seq 40); do sleep 60 & done; echo all; wait"
-    done = launch(launcher, make(*shell(script), watch=Watch(processes=20)))
+    done = launch(launcher, make(*shell(script), watch=LimitWatch(processes=20)))
 
     assert "limit processes" in done.lines
     assert "signalled 9" in done.lines
@@ -155,7 +157,7 @@ def test_threads_count_as_processes(launcher: Path, make) -> None:
     script = (
         "import threading, time\nfor _ in range(40): threading.Thread(target=time.sleep, args=(60,)).start()"
     )
-    done = launch(launcher, make(*python(script), watch=Watch(processes=20)))
+    done = launch(launcher, make(*python(script), watch=LimitWatch(processes=20)))
 
     assert "limit processes" in done.lines
 
@@ -163,13 +165,13 @@ def test_threads_count_as_processes(launcher: Path, make) -> None:
 @pytest.mark.parametrize("spinners", ["1", "3"], ids=["one process", "several"])
 def test_a_share_of_all_processes_is_kept_by_stopping(launcher: Path, spinners: str) -> None:
     line = (*python(SPIN), spinners)
-    done = launch(launcher, confined(*line, watch=Watch(share_permille=300, processors=1)))
+    done = launch(launcher, confined(*line, watch=LimitWatch(share_permille=300, processors=1)))
 
     assert 0.02 < float(done.output) < 0.32  # less where others want the processor as well
 
 
 def test_a_stopped_tree_can_be_ended(launcher: Path) -> None:
-    running = start(launcher, confined("sleep", "60", watch=Watch(share_permille=10, processors=1)))
+    running = start(launcher, confined("sleep", "60", watch=LimitWatch(share_permille=10, processors=1)))
     running.wait_for("started")
     running.cut_lifeline()
     running.finish()
@@ -178,7 +180,7 @@ def test_a_stopped_tree_can_be_ended(launcher: Path) -> None:
 
 
 def test_a_stopped_command_gets_its_signals(launcher: Path) -> None:
-    running = start(launcher, confined("sleep", "600", watch=Watch(share_permille=100, processors=1)))
+    running = start(launcher, confined("sleep", "600", watch=LimitWatch(share_permille=100, processors=1)))
     running.wait_for("started")
     running.kill(15)
     running.finish()

@@ -1,4 +1,4 @@
-"""Mutants of the guard over protected names, and of the lookout over those of a kept sandbox."""
+"""Mutants of the guard over protected names, and of the guard over those of a kept sandbox."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
     from mutant import Mutant
 
-_GUARD = "tests/unit/runtime/test_guard_over_names.py"
-_LOOKS = "tests/unit/runtime/test_guard_that_looks.py"
-_TREES = "tests/unit/runtime/test_pattern_trees.py"
-_HOLDS = "tests/unit/runtime/test_holds.py"
-_STAMPS = "tests/unit/runtime/test_stamps.py"
-_UNIT = "tests/unit/runtime/test_lookout_of_sessions.py"
+_GUARD = "tests/unit/protected_names/test_guard_over_names.py"
+_LOOKS = "tests/unit/protected_names/test_guard_that_looks.py"
+_TREES = "tests/unit/protected_names/test_pattern_trees.py"
+_HOLDS = "tests/unit/protected_names/test_holds.py"
+_STAMPS = "tests/unit/protected_names/test_stamps.py"
+_UNIT = "tests/unit/protected_names/test_session_guard.py"
 _SESSIONS = "tests/sessions/test_protected_in_sessions.py::test_what_"
 _MADE = f"{_SESSIONS}the_host_makes_meanwhile_is_protected_from_the_next_command_on"
 _REPLACED = f"{_SESSIONS}the_host_replaces_again_and_again_is_protected"
@@ -34,7 +34,7 @@ _LEFT = f"{_SESSIONS}is_left_running_cannot_plant_between_commands"
 _HELD = f"{_SESSIONS}is_protected_keeps_its_number_from_others"
 _DENIED = "tests/escape/test_denied_later.py::test_by_a_session"
 #: What decides whether a command may start, and what is told of it; the rest passes on what the guard says.
-_LOOKOUT = {
+_SESSION_GUARD = {
     "__init__": (_UNIT, _REPLACED, _HELD, _DENIED, _PLANTED),
     "_look": (_UNIT, _MADE, _OTHER, _LEFT, _COPY),
     "_resume": (_UNIT, _PLANTED, _MADE),
@@ -74,7 +74,7 @@ EQUIVALENT_TREES = {
     "trees._walk: only_new never": _SLOWER,
     "trees._walk: only_new always": "when everything is looked at, nothing was known before",
     "trees._walk: each[0] not in self._renewed never": _SLOWER,
-    "trees._list: problem.errno not in _GONE and (not _is_others(path)) always": (
+    "trees._list: problem.errno not in _GONE and (not _is_shut(path)) always": (
         f"{REFUSED}a directory that has gone counts as closed"
     ),
     "trees._list: found or not is_settled(stamp, began) always": _SLOWER,
@@ -95,27 +95,29 @@ EQUIVALENT_HOLDS = {
     "holds._listen: ctypes.get_errno() in CHANGED never": f"{REFUSED}what is gone cannot be held",
     "holds._hear: path is not None always": "nobody asks for what has no path",
 }
-EQUIVALENT_LOOKOUT = {
-    "lookout.__init__: target.kind is PathKind.MISSING and target.path not in watched always": (
+EQUIVALENT_SESSION_GUARD = {
+    "session_guard.__init__: target.kind is PathKind.MISSING and target.path not in watched always": (
         f"{REFUSED}what is there counts as made"
     ),
-    "lookout.__init__: copies is not None never": f"{REFUSED}there is nothing to mount",
-    "lookout._look: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
-    "lookout._look: self._is_retired always": f"{REFUSED}every sandbox has a successor",
-    "lookout._look: changed always": f"{REFUSED}every sandbox is stale",
-    "lookout.end: self._on_duty == 0 always": "whoever runs on has an end of his own, where it is done again",
-    "lookout.end: left always": f"{REFUSED}nothing counts as put right",
+    "session_guard.__init__: copies is not None never": f"{REFUSED}there is nothing to mount",
+    "session_guard._look: self._on_duty == 0 always": f"{REFUSED}what a command plants counts as the host's",
+    "session_guard._look: self._is_retired always": f"{REFUSED}every sandbox has a successor",
+    "session_guard._look: changed always": f"{REFUSED}every sandbox is stale",
+    "session_guard.end: self._on_duty == 0 always": "whoever runs on has an end of his own, as here",
+    "session_guard.end: left always": f"{REFUSED}nothing counts as put right",
 }
 
 
 def guard_mutants() -> Iterator[Mutant]:
-    guard, lookout = (f"src/corral/runtime/{name}.py" for name in ("guard", "lookout"))
+    guard, session_guard = (f"src/corral/protected_names/{name}.py" for name in ("guard", "session_guard"))
     yield from branch_mutants("guard", guard, "fs.protect", {"": (_LOOKS, _GUARD, _TREES)}, EQUIVALENT)
-    trees = "src/corral/runtime/pattern_trees.py"
+    trees = "src/corral/protected_names/pattern_trees.py"
     yield from branch_mutants("trees", trees, "patterns", {"": (_TREES,)}, EQUIVALENT_TREES)
-    watched, holds = (f"src/corral/runtime/{name}.py" for name in ("watched", "holds"))
+    watched, holds = (f"src/corral/protected_names/{name}.py" for name in ("watched", "holds"))
     yield from branch_mutants("watched", watched, "fs.protect", {"": (_LOOKS, _GUARD)}, EQUIVALENT_WATCHED)
     yield from branch_mutants("holds", holds, "fs.protect in sessions", {"": (_HOLDS,)}, EQUIVALENT_HOLDS)
-    stamps = "src/corral/runtime/stamps.py"
+    stamps = "src/corral/untrusted_files/stamps.py"
     yield from branch_mutants("stamps", stamps, "fs.protect in sessions", {"": (_STAMPS,)}, {})
-    yield from branch_mutants("lookout", lookout, "fs.protect in sessions", _LOOKOUT, EQUIVALENT_LOOKOUT)
+    yield from branch_mutants(
+        "session_guard", session_guard, "fs.protect in sessions", _SESSION_GUARD, EQUIVALENT_SESSION_GUARD
+    )

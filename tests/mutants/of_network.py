@@ -19,5 +19,9 @@ EQUIVALENT = {
 
 def connection_mutants() -> Iterator[Mutant]:
     yield from branch_mutants(
-        "connection", "src/corral/model/connection.py", "net.domains and net.ports", {"": _T}, EQUIVALENT
+        "connection",
+        "src/corral/model/network/connection.py",
+        "net.domains and net.ports",
+        {"": _T},
+        EQUIVALENT,
     )

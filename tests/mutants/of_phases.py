@@ -15,6 +15,11 @@ _OUTLIVES = f"{_C}fs_protect.py::test_a_directory_that_outlives_the_sandbox_is_p
 _CAPS = f"{_L}command.py::test_no_capability_is_left"
 
 ENTRIES = {
+    "supervisor.phase_group": refused(
+        "limits of compiled plans",
+        "who opens the groups finds none",
+        f"{_L}cgroups.py::test_a_group_is_made_with_its_limit_and_removed[plain-confined]",
+    ),
     "supervisor.phase_cgroup": refused(
         "limits by control groups", "who is to join finds no group", _GROUP, _MEMORY
     ),

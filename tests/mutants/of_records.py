@@ -59,6 +59,15 @@ RECORDS = {
         f"{_L}cgroups.py::test_the_freezer_ends_everyone[plain]",
         edits=(NO_TREE,),
     ),
+    "GROUP": refused(
+        "limits of compiled plans",
+        "settings of a group that is not made are refused",
+        f"{_L}cgroups.py::test_a_group_is_made_with_its_limit_and_removed[plain-confined]",
+    ),
+    "GROUP_SETTING": Entry(
+        "limits of compiled plans",
+        f"{_L}cgroups.py::test_a_group_is_made_with_its_limit_and_removed[plain-confined]",
+    ),
     "CPU_TIME": Entry(
         "limit.cpu-time", f"{_L}cgroups.py::test_processor_time_is_held_by_version_1[plain-confined]"
     ),
@@ -122,6 +131,7 @@ MOUNTS = {
         f"{_C}fs_private.py::test_what_is_left_in_the_home_vanishes_with_the_run[native]",
         f"{_L}areas.py::test_they_are_empty_writable_and_apart[plain-root]",
     ),
+    "COPY": Entry("files of /etc", f"{_L}mounts.py::test_a_copy_is_of_what_was_planned[plain-root]"),
     "LINK": Entry(
         "fs.protect: settings are changed in a copy",
         f"{_L}mounts.py::test_a_link_covers_a_file_and_leads_elsewhere[plain-root]",

@@ -10,11 +10,12 @@ _MOUNTS = "src/corral/backends/_mounts.py"
 _CONFINE, _CAPS, _START, _MAIN, _LOCK = (
     f"launcher/{name}.c" for name in ("confine", "caps", "start", "main", "lock")
 )
-_DOORS = "src/corral/runtime/doors.py"
-_REPOSITORIES = "tests/unit/runtime/test_repositories.py::test_"
-_FAR = "tests/unit/runtime/test_git_everywhere.py::test_"
-_EVERYWHERE = "src/corral/runtime/git_everywhere.py"
-_DETOURS = "tests/unit/runtime/test_git_detours.py::test_"
+_DOORS = "src/corral/streams/doors.py"
+_REPOSITORIES = "tests/unit/git_check/test_repositories.py::test_"
+_FAR = "tests/unit/git_check/test_git_everywhere.py::test_"
+_EVERYWHERE = "src/corral/git_check/everywhere.py"
+_NOT_CHECKED = "tests/unit/git_check/test_what_was_not_checked.py::test_"
+_DETOURS = "tests/unit/git_check/test_git_detours.py::test_"
 _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_what_it_is"
 _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
 _B = "tests/unit/backends/test_engine_launches.py"
@@ -82,8 +83,8 @@ MUTANTS = (
         "repositories-not-checked",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/guard.py",
-            "        wrong += self._repositories.sweep(is_at_work=is_at_work)\n",
+            "src/corral/protected_names/guard.py",
+            "        wrong += self._repositories.sweep(is_at_work=is_at_work, is_over=is_over)\n",
             "",
         ),
         f"{_C}fs_protect.py::test_the_hosts_git_neither_follows_nor_runs_what_a_command_left[native]",
@@ -92,7 +93,7 @@ MUTANTS = (
         "settings-of-made-repositories",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/git/keys.py",
+            "src/corral/git_formats/keys.py",
             "    return check is not None and check(entry.value)\n",
             "    return True\n",
         ),
@@ -102,7 +103,11 @@ MUTANTS = (
         "made-repositories-not-looked-for",
         "fs.protect of what waits for the host's git",
         (
-            Edit("src/corral/git/search.py", "            if has_git(path):\n", "            if False:\n"),
+            Edit(
+                "src/corral/git_formats/search.py",
+                "            if has_git(path):\n",
+                "            if False:\n",
+            ),
             Edit(_EVERYWHERE, "                if has_git:\n", "                if False:\n"),
         ),
         f"{_REPOSITORIES}a_repository_that_was_made_keeps_nothing_that_git_would_run[sub]",
@@ -123,7 +128,7 @@ MUTANTS = (
         "what-others-have-kept-is-believed",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/git_remembered.py",
+            "src/corral/git_check/remembered.py",
             "if status.st_uid != os.geteuid() or status.st_size > _MOST_BYTES:",
             "if status.st_size > _MOST_BYTES:",
         ),
@@ -133,7 +138,7 @@ MUTANTS = (
         "links-in-repositories",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/git_directory.py",
+            "src/corral/git_check/directory.py",
             "            yield not_a_file(handle, prefix + path, name)\n",
             "            yield from ()\n",
         ),
@@ -143,7 +148,7 @@ MUTANTS = (
         "links-in-place-of-pointers",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/git_pointers.py",
+            "src/corral/git_check/pointers.py",
             'os.path.realpath(f"{worktree}/.git") if may_be_link else ""',
             'os.path.realpath(f"{worktree}/.git")',
         ),
@@ -153,7 +158,7 @@ MUTANTS = (
         "links-on-the-way-of-pointers",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/git_files.py",
+            "src/corral/git_check/files.py",
             "            if stat.S_ISLNK(os.fstat(here).st_mode):\n                return False\n",
             "",
         ),
@@ -164,12 +169,12 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         (
             Edit(
-                "src/corral/runtime/git_directory.py",
+                "src/corral/git_check/directory.py",
                 "            if is_git_directory(inner):\n                yield from self._module(",
                 '            if has_entry(inner, "HEAD"):\n                yield from self._module(',
             ),
             Edit(
-                "src/corral/runtime/git_directory.py",
+                "src/corral/git_check/directory.py",
                 "        if _is_in_modules(prefix) and is_git_directory(handle):\n",
                 "        if False:\n",
             ),
@@ -179,13 +184,13 @@ MUTANTS = (
     _wall(
         "unfinished-work",
         "fs.protect of what waits for the host's git",
-        Edit("src/corral/git/sequencer.py", "    return name in _CHECKS or", "    return False and"),
+        Edit("src/corral/git_formats/sequencer.py", "    return name in _CHECKS or", "    return False and"),
         f"{_REPOSITORIES}what_git_would_act_on_is_not_left",
     ),
     _wall(
         "paths-of-the-index",
         "fs.protect of what waits for the host's git",
-        Edit("src/corral/runtime/git_directory.py", "        if unsafe:\n", "        if False:\n"),
+        Edit("src/corral/git_check/directory.py", "        if unsafe:\n", "        if False:\n"),
         "tests/git/test_afterwards.py::test_no_git_command_springs_a_trap_that_a_sandboxed_command_left"
         "[files-own-2]",
     ),
@@ -193,17 +198,47 @@ MUTANTS = (
         "git-goes-further-up",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/repositories.py",
+            "src/corral/git_check/check.py",
             "            if looked.is_whole is False and looked.path in self._heads:\n",
             "            if False:\n",
         ),
         f"{_REPOSITORIES}git_is_not_led_to_a_repository_further_up",
     ),
     _wall(
+        "what-is-too-large-hides-the-rest",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/git_check/work.py",
+            "            self._spare_parts -= 1\n",
+            "            raise TooMuchWork\n",
+        ),
+        f"{_NOT_CHECKED}also_if_it_is_more_than_can_be_taken_away",
+    ),
+    _wall(
+        "what-was-not-checked-is-the-hosts",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/git_check/check.py",
+            "        _finish(mark, stored, quarantine)\n",
+            "        mark.remove()\n",
+        ),
+        f"{_NOT_CHECKED}what_a_killed_run_has_left_is_not_the_hosts_own",
+    ),
+    _wall(
+        "other-spellings-of-names",
+        "fs.protect of what waits for the host's git",
+        Edit(
+            "src/corral/untrusted_files/folding.py",
+            "        if not any(map(self.may_be_meant, listed)):\n",
+            "        if True:\n",
+        ),
+        f"{_DETOURS}no_other_spelling_hides_what_git_finds",
+    ),
+    _wall(
         "what-has-changed-is-not-looked-at",
         "fs.protect of what waits for the host's git",
         Edit(
-            "src/corral/runtime/unchanged.py",
+            "src/corral/untrusted_files/unchanged.py",
             "        return self.is_reliable and all(",
             "        return True or all(",
         ),
@@ -237,6 +272,99 @@ MUTANTS = (
             ),
         ),
         f"{_L}bases.py::test_a_shield_covers_what_the_bind_above_it_shows[root]",
+    ),
+    _wall(
+        "group-without-a-remover",
+        "no group is left when its launcher is killed",
+        Edit("launcher/group.c", "    if (!err) err = start_remover(launch);\n", ""),
+        f"{_L}cgroups.py::test_a_group_is_removed_when_its_launcher_is_killed[plain-confined]",
+    ),
+    _wall(
+        "remover-that-ends-nobody",
+        "without namespaces nothing outlives a launcher that is killed, in its group",
+        Edit("launcher/group.c", "            cgroup_kill_listed(path);", "           "),
+        f"{_L}cgroups.py::test_a_group_is_removed_when_its_launcher_is_killed[plain-bare]",
+    ),
+    _wall(
+        "remover-with-every-privilege",
+        "whoever removes groups can do nothing else",
+        Edit("launcher/group.c", " || caps_keep(1ull << K_CAP_DAC_OVERRIDE)", ""),
+        f"{_L}cgroups.py::test_whoever_removes_groups_holds_nothing_of_the_callers",
+    ),
+    _wall(
+        "remover-with-the-callers-descriptors",
+        "whoever removes groups holds nothing of the caller's",
+        Edit("launcher/group.c", " && k_close_range(2, 0) == 0", ""),
+        f"{_L}cgroups.py::test_whoever_removes_groups_holds_nothing_of_the_callers",
+    ),
+    _wall(
+        "group-that-is-told-nothing-of",
+        "the limit that ended a command is said",
+        Edit("launcher/main.c", "    if (code == 0) groups_tell(launch);\n", ""),
+        f"{_L}cgroups.py::test_a_group_is_made_with_its_limit_and_removed[plain-confined]",
+    ),
+    _wall(
+        "plan-in-another-group",
+        "a compiled plan frees nobody from the limits of the caller's groups",
+        Edit(
+            "launcher/depend.c",
+            "return fd >= 0 && got == 0 && have == strlen(known)",
+            "return fd >= 0 || have == strlen(known)",
+        ),
+        f"{_L}plan.py::test_a_plan_is_for_the_control_groups_of_its_caller",
+    ),
+    _wall(
+        "copy-of-what-not-everyone-may-read",
+        "a copy shows no more than the file itself",
+        Edit("launcher/mount_ops.c", " && (status->st_mode & 0444) == 0444", ""),
+        f"{_L}mounts.py::test_anything_else_is_bound[plain-closed]",
+    ),
+    _wall(
+        "copy-where-commands-write",
+        "what is granted for reading stays as it is",
+        Edit("launcher/mount_ops.c", "if (!view->is_parent_sealed) return mount_bind(view, m);", ""),
+        f"{_L}mounts.py::test_anything_else_is_bound[plain-where commands write]",
+    ),
+    _wall(
+        "copy-of-another-file",
+        "what was planned is what is copied",
+        Edit(
+            "launcher/mount_ops.c",
+            "check_planned(view, m, &status);\n    if (!err) err = is_for_everyone",
+            "0;\n    if (!err) err = is_for_everyone",
+        ),
+        f"{_L}mounts.py::test_a_copy_is_of_what_was_planned[plain-root]",
+    ),
+    _wall(
+        "directory-that-something-was-mounted-upon",
+        "what is made lies where its path leads",
+        Edit(
+            "launcher/target.c",
+            "if (view->parent_fd < 0 || !is_covered) return;",
+            "if (*mounted || !is_covered) return;",
+        ),
+        f"{_L}mounts.py::test_what_is_made_after_a_mount_lies_in_it[plain-root]",
+    ),
+    _wall(
+        "copy-in-a-private-area",
+        "fs.write: what is granted for reading stays as it is in a private area",
+        Edit(
+            "src/corral/backends/native.py",
+            "        and taken.isdisjoint(mounts.above(grant.target.path))\n",
+            "",
+        ),
+        "tests/unit/backends/test_mount_order.py::"
+        "test_what_may_be_written_or_is_named_is_not_copied[filesystem:private:/etc-BIND]",
+    ),
+    _wall(
+        "rules-left-out-that-permit-more",
+        "what is granted can be used",
+        Edit(
+            "src/corral/backends/_inner.py",
+            '    while path != "/":\n        path = path',
+            "    while path:\n        path = path",
+        ),
+        "tests/unit/backends/test_mount_order.py::test_rules_that_are_left_out_permit_nothing_else",
     ),
     _wall(
         "rule-about-what-an-area-leads-to",
@@ -363,7 +491,7 @@ MUTANTS = (
         "what the caller cannot read the command cannot either",
         (
             Edit(
-                "src/corral/runtime/feed.py",
+                "src/corral/streams/feed.py",
                 "if flags & os.O_PATH or flags & os.O_ACCMODE == os.O_WRONLY:",
                 "if False:",
             ),
@@ -425,7 +553,7 @@ MUTANTS = (
         "container-removed-by-name",
         "containers of others stay",
         Edit(
-            "src/corral/backends/_engine.py",
+            "src/corral/backends/engine/lowering.py",
             'removal=(program, "rm", "--force", "--volumes"),',
             'removal=(program, "rm", "--force", "--volumes", name),',
         ),
@@ -435,20 +563,22 @@ MUTANTS = (
         "container-own-image-fetched",
         "nobody else's image is taken for corral's",
         Edit(
-            "src/corral/backends/_engine_words.py", "    if is_own_image(image):\n        return None\n", ""
+            "src/corral/backends/engine/messages.py", "    if is_own_image(image):\n        return None\n", ""
         ),
         f"{_B}::test_images_that_corral_builds_are_never_fetched[corral/sandbox-docker]",
     ),
     _wall(
         "container-disk-unlimited",
         "limit.disk",
-        Edit("src/corral/backends/_engine_container.py", "    if unheld - plan.waived:\n", "    if False:\n"),
+        Edit("src/corral/backends/engine/container.py", "    if unheld - plan.waived:\n", "    if False:\n"),
         f"{_B}::test_a_writable_root_has_no_limit_of_disk[docker]",
     ),
     _wall(
         "container-port-closed",
         "a port that is published is open",
-        Edit("src/corral/runtime/outer.py", "                check_network(self._launch, pid)\n", ""),
+        Edit(
+            "src/corral/runtime/launcher/outer.py", "                check_network(self._launch, pid)\n", ""
+        ),
         "tests/unit/runtime/test_outer_programs.py::"
         "test_a_published_port_has_to_listen_before_the_command_runs[127.0.0.1-127.0.0.1-tcp]",
     ),

@@ -67,7 +67,7 @@ def test_there_is_colour_on_a_terminal_unless_somebody_minds(
 
 def test_the_line_imports_nothing_that_takes_long(root_person: Person) -> None:
     script = (
-        "import sys; before = set(sys.modules); import corral.cli.session_here; "
+        "import sys; before = set(sys.modules); import corral.cli.session.here; "
         "print(*sorted(set(sys.modules) - before))"
     )
 
@@ -87,7 +87,7 @@ def test_the_line_imports_nothing_that_takes_long(root_person: Person) -> None:
 
     slow = {"click", "json", "re", "socket", "subprocess", "threading", "pathlib", "typing", "dataclasses"}
     assert set(done.stdout.split()) & slow == set()
-    assert "corral.named.record" in done.stdout
+    assert "corral.sessions.named.record" in done.stdout
 
 
 def _site() -> str:

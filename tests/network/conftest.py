@@ -1,4 +1,4 @@
-"""Fixtures: a border without a sandbox; servers that test names lead to, and a backend to reach them from."""
+"""Fixtures: a network without a sandbox, servers that test names lead to, a backend to reach them from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from support.border_stage import make_stage
 from support.engines import ENGINES
 from support.net_authority import Authority
 from support.net_runs import LeakyPlace, Place, Site, why_not
+from support.network_stage import make_stage
 from support.user_engines import start_engine
 from support.workplaces import work
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.border_stage import Stage
+    from support.network_stage import Stage
 
 __all__ = ["work"]  # a fixture of these tests
 

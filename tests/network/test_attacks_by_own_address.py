@@ -18,7 +18,7 @@ _SCRIPT = f"""
 import json, socket
 from corral.network.grants import Grants
 from corral.model.policy import NetMode, NetPolicy
-from support.border_stage import Server, echo, make_stage
+from support.network_stage import Server, echo, make_stage
 
 def may_dial(address, *allow):
     return Grants(NetPolicy(NetMode.LIMITED, frozenset(allow))).may_dial("name.test", 443, address)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from corral.model.connection import Rules
-from corral.model.endpoint import Endpoint
+from corral.model.network.connection import Rules
+from corral.model.network.endpoint import Endpoint
+from corral.model.network.traffic import NetReason
 from corral.model.policy import NetMode, NetPolicy
-from corral.model.traffic import NetReason
 from corral.network.grants import Grants
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset
+from support.network_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _flood(stage: Stage, clients: list[socket.socket], first: bytes, again: byte
     for thread in flooding:
         thread.start()
     try:
-        stage.wait(lambda: stage.border.traffic().sent > 1 << 19, 60)
+        stage.wait(lambda: stage.network.traffic().sent > 1 << 19, 60)
         yield
     finally:
         is_over.set()
@@ -66,7 +66,7 @@ def _swallow(client: socket.socket) -> None:
 
 def _worst_wait(victim: Stage, rounds: int = 6) -> float:
     """How long the gateway works, at the worst, while another sandbox waits for a lookup and an echo."""
-    thread = victim.border.gateway._thread
+    thread = victim.network.gateway._thread
     assert thread is not None and thread.ident is not None
     clock = time.pthread_getcpuclockid(thread.ident)
     worst = 0.0
@@ -90,7 +90,7 @@ def _other_sandbox(stage: Stage) -> Stage:
 @pytest.mark.parametrize(
     ("first", "again"), [(_HEAD, _TINY_CHUNKS), (b"", _TINY_REQUESTS)], ids=["chunks", "requests"]
 )
-@pytest.mark.parametrize("connections", [1, 24])
+@pytest.mark.parametrize("connections", [pytest.param(1, marks=pytest.mark.thorough), 24])
 def test_requests_that_are_slow_to_read_keep_no_other_sandbox_waiting(
     stage: Stage, first: bytes, again: bytes, connections: int
 ) -> None:
@@ -100,7 +100,7 @@ def test_requests_that_are_slow_to_read_keep_no_other_sandbox_waiting(
     assert _worst_wait(other) < _BEARABLE_SECONDS  # without the attack
     with _flood(stage, [stage.connect() for _ in range(connections)], first, again):
         worst = _worst_wait(other)
-    other.border.close()
+    other.network.close()
 
     assert worst < _BEARABLE_SECONDS
 
@@ -110,7 +110,7 @@ def test_requests_to_a_proxy_that_are_slow_to_read_keep_no_other_sandbox_waiting
 
     stage.serve(_swallow)
     stage.open(f"http:{NAME}:{{}}", f"http:{LOOPBACK}:{{}}", listeners=False)
-    place = stage.border.open_proxy()
+    place = stage.network.open_proxy()
     token = base64.b64encode(f"corral:{place.token}".encode()).decode()
     head = (
         f"POST http://{NAME}:{stage.port}/ HTTP/1.1\r\nProxy-Authorization: Basic {token}\r\n"
@@ -120,7 +120,7 @@ def test_requests_to_a_proxy_that_are_slow_to_read_keep_no_other_sandbox_waiting
     clients = [socket.create_connection((LOOPBACK, place.port)) for _ in range(4)]
     with _flood(stage, clients, head, _TINY_CHUNKS):
         worst = _worst_wait(other)
-    other.border.close()
+    other.network.close()
 
     assert worst < _BEARABLE_SECONDS
 
@@ -128,20 +128,20 @@ def test_requests_to_a_proxy_that_are_slow_to_read_keep_no_other_sandbox_waiting
 def test_connections_that_pass_the_proxy_by_are_bounded_like_all_others(stage: Stage, monkeypatch) -> None:
     """They come from the kernel's questions, and not from a listener that could wait."""
     stage.serve()
-    border = stage.open(listeners=False)
-    monkeypatch.setattr(border.gateway, "most_connections", 40)
+    network = stage.open(listeners=False)
+    monkeypatch.setattr(network.gateway, "most_connections", 40)
     clients = []
     for _ in range(80):
         ours, theirs = socket.socketpair()
         stage._stack.callback(ours.close)
         clients.append(ours)
-        border.relay(theirs, NAME, stage.port)
+        network.relay(theirs, NAME, stage.port)
     other = _other_sandbox(stage)
 
     assert _worst_wait(other, 1) < _BEARABLE_SECONDS
-    assert border.gateway.connections <= 40
+    assert network.gateway.connections <= 40
     assert "too-many" in stage.reasons()
-    other.border.close()
+    other.network.close()
 
 
 def test_thousands_of_answers_do_not_make_lookups_slow() -> None:
@@ -189,9 +189,9 @@ def test_after_a_revocation_only_what_is_allowed_anew_is_permitted(stage: Stage)
     stage.serve(port=stage.other_port)
     more = f"tcp:{NAME}:{stage.other_port}", f"tcp:{LOOPBACK}:{stage.other_port}"
     ports = (stage.port, stage.other_port)
-    border = stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", *more, ports=ports)
-    border.revoke(NAME)
-    border.allow(Endpoint("tcp", NAME, stage.port), None)
+    network = stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", *more, ports=ports)
+    network.revoke(NAME)
+    network.allow(Endpoint("tcp", NAME, stage.port), None)
 
     assert not is_reset_after_a_byte(stage.connect())
     assert is_reset_after_a_byte(stage.connect(port=stage.other_port))
@@ -199,9 +199,9 @@ def test_after_a_revocation_only_what_is_allowed_anew_is_permitted(stage: Stage)
 
 def test_what_is_allowed_for_a_time_after_a_revocation_is_over_afterwards(stage: Stage) -> None:
     stage.serve()
-    border = stage.open()
-    border.revoke(NAME)
-    border.allow(Endpoint("tcp", NAME, stage.port), 600.0)
+    network = stage.open()
+    network.revoke(NAME)
+    network.allow(Endpoint("tcp", NAME, stage.port), 600.0)
     client = stage.connect()
 
     assert not is_reset_after_a_byte(client)
@@ -264,21 +264,21 @@ def test_a_question_that_may_take_for_ever_ends_nobodys_network(stage: Stage, se
 @pytest.mark.parametrize("seconds", [1e8, float("inf")])
 def test_a_grant_for_very_long_ends_nobodys_network(stage: Stage, seconds: float) -> None:
     stage.serve()
-    border = stage.open(f"tcp:{LOOPBACK}:{{}}")
-    border.allow(Endpoint("tcp", NAME, stage.port), seconds)
+    network = stage.open(f"tcp:{LOOPBACK}:{{}}")
+    network.allow(Endpoint("tcp", NAME, stage.port), seconds)
 
     assert not is_reset_after_a_byte(stage.connect())
 
 
 def test_a_flood_of_refusals_does_not_hide_those_that_come_later(stage: Stage) -> None:
     """In a session one command could make corral blind for all that come after it."""
-    border = stage.open()
+    network = stage.open()
     for number in range(600):
         stage.look_up(f"h{number}.test")
-    mark = border.mark()
+    mark = network.mark()
     stage.look_up("later.test")
-    stage.wait(lambda: border.mark() > mark)
+    stage.wait(lambda: network.mark() > mark)
 
-    assert [found.subject for found in border.violations(mark)] == ["later.test"]
-    assert "h0.test" in {event.host for event in border.traffic().refusals}  # nor those that came first
-    assert len(border.traffic().refusals) <= 256
+    assert [found.subject for found in network.violations(mark)] == ["later.test"]
+    assert "h0.test" in {event.host for event in network.traffic().refusals}  # nor those that came first
+    assert len(network.traffic().refusals) <= 256

@@ -7,9 +7,9 @@ import signal
 import socket
 
 from corral.model.policy import NetMode, NetPolicy
-from corral.network.opening import open_border
+from corral.network.opening import open_sandbox_network
 from corral.network.options import NetworkOptions
-from support.border_stage import Stage, is_reset
+from support.network_stage import Stage, is_reset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def test_a_child_can_have_a_border_of_its_own(stage: Stage) -> None:
 
     def work() -> bool:
         ours.close()  # which is not for the child to close, and must not wait either
-        border = open_border(POLICY, NetworkOptions(), addresses="127.64.0.0/10")
-        border.attach([socket.create_server(("127.0.0.1", 0)).detach()])
-        border.close()
+        network = open_sandbox_network(POLICY, NetworkOptions(), addresses="127.64.0.0/10")
+        network.attach([socket.create_server(("127.0.0.1", 0)).detach()])
+        network.close()
         return True
 
     stage.serve()
@@ -47,7 +47,7 @@ def test_a_child_can_have_a_border_of_its_own(stage: Stage) -> None:
 
 def test_a_child_holds_no_socket_of_the_parents(stage: Stage) -> None:
     stage.serve()
-    border = stage.open()
+    network = stage.open()
     ready, go = os.pipe(), os.pipe()
     with stage.connect() as client:
         client.sendall(b"hello")
@@ -60,7 +60,7 @@ def test_a_child_holds_no_socket_of_the_parents(stage: Stage) -> None:
             os._exit(0)
         try:
             os.read(ready[0], 1)
-            border.close()
+            network.close()
             client.settimeout(10)
             assert is_reset(client)
         finally:

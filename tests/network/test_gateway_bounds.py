@@ -16,8 +16,9 @@ import pytest
 
 from corral.limits.open_files import start_process
 from corral.model.feature import Feature
-from corral.network import exchange, relay, room
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served, keep, read_all
+from corral.network import admission as room
+from corral.network import exchange, relay
+from support.network_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served, keep, read_all
 
 RESET = struct.pack("ii", 1, 0)
 LONG = 3600.0
@@ -65,39 +66,40 @@ def crowd(stage: Stage) -> Iterator[Stage]:
     listener, thread, stopped = _serve_many()
     stage.targets[NAME, 0] = [(LOOPBACK, listener.getsockname()[1])]
     yield stage
-    stage.border.close()
+    stage.network.close()
     stopped.append(1)
     thread.join()
     listener.close()
 
 
+@pytest.mark.thorough
 def test_three_thousand_connections_one_after_the_other(crowd: Stage) -> None:
-    border = crowd.open(on_event=None)
+    network = crowd.open(on_event=None)
     address = crowd.address()
     for _ in range(3000):
         with socket.create_connection((address, crowd.port), timeout=SECONDS) as client:
             assert is_served(client)
 
-    crowd.wait(lambda: border.gateway.connections == 0)
-    traffic = border.traffic()
+    crowd.wait(lambda: network.gateway.connections == 0)
+    traffic = network.traffic()
     assert (traffic.connections, traffic.sent, traffic.received) == (3000, 3000, 3000)
-    assert border.gateway.pipes.made <= 4
+    assert network.gateway.pipes.made <= 4
 
 
 def test_a_thousand_connections_at_once(crowd: Stage) -> None:
-    border = crowd.open(on_event=None)
+    network = crowd.open(on_event=None)
     address = crowd.address()
     clients = [crowd.connect_to(address) for _ in range(1000)]
     for client in clients:
         client.sendall(b"x")
 
     assert all(client.recv(1) == b"x" for client in clients)
-    assert border.gateway.connections == 1000
-    assert border.gateway.pipes.made <= 4  # none is held by who has nothing to say
+    assert network.gateway.connections == 1000
+    assert network.gateway.pipes.made <= 4  # none is held by who has nothing to say
 
 
 def test_connections_that_are_opened_and_abandoned_leave_nothing(crowd: Stage) -> None:
-    border = crowd.open(on_event=None)
+    network = crowd.open(on_event=None)
     address = crowd.address()
     for number in range(2000):
         client = socket.create_connection((address, crowd.port), timeout=SECONDS)
@@ -105,20 +107,20 @@ def test_connections_that_are_opened_and_abandoned_leave_nothing(crowd: Stage) -
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         client.close()
 
-    crowd.wait(lambda: border.gateway.connections == 0)
+    crowd.wait(lambda: network.gateway.connections == 0)
     assert is_served(crowd.connect())
 
 
 def test_beyond_the_bound_connections_wait_and_come_in_when_others_go(crowd: Stage, monkeypatch) -> None:
     monkeypatch.setattr(room, "_PATIENCE_SECONDS", LONG)
-    border = crowd.open(most_connections=10)
+    network = crowd.open(most_connections=10)
     address = crowd.address()
     clients = [crowd.connect_to(address) for _ in range(30)]
     for client in clients:
         client.sendall(b"x")
     served = [client for client in clients[:10] if client.recv(1) == b"x"]
     assert len(served) == 10
-    assert border.gateway.connections == 10
+    assert network.gateway.connections == 10
     assert select.select(clients[10:], [], [], 0.5)[0] == []  # they wait, and are not refused
     for client in served:
         client.close()
@@ -129,22 +131,22 @@ def test_beyond_the_bound_connections_wait_and_come_in_when_others_go(crowd: Sta
 
 def test_whoever_waits_for_long_is_refused_and_reported(crowd: Stage, monkeypatch) -> None:
     monkeypatch.setattr(room, "_PATIENCE_SECONDS", LONG)
-    border = crowd.open(most_connections=10)
+    network = crowd.open(most_connections=10)
     address = crowd.address()
     clients = [crowd.connect_to(address) for _ in range(30)]
-    crowd.wait(lambda: border.gateway.connections == 10)
+    crowd.wait(lambda: network.gateway.connections == 10)
     crowd.pass_time(LONG)
 
     assert all(map(is_reset, clients[10:]))
     crowd.wait(lambda: crowd.reasons().count("too-many") == 20)
-    (refusal,) = border.traffic().refusals
+    (refusal,) = network.traffic().refusals
     assert (refusal.host, refusal.port, refusal.detail) == (NAME, crowd.port, "10 are open")
     late = crowd.connect_to(address)
-    assert is_reset(late)  # the patience of this border is at an end
+    assert is_reset(late)  # the patience of this network is at an end
     assert all(is_served(client) for client in clients[:10])
     for client in clients[:10]:
         client.close()
-    crowd.wait(lambda: border.gateway.connections == 0)
+    crowd.wait(lambda: network.gateway.connections == 0)
     assert is_served(crowd.connect_to(address))
 
 
@@ -160,13 +162,13 @@ def few_files() -> Iterator[int]:
 def test_more_files_are_opened_where_connections_need_them_and_only_for_so_long(
     few_files: int, crowd: Stage
 ) -> None:
-    border = crowd.open(on_event=None)
+    network = crowd.open(on_event=None)
     address = crowd.address()
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == few_files
     clients = [crowd.connect_to(address) for _ in range(400)]
 
     assert all(is_served(client) for client in clients)
-    assert border.gateway.connections == 400
+    assert network.gateway.connections == 400
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert few_files < soft <= hard
     assert _limit_of_child() == few_files  # what a command is started with
@@ -174,7 +176,7 @@ def test_more_files_are_opened_where_connections_need_them_and_only_for_so_long(
     for client in clients:
         client.close()
     crowd.wait(lambda: _highest_socket() < few_files)  # the server has closed too
-    border.close()  # and with it the pipes that it lends, of which some may be as high
+    network.close()  # and with it the pipes that it lends, of which some may be as high
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few_files, hard)
 
 
@@ -207,7 +209,7 @@ def test_a_connection_of_which_one_side_has_ended_is_given_back(stage: Stage, mo
     monkeypatch.setattr(exchange, "_SECONDS_FOR_ANSWER", LONG)
     monkeypatch.setattr(exchange, "_SECONDS_FOR_CLIENT", LONG)
     server = stage.serve(keep)
-    border = stage.open()
+    network = stage.open()
     client = stage.connect()
     server.came.acquire()
     ends = {"client": client, "server": server.connections[0]}
@@ -219,31 +221,31 @@ def test_a_connection_of_which_one_side_has_ended_is_given_back(stage: Stage, mo
     assert ends[who].recv(100) == b"still here"
     stage.pass_time(LONG)
     stage.settle()
-    assert border.gateway.connections == 1  # it was not silent
+    assert network.gateway.connections == 1  # it was not silent
     stage.pass_time(LONG)
 
-    stage.wait(lambda: border.gateway.connections == 0)
+    stage.wait(lambda: network.gateway.connections == 0)
     (closed,) = stage.of("close")
     assert closed.detail == "one side had ended, and the other was silent"
 
 
 def test_one_border_does_not_take_the_room_of_all(crowd: Stage, monkeypatch) -> None:
-    border = crowd.open()
-    monkeypatch.setattr(border.gateway, "most_connections", 40)
+    network = crowd.open()
+    monkeypatch.setattr(network.gateway, "most_connections", 40)
     clients = [crowd.connect_to(crowd.address()) for _ in range(60)]
-    crowd.wait(lambda: border.gateway.connections >= 30)
+    crowd.wait(lambda: network.gateway.connections >= 30)
     other = Stage(crowd._stack)
     other.targets = crowd.targets
     other.open()
 
     assert is_served(other.connect())
-    assert border.gateway.connections <= 40
-    other.border.close()
+    assert network.gateway.connections <= 40
+    other.network.close()
     del clients
 
 
 def test_without_descriptors_nothing_spins_and_afterwards_all_goes_on(crowd: Stage) -> None:
-    border = crowd.open()
+    network = crowd.open()
     address = crowd.address()
     assert is_served(crowd.connect_to(address))
     waiting = socket.socket()
@@ -269,7 +271,7 @@ def test_without_descriptors_nothing_spins_and_afterwards_all_goes_on(crowd: Sta
 
     assert spent < 0.3
     assert waiting.recv(1) == b"x"
-    assert border.faults == 0
+    assert network.faults == 0
 
 
 @pytest.mark.parametrize("has_pipes", [True, False])
@@ -285,18 +287,18 @@ def test_the_ceiling_on_bytes_is_exact_and_ends_everything(
             received.extend(data)
 
     stage.serve(serve)
-    border = stage.open(most_bytes=100_000)
+    network = stage.open(most_bytes=100_000)
     idle = stage.connect()
     client = stage.connect()
     client.sendall(bytes(100_000))
     stage.wait(lambda: len(received) == 100_000)
-    assert border.traffic().sent == 100_000
+    assert network.traffic().sent == 100_000
     client.sendall(b"x")
 
     assert is_reset(client) and is_reset(idle)
     stage.wait(lambda: len(stage.of("close")) == 2)
     assert stage.reasons("close") == ["too-much"] * 2
-    (violation,) = border.violations()
+    (violation,) = network.violations()
     assert violation.feature is Feature.LIMIT_TRAFFIC
     assert violation.detail == "all the bytes that may pass had passed: traffic:limit:100KB"
     assert len(received) == 100_000
@@ -310,7 +312,7 @@ def test_the_ceiling_counts_both_directions(stage: Stage) -> None:
         client.sendall(bytes(1 << 20))
 
     stage.serve(serve)
-    border = stage.open(most_bytes=50_000)
+    network = stage.open(most_bytes=50_000)
     client = stage.connect()
     client.sendall(bytes(10))
     received = 0
@@ -319,7 +321,7 @@ def test_the_ceiling_counts_both_directions(stage: Stage) -> None:
             received += len(data)
 
     assert received <= 50_000 - 10
-    assert border.traffic().received <= 50_000
+    assert network.traffic().received <= 50_000
 
 
 @pytest.mark.parametrize("streams", [1, 5])
@@ -332,7 +334,7 @@ def test_the_ceiling_on_the_rate_holds_for_all_together(stage: Stage, streams: i
         client.close()
 
     stage.serve(serve)
-    border = stage.open(most_rate=rate)
+    network = stage.open(most_rate=rate)
     address = stage.address()
     clients = [stage.connect_to(address) for _ in range(streams)]
     took: list[float] = []
@@ -342,7 +344,7 @@ def test_the_ceiling_on_the_rate_holds_for_all_together(stage: Stage, streams: i
     def read(client: socket.socket) -> None:
         assert len(read_all(client)) == size // streams
         took.append(time.monotonic() - began)
-        passed.append(border.traffic().received)
+        passed.append(network.traffic().received)
 
     threads = [threading.Thread(target=read, args=(client,)) for client in clients]
     for thread in threads:
@@ -368,25 +370,25 @@ def _flood_or_page(client: socket.socket) -> None:
 def test_pipes_that_slow_readers_hold_are_bounded_and_others_pass(stage: Stage, monkeypatch) -> None:
     monkeypatch.setattr(relay, "_WORTH_A_COPY", 1 << 40)
     stage.serve(_flood_or_page)
-    border = stage.open()
-    monkeypatch.setattr(border.gateway.pipes, "most", 4)
+    network = stage.open()
+    monkeypatch.setattr(network.gateway.pipes, "most", 4)
     slow = [stage.connect() for _ in range(12)]
     for client in slow:
         client.sendall(b"f")
-    stage.wait(lambda: border.gateway.pipes.made == 4)
+    stage.wait(lambda: network.gateway.pipes.made == 4)
     quick = stage.connect()
     quick.sendall(b"q")
 
     assert len(read_all(quick)) == 1 << 20
-    assert border.gateway.pipes.made == 4
+    assert network.gateway.pipes.made == 4
 
 
 def test_memory_that_slow_readers_hold_is_bounded_and_others_pass(stage: Stage, monkeypatch) -> None:
     monkeypatch.setattr(relay, "_MOST_HELD", 1 << 20)
     monkeypatch.setattr(relay, "_WORTH_A_COPY", 1)
     stage.serve(_flood_or_page)
-    border = stage.open()
-    pipes = border.gateway.pipes
+    network = stage.open()
+    pipes = network.gateway.pipes
     slow = [stage.connect() for _ in range(12)]
     for client in slow:
         client.sendall(b"f")
@@ -396,24 +398,24 @@ def test_memory_that_slow_readers_hold_is_bounded_and_others_pass(stage: Stage, 
 
     assert len(read_all(quick)) == 1 << 20
     assert pipes.held <= (1 << 20) + relay._BULK_BYTES
-    border.close()
+    network.close()
     assert pipes.held == 0
 
 
 def test_an_error_that_nobody_foresaw_ends_one_connection_and_is_counted(stage: Stage, monkeypatch) -> None:
     stage.serve()
-    border = stage.open()
+    network = stage.open()
     good, bad = stage.connect(), stage.connect()
     assert is_served(good) and is_served(bad)
-    passages = {one for one in border.gateway._watched.values() if hasattr(one, "rests_on_grants")}
-    victim = next(one for one in passages if one._client.getpeername() == bad.getsockname())._exchange
+    connections = {one for one in network.gateway._watched.values() if hasattr(one, "rests_on_grants")}
+    victim = next(one for one in connections if one._client.getpeername() == bad.getsockname())._exchange
     monkeypatch.setattr(type(victim), "grant", _raise_for(victim, type(victim).grant))
     bad.sendall(b"y")
 
     assert is_reset(bad)
     assert is_served(good)
-    assert len(border.gateway.faults) == 1 and "a mistake" in border.gateway.faults[0]
-    border.gateway.faults.clear()
+    assert len(network.gateway.faults) == 1 and "a mistake" in network.gateway.faults[0]
+    network.gateway.faults.clear()
 
 
 def _raise_for(victim: object, original):
@@ -432,15 +434,15 @@ def test_a_border_that_is_closed_while_much_passes_ends_all_of_it(stage: Stage) 
                 client.sendall(bytes(1 << 16))
 
     stage.serve(serve)
-    border = stage.open()
+    network = stage.open()
     clients = [stage.connect() for _ in range(10)]
     reading = [threading.Thread(target=is_reset, args=(client,)) for client in clients]
     for thread in reading:
         thread.start()
-    stage.wait(lambda: border.traffic().received > 1 << 24)
-    border.close()
+    stage.wait(lambda: network.traffic().received > 1 << 24)
+    network.close()
 
-    assert border.gateway.connections == 0
+    assert network.gateway.connections == 0
     for thread in reading:
         thread.join()
 

@@ -15,7 +15,7 @@ import pytest
 
 from corral.network import dial
 from corral.network.dial import by_turns
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served
+from support.network_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, is_served
 
 SIX = "::1"
 LONG = 3600.0
@@ -161,17 +161,17 @@ def test_the_first_that_answers_is_alone_before_the_first_byte_arrives(stage: St
 
     assert client.recv(1) == b"x"
     assert seen == [0]
-    assert stage.border.traffic().connections == 1
+    assert stage.network.traffic().connections == 1
 
 
 def test_each_address_is_judged_when_its_turn_comes(stage: Stage, dials: Dials) -> None:
     """Two were permitted when the name was looked up; one is no longer, when the other has not answered."""
     alive = live(stage)
     stage.targets[NAME, 0] = [drops(stage, SIX), alive]
-    border = stage.open(*GRANTS)
+    network = stage.open(*GRANTS)
     client = stage.connect()
     stage.wait(lambda: dials.addresses)
-    border.revoke(LOOPBACK)
+    network.revoke(LOOPBACK)
     stage.pass_time(LONG)
     stage.settle()
     stage.pass_time(100 * LONG)
@@ -184,7 +184,7 @@ def test_each_address_is_judged_when_its_turn_comes(stage: Stage, dials: Dials) 
 def test_who_goes_away_while_several_are_dialled_leaves_nothing(stage: Stage, dials: Dials) -> None:
     dead = [drops(stage, SIX), drops(stage, LOOPBACK)]
     stage.targets[NAME, 0] = dead
-    border = stage.open(*GRANTS)
+    network = stage.open(*GRANTS)
     client = stage.connect()
     stage.wait(lambda: dials.addresses)
     stage.pass_time(LONG)
@@ -192,7 +192,7 @@ def test_who_goes_away_while_several_are_dialled_leaves_nothing(stage: Stage, di
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     client.close()
 
-    stage.wait(lambda: border.gateway.connections == 0)
+    stage.wait(lambda: network.gateway.connections == 0)
     stage.wait(lambda: not dials.connecting())
 
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from corral.model.endpoint import Endpoint
+from corral.model.network.endpoint import Endpoint
 from corral.network.options import NetRequest
-from support.border_stage import (
+from support.network_stage import (
     LOOPBACK,
     NAME,
     NO_ERROR,
@@ -26,12 +26,12 @@ LATER = "later.test"
 def test_what_is_allowed_later_works_at_once_until_it_is_revoked(stage: Stage) -> None:
     stage.serve()
     stage.serve(name=LATER)
-    border = stage.open()
+    network = stage.open()
     assert stage.look_up(LATER) == (NO_SUCH_NAME, [])
-    border.allow(Endpoint("tcp", LATER, stage.port), None)
+    network.allow(Endpoint("tcp", LATER, stage.port), None)
     client, other = stage.connect(LATER), stage.connect(NAME)
     assert is_served(client) and is_served(other)
-    border.revoke(LATER)
+    network.revoke(LATER)
 
     assert is_reset(client)
     assert is_reset(stage.connect_to("127.64.0.1"))
@@ -48,8 +48,8 @@ def test_what_is_allowed_later_works_at_once_until_it_is_revoked(stage: Stage) -
 
 def test_what_is_allowed_for_a_time_ends_by_itself_with_its_connections(stage: Stage) -> None:
     stage.serve(name=LATER)
-    border = stage.open()
-    border.allow(Endpoint("tcp", LATER, stage.port), 600.0)
+    network = stage.open()
+    network.allow(Endpoint("tcp", LATER, stage.port), 600.0)
     client = stage.connect(LATER)
     stage.pass_time(400.0)
     assert is_served(client)
@@ -66,8 +66,8 @@ def test_what_is_allowed_for_a_time_ends_by_itself_with_its_connections(stage: S
 
 def test_the_end_of_one_grant_leaves_what_another_one_permits(stage: Stage) -> None:
     stage.serve()
-    border = stage.open()
-    border.allow(Endpoint("tcp", NAME, stage.port), 0.1)  # the policy permits it as well
+    network = stage.open()
+    network.allow(Endpoint("tcp", NAME, stage.port), 0.1)  # the policy permits it as well
     client = stage.connect()
     stage.wait(lambda: stage.of("revoke"))
 
@@ -76,21 +76,21 @@ def test_the_end_of_one_grant_leaves_what_another_one_permits(stage: Stage) -> N
 
 def test_what_the_policy_permits_can_be_revoked_and_allowed_again(stage: Stage) -> None:
     stage.serve()
-    border = stage.open("tcp:*.test:{}", f"tcp:{LOOPBACK}:{{}}")
+    network = stage.open("tcp:*.test:{}", f"tcp:{LOOPBACK}:{{}}")
     client = stage.connect()
     assert is_served(client)
-    border.revoke(NAME)
+    network.revoke(NAME)
     assert is_reset(client)
     assert stage.look_up(NAME) == (NO_SUCH_NAME, [])
-    border.allow(Endpoint("tcp", NAME, stage.port), None)
+    network.allow(Endpoint("tcp", NAME, stage.port), None)
 
     assert is_served(stage.connect())
 
 
 def test_what_is_denied_cannot_be_allowed(stage: Stage) -> None:
     stage.serve()
-    border = stage.open(deny=(NAME,))
-    border.allow(Endpoint("tcp", NAME, stage.port), None)
+    network = stage.open(deny=(NAME,))
+    network.allow(Endpoint("tcp", NAME, stage.port), None)
 
     assert stage.look_up(NAME) == (NO_SUCH_NAME, [])
     stage.wait(lambda: stage.of("lookup"))
@@ -106,10 +106,10 @@ def test_a_connection_that_waits_for_an_address_is_ended_too(stage: Stage) -> No
         return stage.resolve(name, port)
 
     server = stage.serve(name=LATER)
-    border = stage.open(resolve=resolve, ask=lambda _: True)
+    network = stage.open(resolve=resolve, ask=lambda _: True)
     client = stage.connect(LATER)
-    stage.wait(lambda: border.grants.decide(LATER, stage.port).allowed)
-    border.revoke(LATER)
+    stage.wait(lambda: network.grants.decide(LATER, stage.port).allowed)
+    network.revoke(LATER)
     assert is_reset(client)
     release.set()
 
@@ -151,7 +151,7 @@ def test_who_is_asked_decides_once_for_the_border(stage: Stage) -> None:
     stage.wait(lambda: len(stage.of("connect")) == 4)
     assert stage.reasons() == ["asked", "asked", "refused", "refused"]
     assert "no.test" not in stage.resolved
-    assert stage.border.violations()[0].hint == f"network:tcp:no.test:{stage.port}"
+    assert stage.network.violations()[0].hint == f"network:tcp:no.test:{stage.port}"
 
 
 def test_the_deny_rules_are_not_asked_about(stage: Stage) -> None:
@@ -166,14 +166,14 @@ def test_no_answer_in_time_is_a_no_and_what_is_said_later_counts_next_time(stage
     stage.serve(name=LATER)
     answer = threading.Event()
     asked = Asked(answer)
-    border = stage.open(ask=asked, ask_seconds=0.3)
+    network = stage.open(ask=asked, ask_seconds=0.3)
     client = stage.connect(LATER)
     assert is_reset(client)
     assert is_reset(stage.connect(LATER))  # the same question is still open: it is not asked again
     stage.wait(lambda: len(stage.of("connect")) == 2)
     assert stage.reasons() == ["unanswered", "unanswered"]
     answer.set()
-    stage.wait(lambda: border.grants.decide(LATER, stage.port).allowed)
+    stage.wait(lambda: network.grants.decide(LATER, stage.port).allowed)
 
     assert is_served(stage.connect(LATER))
     assert len(asked.requests) == 1
@@ -183,9 +183,9 @@ def test_many_connections_are_one_question(stage: Stage) -> None:
     stage.serve(name=LATER)
     answer = threading.Event()
     asked = Asked(answer)
-    border = stage.open(ask=asked)
+    network = stage.open(ask=asked)
     clients = [stage.connect(LATER) for _ in range(30)]
-    stage.wait(lambda: border.gateway.connections == 30)
+    stage.wait(lambda: network.gateway.connections == 30)
     answer.set()
 
     assert all(is_served(client) for client in clients)
@@ -204,26 +204,26 @@ def test_only_a_plain_yes_is_a_yes(stage: Stage, answer: object) -> None:
 def test_a_client_that_goes_while_somebody_is_asked_leaves_nothing(stage: Stage) -> None:
     answer = threading.Event()
     server = stage.serve(name=LATER)
-    border = stage.open(ask=Asked(answer))
+    network = stage.open(ask=Asked(answer))
     client = stage.connect(LATER)
-    stage.wait(lambda: border.gateway.connections == 1)
+    stage.wait(lambda: network.gateway.connections == 1)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     client.close()
-    stage.wait(lambda: border.gateway.connections == 0)
+    stage.wait(lambda: network.gateway.connections == 0)
     answer.set()
-    stage.wait(lambda: border.grants.decide(LATER, stage.port).allowed)
+    stage.wait(lambda: network.grants.decide(LATER, stage.port).allowed)
 
     assert server.connections == []
 
 
 def test_a_border_closes_while_somebody_is_asked(stage: Stage) -> None:
     answer = threading.Event()
-    border = stage.open(ask=Asked(answer))
+    network = stage.open(ask=Asked(answer))
     client = stage.connect(LATER)
-    stage.wait(lambda: border.gateway.connections == 1)
-    border.close()  # and nobody has answered
+    stage.wait(lambda: network.gateway.connections == 1)
+    network.close()  # and nobody has answered
 
-    assert border.gateway.connections == 0
+    assert network.gateway.connections == 0
     assert is_reset(client)
     answer.set()
 
@@ -236,38 +236,38 @@ def test_a_listener_that_raises_hears_the_next_event_all_the_same(stage: Stage) 
         raise RuntimeError("not mine")
 
     stage.serve()
-    border = stage.open(on_event=listen)
+    network = stage.open(on_event=listen)
     client = stage.connect()
     assert is_served(client)
-    border.close()
+    network.close()
 
-    assert len(heard) == border.tally.failed_callbacks == 3
+    assert len(heard) == network.tally.failed_callbacks == 3
 
 
 def test_a_listener_that_is_slow_delays_no_connection(stage: Stage) -> None:
     release, heard = threading.Event(), []
     stage._stack.callback(release.set)
     stage.serve()
-    border = stage.open(on_event=lambda event: release.wait() and heard.append(event))
+    network = stage.open(on_event=lambda event: release.wait() and heard.append(event))
     for _ in range(10):
         assert is_served(stage.connect())
 
     assert heard == []
     release.set()
-    border.close()
+    network.close()
 
 
 def test_changes_from_many_threads_at_once_are_all_made(stage: Stage) -> None:
-    border = stage.open()
+    network = stage.open()
 
     def change(number: int) -> None:
         for round_ in range(20):
-            border.allow(
+            network.allow(
                 Endpoint("tcp", f"n{number}-{round_}.test", stage.port), 0.001 if round_ % 2 else None
             )
-            border.traffic(), border.violations()
+            network.traffic(), network.violations()
             if round_ % 4 == 0:
-                border.revoke(f"n{number}-{round_}.test")
+                network.revoke(f"n{number}-{round_}.test")
 
     threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -276,9 +276,9 @@ def test_changes_from_many_threads_at_once_are_all_made(stage: Stage) -> None:
         thread.join()
 
     stage.wait(lambda: len(stage.of("allow")) == 160 and len(stage.of("revoke")) == 120)
-    assert border.grants.decide("n0-2.test", stage.port).allowed
-    assert not border.grants.decide("n0-0.test", stage.port).allowed
-    assert not border.grants.decide("n0-1.test", stage.port).allowed
+    assert network.grants.decide("n0-2.test", stage.port).allowed
+    assert not network.grants.decide("n0-0.test", stage.port).allowed
+    assert not network.grants.decide("n0-1.test", stage.port).allowed
 
 
 def test_nobody_is_asked_about_a_synthetic_address_that_is_nobodys(stage: Stage) -> None:
@@ -294,14 +294,14 @@ def test_nobody_is_asked_about_a_synthetic_address_that_is_nobodys(stage: Stage)
 
 def test_allowed_twice_for_different_times_the_longer_one_counts(stage: Stage) -> None:
     stage.serve(name=LATER)
-    border = stage.open()
+    network = stage.open()
     endpoint = Endpoint("tcp", LATER, stage.port)
-    border.allow(endpoint, 0.1)
-    border.allow(endpoint, 30.0)
+    network.allow(endpoint, 0.1)
+    network.allow(endpoint, 30.0)
     client = stage.connect(LATER)
     stage.wait(lambda: stage.of("revoke"))
 
     assert is_served(client)
-    border.revoke(LATER)
+    network.revoke(LATER)
     assert is_reset(client)
-    assert border._timers == {}
+    assert network._timers == {}

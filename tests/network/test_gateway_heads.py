@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from corral.network import passage
-from support.border_stage import LOOPBACK, NAME, SECONDS, Server, Stage, is_reset, read_all
+from corral.network import connection as connection
+from support.network_stage import LOOPBACK, NAME, SECONDS, Server, Stage, is_reset, read_all
 
 HTTPS = (f"https:{NAME}:{{}}", f"https:{LOOPBACK}:{{}}")
 HTTP = (f"http:{NAME}:{{}}", f"http:{LOOPBACK}:{{}}")
@@ -99,8 +99,8 @@ def test_anything_but_tls_for_that_name_ends_without_a_byte(stage: Stage, said: 
 
     stage.wait(lambda: stage.of("connect"))
     assert stage.reasons() == [reason]
-    assert [one.subject for one in stage.border.violations()] == [f"{NAME}:{stage.port}"]
-    stage.border.close()
+    assert [one.subject for one in stage.network.violations()] == [f"{NAME}:{stage.port}"]
+    stage.network.close()
     assert bytes(sink.received) == b""
 
 
@@ -108,7 +108,7 @@ def test_nothing_comes_back_either_before_the_name_was_checked(stage: Stage) -> 
     Sink(stage, greeting=b"a secret of the server")
     stage.open(*HTTPS)
     client = stage.connect()
-    stage.wait(lambda: stage.border.gateway.connections == 1)
+    stage.wait(lambda: stage.network.gateway.connections == 1)
     client.settimeout(0.3)
     with pytest.raises(TimeoutError):
         client.recv(1)
@@ -120,7 +120,7 @@ def test_nothing_comes_back_either_before_the_name_was_checked(stage: Stage) -> 
 
 @pytest.mark.parametrize("said", [b"", hello(NAME)[:-1], hello(NAME)[:3]])
 def test_who_does_not_say_in_time_what_he_wants_is_let_go(stage: Stage, said: bytes, monkeypatch) -> None:
-    monkeypatch.setattr(passage, "_HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "_HEAD_SECONDS", 0.3)
     sink = Sink(stage)
     stage.open(*HTTPS)
     client = stage.connect()
@@ -133,7 +133,7 @@ def test_who_does_not_say_in_time_what_he_wants_is_let_go(stage: Stage, said: by
 
 
 def test_who_said_it_in_time_may_be_silent_afterwards(stage: Stage, monkeypatch) -> None:
-    monkeypatch.setattr(passage, "_HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "_HEAD_SECONDS", 0.2)
     sink = Sink(stage)
     stage.open(*HTTPS)
     client = stage.connect()
@@ -183,15 +183,15 @@ def test_a_granted_address_needs_no_name_in_tls(stage: Stage) -> None:
     server = stage.serve(lambda client: client.sendall(client.recv(4096)[:1]))
     stage.open("https:127.0.0.1:{}")
     # The very port of the address is the listener's here, and the server has another one.
-    passages: list[tuple[str, int]] = []
-    original = passage.Dial
+    connected: list[tuple[str, int]] = []
+    original = connection.Dial
 
     def dial(gateway, addresses, *rest):
-        passages.extend(addresses)
+        connected.extend(addresses)
         return original(gateway, [(LOOPBACK, server.port)], *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passage, "Dial", dial)
+        patch.setattr(connection, "Dial", dial)
         client = stage.connect_to("127.0.0.1")
         client.sendall(hello(None))
         assert client.recv(1) == b"\x16"
@@ -199,7 +199,7 @@ def test_a_granted_address_needs_no_name_in_tls(stage: Stage) -> None:
         named.sendall(hello(NAME))
         assert is_reset(named)
     stage.wait(lambda: stage.reasons()[1:] == ["other-name"])
-    assert passages == [("127.0.0.1", stage.port)] * 2
+    assert connected == [("127.0.0.1", stage.port)] * 2
 
 
 def request(host: str, target: str = "/", body: bytes = b"", extra: str = "") -> bytes:
@@ -223,7 +223,7 @@ def test_every_request_of_a_connection_is_for_the_name(stage: Stage) -> None:
     (close,) = stage.of("close")
     assert (close.allowed, close.reason.value) == (False, "other-name")
     assert bytes(sink.received) == good
-    assert len(stage.border.violations()) == 1
+    assert len(stage.network.violations()) == 1
 
 
 @pytest.mark.parametrize(

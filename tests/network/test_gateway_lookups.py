@@ -11,7 +11,7 @@ import pytest
 
 from corral.network import lookups, names
 from corral.network.names import MOST_NAMES, Names
-from support.border_stage import (
+from support.network_stage import (
     AAAA,
     FORMAT_ERROR,
     LOOPBACK,
@@ -80,7 +80,7 @@ def test_a_name_that_leads_into_a_network_of_the_host_is_refused(stage: Stage, a
     stage.wait(lambda: stage.events)
     wanted = "unresolved" if address == "nonsense" else "not-public"
     assert stage.reasons("lookup") == [wanted]
-    assert bool(stage.border.violations()) is (wanted == "not-public")
+    assert bool(stage.network.violations()) is (wanted == "not-public")
 
 
 def test_of_several_addresses_only_the_permitted_ones_are_dialled(stage: Stage) -> None:
@@ -124,7 +124,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
             release.wait()
         return stage.resolve(name, port)
 
-    border = stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", "tcp:*.hang.test:{}", resolve=resolve)
+    network = stage.open(f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}", "tcp:*.hang.test:{}", resolve=resolve)
     stage._stack.callback(release.set)
     assert is_served(stage.connect())
     answers: list[tuple[int, list[str]]] = []
@@ -134,7 +134,7 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
     ]
     for asker in askers:
         asker.start()
-    stage.wait(lambda: len(border.lookups._pending) == 12)
+    stage.wait(lambda: len(network.lookups._pending) == 12)
     assert is_served(stage.connect())  # known already: no resolver is needed
     assert answers == []
     stage.pass_time(600.0)
@@ -147,10 +147,10 @@ def test_a_resolver_that_hangs_delays_nobody_else_and_is_given_up(stage: Stage, 
     other = Stage(stage._stack)
     other.serve()
     other.open()
-    assert is_served(other.connect())  # another border has threads of its own share
-    other.border.close()
-    border.close()  # nobody waits for what hangs
-    assert border.gateway.connections == 0
+    assert is_served(other.connect())  # another network has threads of its own share
+    other.network.close()
+    network.close()  # nobody waits for what hangs
+    assert network.gateway.connections == 0
 
 
 def test_more_lookups_than_can_wait_fail_and_are_not_kept(stage: Stage, monkeypatch) -> None:
@@ -190,9 +190,9 @@ def test_the_own_loopback_of_the_host_is_reached_only_if_granted(stage: Stage) -
     assert is_reset(stage.connect_to("127.0.0.1"))
     stage.wait(lambda: stage.events)
     assert [(event.host, event.reason.value) for event in stage.events] == [("localhost", "not-granted")]
-    assert stage.border.violations()[0].hint == f"network:tcp:localhost:{stage.port}"
+    assert stage.network.violations()[0].hint == f"network:tcp:localhost:{stage.port}"
     assert server.connections == []
-    stage.border.close()
+    stage.network.close()
 
     stage.open("tcp:localhost:{}")
     client = stage.connect_to("127.0.0.1")
@@ -281,7 +281,7 @@ def test_a_hundred_kilobytes_by_tcp_end_the_connection_and_no_other(streams: Sta
 
 
 def test_a_client_that_asks_by_tcp_and_says_nothing_is_let_go(streams: Stage, monkeypatch) -> None:
-    monkeypatch.setattr("corral.network.listeners._STREAM_SECONDS", 0.2)
+    monkeypatch.setattr("corral.network.fronts.listeners._STREAM_SECONDS", 0.2)
     stream = Stream(streams)
     stream.socket.sendall(b"\x00")
 
@@ -289,9 +289,9 @@ def test_a_client_that_asks_by_tcp_and_says_nothing_is_let_go(streams: Stage, mo
 
 
 def test_a_client_that_asks_by_tcp_and_never_reads_is_not_read_either(streams: Stage, monkeypatch) -> None:
-    monkeypatch.setattr("corral.network.listeners._MOST_QUESTIONS_OF_STREAM", 1 << 30)
-    monkeypatch.setattr("corral.network.listeners._STREAM_SECONDS", 1.0)
-    monkeypatch.setattr("corral.network.answers.answer", lambda *_, **__: bytes(60_000))
+    monkeypatch.setattr("corral.network.fronts.listeners._MOST_QUESTIONS_OF_STREAM", 1 << 30)
+    monkeypatch.setattr("corral.network.fronts.listeners._STREAM_SECONDS", 1.0)
+    monkeypatch.setattr("corral.network.fronts.dns_answers.answer", lambda *_, **__: bytes(60_000))
     stream = Stream(streams)
     stream.socket.settimeout(0.5)
     packet = query(NAME)
@@ -301,7 +301,7 @@ def test_a_client_that_asks_by_tcp_and_never_reads_is_not_read_either(streams: S
     monkeypatch.undo()
 
     assert is_served(streams.connect())
-    streams.wait(lambda: streams.border.gateway.connections <= 1)
+    streams.wait(lambda: streams.network.gateway.connections <= 1)
 
 
 def test_names_are_bounded_and_addresses_do_not_go_over_to_others() -> None:

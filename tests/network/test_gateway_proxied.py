@@ -1,4 +1,4 @@
-"""What a proxy front needs of a border: a client that has said what it wants is served as any other."""
+"""What a proxy front needs of a sandbox's network: who has said what he wants is served as any other."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from corral.model.traffic import NetReason
-from support.border_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, read_all
+from corral.model.network.traffic import NetReason
+from support.network_stage import LOOPBACK, NAME, SECONDS, Stage, is_reset, read_all
 
 
 def _reply(reason: NetReason | None) -> bytes:
@@ -21,7 +21,7 @@ def _client(stage: Stage, host: str = NAME, head: bytes = b"", port: int | None 
         client = socket.create_connection(listener.getsockname(), timeout=SECONDS)
         accepted, _ = listener.accept()
     stage._stack.callback(client.close)
-    stage.border.relay(accepted, host, port or stage.port, head, _reply)
+    stage.network.relay(accepted, host, port or stage.port, head, _reply)
     return client
 
 
@@ -60,7 +60,7 @@ def test_the_client_is_told_why_not_and_hears_all_of_it(stage: Stage, host: str,
 
     assert read_all(client) == f"no: {reason}".encode()
     client.close()
-    stage.wait(lambda: stage.border.gateway.connections == 0)
+    stage.wait(lambda: stage.network.gateway.connections == 0)
 
 
 def test_what_is_spoken_after_the_yes_is_checked(stage: Stage) -> None:
@@ -87,12 +87,12 @@ def test_a_client_that_goes_while_its_host_is_looked_up_leaves_nothing(stage: St
     server = stage.serve()
     stage.open(listeners=False, resolve=resolve)
     client = _client(stage)
-    stage.wait(lambda: stage.border.gateway.connections == 1)
+    stage.wait(lambda: stage.network.gateway.connections == 1)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     client.close()
-    stage.wait(lambda: stage.border.gateway.connections == 0)
+    stage.wait(lambda: stage.network.gateway.connections == 0)
     release.set()
-    stage.border.close()
+    stage.network.close()
 
     assert server.connections == []
 
@@ -108,7 +108,7 @@ def test_more_clients_than_there_may_be_are_refused(stage: Stage) -> None:
 
 def test_a_border_that_is_closed_takes_no_client(stage: Stage) -> None:
     stage.open(listeners=False)
-    stage.border.close()
+    stage.network.close()
     client = _client(stage)
 
     assert client.recv(1) == b"" or pytest.fail("it was served")

@@ -13,7 +13,7 @@ import pytest
 
 from corral.model.feature import Feature
 from corral.network.gateway import Gateway
-from support.border_stage import (
+from support.network_stage import (
     AAAA,
     LOOPBACK,
     NAME,
@@ -62,7 +62,7 @@ def test_a_name_that_is_not_permitted_does_not_exist_and_nobody_is_asked(stage: 
     assert stage.resolved == [NAME]
     stage.wait(lambda: len(stage.events) == 2)
     assert stage.reasons("lookup") == ["not-granted", "granted"]
-    (violation,) = stage.border.violations()
+    (violation,) = stage.network.violations()
     assert (violation.feature, violation.subject) == (Feature.NET_DOMAINS, "other.test")
     assert violation.hint == f"network:tcp:other.test:{stage.port}"
 
@@ -77,7 +77,7 @@ def test_both_kinds_of_addresses_are_one_lookup(stage: Stage) -> None:
     assert stage.look_up("no.test", AAAA) == (NO_SUCH_NAME, [])
     assert stage.resolved == [NAME]
     stage.wait(lambda: len(stage.events) == 2)
-    assert stage.border.traffic().refused == 1
+    assert stage.network.traffic().refused == 1
 
 
 def test_the_answer_comes_from_the_address_that_was_asked_in_both_families(stage: Stage) -> None:
@@ -113,7 +113,7 @@ def test_an_address_that_no_lookup_gave_out_is_refused_by_a_reset(stage: Stage) 
     assert is_reset(stage.connect_to("127.64.0.99"))
     stage.wait(lambda: stage.events[1:])
     assert stage.reasons() == ["address"]
-    assert stage.border.violations()[0].subject == f"127.64.0.99:{stage.port}"
+    assert stage.network.violations()[0].subject == f"127.64.0.99:{stage.port}"
     assert server.connections == []
 
 
@@ -127,7 +127,7 @@ def test_the_same_name_on_another_port_is_refused(stage: Stage) -> None:
     )
 
     assert is_reset(stage.connect(port=stage.other_port))
-    (violation,) = stage.border.violations()
+    (violation,) = stage.network.violations()
     assert (violation.feature, violation.subject) == (Feature.NET_PORTS, f"{NAME}:{stage.other_port}")
     assert server.connections == []
 
@@ -161,7 +161,7 @@ def test_much_data_arrives_as_it_was_in_both_directions_at_once(stage: Stage) ->
     assert sums == [expected]
     client.close()
     stage.wait(lambda: stage.of("close"))
-    traffic = stage.border.traffic()
+    traffic = stage.network.traffic()
     assert (traffic.sent, traffic.received) == (size * blocks, size * blocks)
     assert (traffic.hosts[0].host, traffic.hosts[0].sent) == (NAME, size * blocks)
 
@@ -281,7 +281,7 @@ def test_a_slow_reader_holds_back_its_own_server_and_nobody_else(stage: Stage) -
     quick = stage.connect()
     quick.sendall(b"q")
     assert quick.recv(100) == b"quick"
-    assert stage.border.gateway.pipes.made <= 4
+    assert stage.network.gateway.pipes.made <= 4
 
 
 def test_a_server_that_nobody_answers_for_ends_the_client_by_a_reset(stage: Stage) -> None:
@@ -291,7 +291,7 @@ def test_a_server_that_nobody_answers_for_ends_the_client_by_a_reset(stage: Stag
     assert is_reset(stage.connect())
     stage.wait(lambda: stage.of("connect"))
     assert stage.reasons() == ["unreachable"]
-    assert stage.border.violations() == ()
+    assert stage.network.violations() == ()
 
 
 def test_the_next_address_is_tried_when_one_does_not_answer(stage: Stage) -> None:
@@ -306,23 +306,23 @@ def test_the_next_address_is_tried_when_one_does_not_answer(stage: Stage) -> Non
 
 def test_when_close_returns_all_sockets_are_closed_and_all_events_told(stage: Stage) -> None:
     server = stage.serve()
-    border = stage.open()
+    network = stage.open()
     clients = [stage.connect() for _ in range(20)]
     for client in clients:
         client.sendall(b"x")
         assert client.recv(1) == b"x"
-    border.close()
+    network.close()
 
     assert len(stage.of("close")) == 20
     assert all(is_reset(client) for client in clients)
     with pytest.raises(ConnectionRefusedError):
         stage.connect_to("127.64.0.1")
     assert len(server.connections) == 20
-    border.close()  # again: nothing happens
-    assert border.traffic().connections == 20
+    network.close()  # again: nothing happens
+    assert network.traffic().connections == 20
 
 
-def test_one_thread_serves_all_borders_and_ends_with_the_last() -> None:
+def test_one_thread_serves_all_networks_and_ends_with_the_last() -> None:
     def threads() -> list[str]:
         return [one.name for one in threading.enumerate() if one.name == "corral-gateway"]
 
@@ -331,7 +331,7 @@ def test_one_thread_serves_all_borders_and_ends_with_the_last() -> None:
         outer.open()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Gateway, "__init__", None)  # a second one could not be made
-            inner = outer.border, Stage(outer._stack)
+            inner = outer.network, Stage(outer._stack)
             inner[1].serve()
             inner[1].open()
         assert threads() == ["corral-gateway"]
@@ -339,29 +339,29 @@ def test_one_thread_serves_all_borders_and_ends_with_the_last() -> None:
             client = stage.connect()
             client.sendall(b"x")
             assert client.recv(1) == b"x"
-        inner[1].border.close()
+        inner[1].network.close()
         assert threads() == ["corral-gateway"]
 
     assert threads() == []
 
 
 def test_what_is_no_socket_is_not_served_and_nothing_is_left_open(stage: Stage) -> None:
-    border = stage.open(listeners=False)
+    network = stage.open(listeners=False)
     good, pipe = socket.create_server(("0.0.0.0", stage.port)), os.pipe()
     good.set_inheritable(True)
     number = good.detach()
     with pytest.raises(OSError, match="non-socket"):
-        border.attach([number, *pipe])
+        network.attach([number, *pipe])
     for descriptor in (number, *pipe):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
 
 
 def test_no_program_that_is_started_inherits_a_listener(stage: Stage) -> None:
-    border = stage.open(listeners=False)
+    network = stage.open(listeners=False)
     listener = socket.create_server(("0.0.0.0", stage.port))
     listener.set_inheritable(True)
     number = listener.detach()
-    border.attach([number])
+    network.attach([number])
 
     assert not os.get_inheritable(number)

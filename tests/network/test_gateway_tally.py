@@ -10,8 +10,8 @@ import pytest
 from corral.cli.stats import describe_traffic
 from corral.model.errors import CorralError
 from corral.model.feature import Feature
+from corral.model.network.traffic import SENTENCES, NetAction, NetEvent, NetReason
 from corral.model.policy import NetMode, NetPolicy
-from corral.model.traffic import SENTENCES, NetAction, NetEvent, NetReason
 from corral.network import tally as tally_module
 from corral.network.grants import Grants
 from corral.network.hosts_file import names_of
@@ -136,7 +136,7 @@ def test_a_hint_that_leads_into_a_private_network_comes_with_a_warning(event: Ne
 
     assert violation.hint
     assert ("beware" in violation.describe()) is bool(warned)
-    assert warned in violation.detail
+    assert warned in violation.risk
 
 
 def test_an_address_that_stands_for_no_name_is_not_to_be_granted() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from corral.model.violation import Evidence
 from support.net_leaks import leak
-from support.net_runs import GRANTS, on_every_backend, on_quick_backends, on_slow_backends
+from support.net_runs import GRANTS, on_every_backend, on_quick_backends
 from support.net_servers import TalkativeSink
 
 TYPE_CHECKING = False
@@ -180,6 +180,7 @@ _REQUESTS = {
 _UNFINISHED = {_REQUESTS["oldest version"], _REQUESTS["text without an end"]}
 
 
+@pytest.mark.thorough  # all of them in one run is the next test
 @on_quick_backends
 @pytest.mark.parametrize(
     "request_text", _REQUESTS.values(), ids=[name.replace(" ", "-") for name in _REQUESTS]
@@ -189,7 +190,7 @@ def test_by_a_request_that_two_readers_see_differently(place: Place, request_tex
     _try(place, 80, _send_text(request_text), is_reported=request_text not in _UNFINISHED)
 
 
-@on_slow_backends
+@on_every_backend
 def test_by_all_requests_that_two_readers_see_differently(place: Place) -> None:
     result = _try(place, 80, *map(_send_text, _REQUESTS.values()))
 

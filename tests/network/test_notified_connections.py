@@ -12,9 +12,9 @@ import socket
 
 import pytest
 
-from corral.host import RealHost
-from corral.network import notify
-from corral.network.notify import Notified
+from corral.host.real import RealHost
+from corral.network.fronts import notify
+from corral.network.fronts.notify import Notified
 from support.notified import Command, Listening, as_user, run
 
 TYPE_CHECKING = False
@@ -356,11 +356,11 @@ tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
     command = Command(script, proxy.port, walls="filter")
     try:
         command.begin()
-        command.talk(proxy, until=lambda: b"\n" in command.output)
+        command.handshake(proxy, until=lambda: b"\n" in command.output)
         assert command.notified is not None
         command.notified.close()
         command.notified.close()  # once more is no harm
-        told = command.talk(proxy, elsewhere)
+        told = command.handshake(proxy, elsewhere)
     finally:
         command.end()
 
@@ -386,7 +386,7 @@ tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
             os.close(free)  # ORDER: nothing is opened from here on
             resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
             flag.mkdir()
-            command.talk(until=lambda: b"\n" in command.output)
+            command.handshake(until=lambda: b"\n" in command.output)
         finally:
             command.end()
         return [command.output.decode(), command.details]
@@ -436,7 +436,7 @@ while True:
     command = Command(script, proxy.port)
     try:
         command.begin()
-        command.talk(until=lambda: command.output.count(b"\n") >= 2)
+        command.handshake(until=lambda: command.output.count(b"\n") >= 2)
         assert command.notified is not None
         command.notified.close()
 

@@ -1,4 +1,4 @@
-"""The proxy before a border: the same decisions and the same checks as for connections of a network."""
+"""The proxy: the same decisions and the same checks as for connections of a sandbox's own network."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from corral.model.traffic import NetReason
-from support.border_stage import (
+from corral.model.network.traffic import NetReason
+from support.network_stage import (
     LOOPBACK,
     NAME,
     SECONDS,
@@ -28,7 +28,7 @@ OTHER = "other.test"
 
 
 class Front:
-    """A border with a proxy, and clients of it."""
+    """A sandbox network with a proxy, and clients of it."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -36,7 +36,7 @@ class Front:
 
     def open(self, *allow: str, **options: object) -> None:
         self.stage.open(*allow, listeners=False, **options)  # type: ignore[arg-type]
-        self.place = self.stage.border.open_proxy()
+        self.place = self.stage.network.open_proxy()
 
     def client(self) -> socket.socket:
         return self.stage.connect_to(LOOPBACK, self.place.port)
@@ -118,8 +118,8 @@ def test_connect_and_socks_lead_to_a_permitted_host(front: Front) -> None:
         assert client.recv(100) == b""
     front.stage.wait(lambda: len(front.stage.of("close")) == 2)
     assert front.stage.reasons() == ["granted", "granted"]
-    assert front.stage.border.traffic().connections == 2
-    assert front.stage.border.traffic().sent == 10
+    assert front.stage.network.traffic().connections == 2
+    assert front.stage.network.traffic().sent == 10
 
 
 @pytest.mark.parametrize("target", ["evil.test", f"{NAME}.evil.test", f"evil{NAME}", "10.0.0.1"])
@@ -139,7 +139,7 @@ def test_another_host_is_refused_with_the_reason_and_nobody_is_asked(front: Fron
     assert read_all(client).endswith(body.encode())
     assert front.stage.resolved == []
     assert server.connections == []
-    (violation,) = front.stage.border.violations()
+    (violation,) = front.stage.network.violations()
     assert (violation.subject, violation.hint) == (f"{target}:{port}", f"network:tcp:{target}:{port}")
 
 
@@ -185,7 +185,7 @@ def test_without_the_token_nothingis_served(front: Front) -> None:
         assert read_all(client).startswith(answer)
     assert server.connections == []
     assert set(front.stage.reasons()) == {"no-token"}
-    assert front.stage.border.violations() == ()  # nobody knows whose attempts these were
+    assert front.stage.network.violations() == ()  # nobody knows whose attempts these were
 
 
 @pytest.mark.parametrize("asked", [OTHER, f"{NAME}.evil.test", None])
@@ -336,7 +336,7 @@ def test_a_plain_request_that_is_refused_is_told_why(front: Front) -> None:
 def test_whoever_says_nothing_has_to_go_when_others_come(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from corral.network import proxy
+    from corral.network.fronts import proxy
 
     monkeypatch.setattr(proxy, "_MOST_TALKING", 8)
     front.stage.serve()
@@ -352,7 +352,7 @@ def test_whoever_says_nothing_has_to_go_when_others_come(
 
 
 def test_whoever_says_nothing_has_to_go_after_a_time(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    from corral.network import proxy
+    from corral.network.fronts import proxy
 
     monkeypatch.setattr(proxy, "_TALK_SECONDS", 0.05)
     front.open()
@@ -369,7 +369,7 @@ def test_the_end_of_the_border_is_the_end_of_the_proxy(front: Front) -> None:
     connected, _ = front.connect(f"{NAME}:{front.stage.port}")
     silent = front.client()
 
-    front.stage.border.close()
+    front.stage.network.close()
 
     assert _rest_of(connected) == b""
     assert _rest_of(silent) == b""
@@ -380,7 +380,7 @@ def test_the_end_of_the_border_is_the_end_of_the_proxy(front: Front) -> None:
 def test_tokens_are_never_the_same(front: Front) -> None:
     places = set()
     for _ in range(2):
-        front.open()  # another border
+        front.open()  # another network
         places.add(front.place.token)
 
     assert len(places) == 2
@@ -392,7 +392,7 @@ def test_revoking_a_host_ends_its_tunnels(front: Front) -> None:
     front.open()
     client, _ = front.connect(f"{NAME}:{front.stage.port}")
 
-    front.stage.border.revoke(NAME)
+    front.stage.network.revoke(NAME)
 
     assert _rest_of(client) == b""
     assert front.connect(f"{NAME}:{front.stage.port}")[1] == b"HTTP/1.1 403 Forbidden"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from corral.model.result import Result
-    from corral.session import Session
+    from corral.sessions.session import Session
 
 NAME = "allowed.test"
 ELSEWHERE = "127.0.0.2"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.model.traffic import NetReason
-from corral.network.forward import Forwarder, HttpTalk
-from corral.network.socks import SocksTalk
-from corral.network.wish import Unfit, Wish, explain, read_authority
+from corral.model.network.traffic import NetReason
+from corral.network.wire.http_proxy import Forwarder, HttpHandshake
+from corral.network.wire.proxy_request import BadRequest, ProxyRequest, explain, read_authority
+from corral.network.wire.socks import SocksHandshake
 
 TOKEN = "0123abcd"
 GREETING = b"\x05\x01\x02"
@@ -41,16 +41,16 @@ def socks_request(name: bytes, port: int = 443, command: int = 1, kind: int = 3)
     return bytes((5, command, 0, kind)) + address + port.to_bytes(2, "big")
 
 
-def unfit_of(talk: SocksTalk | HttpTalk, data: bytes) -> Unfit:
-    with pytest.raises(Unfit) as caught:
-        talk.feed(data)
+def unfit_of(handshake: SocksHandshake | HttpHandshake, data: bytes) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        handshake.feed(data)
     return caught.value
 
 
-def known_socks() -> SocksTalk:
-    talk = SocksTalk(TOKEN)
-    assert talk.feed(GREETING + PASSWORD) == b"\x05\x02\x01\x00"
-    return talk
+def known_socks() -> SocksHandshake:
+    handshake = SocksHandshake(TOKEN)
+    assert handshake.feed(GREETING + PASSWORD) == b"\x05\x02\x01\x00"
+    return handshake
 
 
 # SOCKS
@@ -67,37 +67,37 @@ def known_socks() -> SocksTalk:
     ],
 )
 def test_a_socks_client_says_where_it_wants_to_go(kind: int, address: bytes, host: str) -> None:
-    talk = known_socks()
+    handshake = known_socks()
 
-    assert talk.feed(socks_request(address, 8443, kind=kind) + b"more") == b""
-    assert (talk.wish, talk.rest) == (Wish(host, 8443), b"more")
-    assert talk.granted() == b"\x05\x00\x00\x01" + bytes(6)
-    assert talk.refused(Unfit(NetReason.NOT_GRANTED, "")) == b"\x05\x02\x00\x01" + bytes(6)
+    assert handshake.feed(socks_request(address, 8443, kind=kind) + b"more") == b""
+    assert (handshake.request, handshake.rest) == (ProxyRequest(host, 8443), b"more")
+    assert handshake.granted() == b"\x05\x00\x00\x01" + bytes(6)
+    assert handshake.refused(BadRequest(NetReason.NOT_GRANTED, "")) == b"\x05\x02\x00\x01" + bytes(6)
 
 
 @given(st.lists(st.integers(1, 40), max_size=8))
 def test_how_the_bytes_come_makes_no_difference_to_socks(cuts: list[int]) -> None:
     whole = GREETING + PASSWORD + socks_request(b"allowed.com") + b"hello"
-    talk, answer = SocksTalk(TOKEN), b""
+    handshake, answer = SocksHandshake(TOKEN), b""
     for size in (*cuts, len(whole)):
-        if talk.wish is None and whole:
-            answer += talk.feed(whole[:size])
+        if handshake.request is None and whole:
+            answer += handshake.feed(whole[:size])
             whole = whole[size:]
 
     assert answer == b"\x05\x02\x01\x00"
-    assert talk.wish == Wish("allowed.com", 443)
-    assert talk.rest + whole == b"hello"
+    assert handshake.request == ProxyRequest("allowed.com", 443)
+    assert handshake.rest + whole == b"hello"
 
 
 @pytest.mark.parametrize("name", NO_HOSTS)
 def test_what_is_no_host_is_refused_by_socks(name: str) -> None:
-    talk = known_socks()
+    handshake = known_socks()
 
-    problem = unfit_of(talk, socks_request(name.encode("utf-8")[:255]))
+    problem = unfit_of(handshake, socks_request(name.encode("utf-8")[:255]))
 
     assert problem.reason is NetReason.MALFORMED
-    assert talk.wish is None
-    assert talk.refused(problem)[:2] == b"\x05\x01"
+    assert handshake.request is None
+    assert handshake.refused(problem)[:2] == b"\x05\x01"
 
 
 def test_a_socks_client_without_the_token_gets_no_further() -> None:
@@ -110,11 +110,11 @@ def test_a_socks_client_without_the_token_gets_no_further() -> None:
         (GREETING + other, b"\x05\x02\x01\x01"),
         (GREETING + b"\x01\x00\x00", b"\x05\x02\x01\x01"),
     ):
-        talk = SocksTalk(TOKEN)
-        problem = unfit_of(talk, said + socks_request(b"allowed.com"))
+        handshake = SocksHandshake(TOKEN)
+        problem = unfit_of(handshake, said + socks_request(b"allowed.com"))
 
-        assert (problem.reason, talk.wish, talk.is_known) == (NetReason.NO_TOKEN, None, False)
-        assert talk.refused(problem) == words
+        assert (problem.reason, handshake.request, handshake.is_known) == (NetReason.NO_TOKEN, None, False)
+        assert handshake.refused(problem) == words
 
 
 @pytest.mark.parametrize(
@@ -128,21 +128,25 @@ def test_a_socks_client_without_the_token_gets_no_further() -> None:
     ],
 )
 def test_socks_is_connect_and_nothing_else(request_: bytes, code: int) -> None:
-    talk = known_socks()
+    handshake = known_socks()
 
-    assert talk.refused(unfit_of(talk, request_)) == bytes((5, code, 0, 1)) + bytes(6)
+    assert handshake.refused(unfit_of(handshake, request_)) == bytes((5, code, 0, 1)) + bytes(6)
 
 
 # HTTP
 
 
 def test_connect_says_where_to_go() -> None:
-    talk = HttpTalk(TOKEN)
+    handshake = HttpHandshake(TOKEN)
 
     said = b"CONNECT API.example.com:443 HTTP/1.1\r\nHost: whatever\r\n" + SHOWN + b"\r\n\x16\x03\x01"
-    assert talk.feed(said) == b""
-    assert (talk.wish, talk.rest, talk.forwarder) == (Wish("api.example.com", 443), b"\x16\x03\x01", None)
-    assert talk.granted().startswith(b"HTTP/1.1 200 ")
+    assert handshake.feed(said) == b""
+    assert (handshake.request, handshake.rest, handshake.forwarder) == (
+        ProxyRequest("api.example.com", 443),
+        b"\x16\x03\x01",
+        None,
+    )
+    assert handshake.granted().startswith(b"HTTP/1.1 200 ")
 
 
 #: In a target these end the host: what follows is a path, or a fragment.
@@ -157,29 +161,29 @@ NO_HOSTS_OF_TARGETS = [name for name in NO_HOSTS if not set("/#") & set(name)]
     ],
 )
 def test_what_is_no_host_is_refused_by_http(line: str) -> None:
-    talk = HttpTalk(TOKEN)
+    handshake = HttpHandshake(TOKEN)
 
-    problem = unfit_of(talk, f"{line}\r\n".encode() + SHOWN + b"\r\n")
+    problem = unfit_of(handshake, f"{line}\r\n".encode() + SHOWN + b"\r\n")
 
     assert problem.reason in {NetReason.MALFORMED, NetReason.NOT_HTTP}
-    assert talk.wish is None
-    assert talk.refused(problem).startswith(b"HTTP/1.1 400 ")
+    assert handshake.request is None
+    assert handshake.refused(problem).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
     "target", ["allowed.com", "allowed.com:", "allowed.com:0", "allowed.com:65536", ":443"]
 )
 def test_connect_needs_a_port(target: str) -> None:
-    assert unfit_of(HttpTalk(TOKEN), f"CONNECT {target} HTTP/1.1\r\n".encode() + SHOWN + b"\r\n")
+    assert unfit_of(HttpHandshake(TOKEN), f"CONNECT {target} HTTP/1.1\r\n".encode() + SHOWN + b"\r\n")
 
 
 def test_without_the_token_http_is_asked_for_it_and_with_a_wrong_one_it_ends() -> None:
     plain = b"CONNECT allowed.com:443 HTTP/1.1\r\n\r\n"
-    talk = HttpTalk(TOKEN)
+    handshake = HttpHandshake(TOKEN)
 
-    assert talk.feed(plain).startswith(b"HTTP/1.1 407 ")
-    assert talk.feed(plain[:-2] + SHOWN + b"\r\n") == b""  # as curl does it
-    assert talk.wish == Wish("allowed.com", 443)
+    assert handshake.feed(plain).startswith(b"HTTP/1.1 407 ")
+    assert handshake.feed(plain[:-2] + SHOWN + b"\r\n") == b""  # as curl does it
+    assert handshake.request == ProxyRequest("allowed.com", 443)
 
     for line in (
         b"",
@@ -189,15 +193,15 @@ def test_without_the_token_http_is_asked_for_it_and_with_a_wrong_one_it_ends() -
         b"Authorization: Basic " + BASIC + b"\r\n",
         SHOWN + SHOWN,
     ):
-        talk = HttpTalk(TOKEN)
-        problem = unfit_of(talk, (plain[:-2] + line + b"\r\n") * 2)
+        handshake = HttpHandshake(TOKEN)
+        problem = unfit_of(handshake, (plain[:-2] + line + b"\r\n") * 2)
 
-        assert (problem.reason, talk.wish) == (NetReason.NO_TOKEN, None)
-        assert talk.refused(problem).startswith(b"HTTP/1.1 407 ")
+        assert (problem.reason, handshake.request) == (NetReason.NO_TOKEN, None)
+        assert handshake.refused(problem).startswith(b"HTTP/1.1 407 ")
 
 
 def test_a_plain_request_is_sent_on_as_a_server_knows_it() -> None:
-    talk = HttpTalk(TOKEN)
+    handshake = HttpHandshake(TOKEN)
     said = (
         b"POST http://Allowed.com:8080/a?b#c HTTP/1.1\r\nHost: allowed.com:8080\r\n"
         b"Proxy-Connection: keep-alive\r\n"
@@ -206,16 +210,16 @@ def test_a_plain_request_is_sent_on_as_a_server_knows_it() -> None:
         + b"Accept: */*\r\nContent-Length: 3\r\n\r\nab"
     )
 
-    assert talk.feed(said) == b""
-    assert talk.wish == Wish("allowed.com", 8080)
-    assert talk.rest == (
+    assert handshake.feed(said) == b""
+    assert handshake.request == ProxyRequest("allowed.com", 8080)
+    assert handshake.rest == (
         b"POST /a?b HTTP/1.1\r\nHost: allowed.com:8080\r\nAccept: */*\r\nContent-Length: 3\r\n\r\nab"
     )
-    assert talk.granted() == b""
-    assert talk.forwarder is not None
-    again = talk.forwarder.feed(b"cGET http://allowed.com:8080 HTTP/1.1\r\n" + SHOWN + b"\r\n")
+    assert handshake.granted() == b""
+    assert handshake.forwarder is not None
+    again = handshake.forwarder.feed(b"cGET http://allowed.com:8080 HTTP/1.1\r\n" + SHOWN + b"\r\n")
     assert again == b"cGET / HTTP/1.1\r\nHost: allowed.com:8080\r\n\r\n"
-    assert BASIC not in talk.rest + again
+    assert BASIC not in handshake.rest + again
 
 
 @pytest.mark.parametrize(
@@ -235,12 +239,12 @@ def test_a_plain_request_is_sent_on_as_a_server_knows_it() -> None:
 )
 def test_a_second_request_is_for_the_same_host_or_is_the_end(second: bytes) -> None:
     for body in (b"", b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n"):
-        forwarder = Forwarder(Wish("allowed.com", 80))
+        forwarder = Forwarder(ProxyRequest("allowed.com", 80))
         forwarder.feed(b"GET http://allowed.com/ HTTP/1.1\r\n" + body + b"\r\n")
         if body:
             forwarder.feed(b"3\r\nabc\r\n0\r\nX: y\r\n\r\n" if b"chunked" in body else b"abcd")
 
-        with pytest.raises(Unfit):
+        with pytest.raises(BadRequest):
             forwarder.feed(second)
 
 
@@ -262,18 +266,20 @@ def test_a_second_request_is_for_the_same_host_or_is_the_end(second: bytes) -> N
     ],
 )
 def test_a_request_that_can_be_read_in_two_ways_is_not_sent_on(fields: bytes) -> None:
-    with pytest.raises(Unfit):
-        Forwarder(Wish("allowed.com", 80)).feed(b"POST http://allowed.com/ HTTP/1.1\r\n" + fields + b"\r\n")
+    with pytest.raises(BadRequest):
+        Forwarder(ProxyRequest("allowed.com", 80)).feed(
+            b"POST http://allowed.com/ HTTP/1.1\r\n" + fields + b"\r\n"
+        )
 
 
 @pytest.mark.parametrize(
     "chunk", [b"x\r\n", b"\r\n", b"-1\r\n", b"3\r\nabcd\r\n", b"10000000000000000\r\n", b"3\n"]
 )
 def test_a_chunk_that_is_none_is_not_sent_on(chunk: bytes) -> None:
-    forwarder = Forwarder(Wish("allowed.com", 80))
+    forwarder = Forwarder(ProxyRequest("allowed.com", 80))
     forwarder.feed(b"POST http://allowed.com/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
 
-    with pytest.raises(Unfit):
+    with pytest.raises(BadRequest):
         forwarder.feed(chunk + b"\r\n" * 4096)
 
 
@@ -285,7 +291,7 @@ def test_how_the_bytes_come_makes_no_difference_to_what_is_sent_on(cuts: list[in
         b"3\r\nabc\r\n0;x=y\r\nZ: 1\r\n\r\n"
         b"PUT http://allowed.com/c HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
     )
-    forwarder, passed = Forwarder(Wish("allowed.com", 80)), b""
+    forwarder, passed = Forwarder(ProxyRequest("allowed.com", 80)), b""
     for size in (*cuts, len(whole)):
         passed += forwarder.feed(whole[:size])
         whole = whole[size:]
@@ -299,34 +305,34 @@ def test_how_the_bytes_come_makes_no_difference_to_what_is_sent_on(cuts: list[in
 
 
 def test_a_head_has_an_end() -> None:
-    assert unfit_of(HttpTalk(TOKEN), b"GET http://allowed.com/ HTTP/1.1\r\nX: " + b"a" * 70_000)
+    assert unfit_of(HttpHandshake(TOKEN), b"GET http://allowed.com/ HTTP/1.1\r\nX: " + b"a" * 70_000)
 
 
 @given(st.binary(max_size=300))
 def test_whatever_is_said_it_is_understood_or_refused(data: bytes) -> None:
-    for talk in (SocksTalk(TOKEN), HttpTalk(TOKEN)):
+    for handshake in (SocksHandshake(TOKEN), HttpHandshake(TOKEN)):
         try:
-            talk.feed(data)
-        except Unfit as problem:
-            assert isinstance(talk.refused(problem), bytes)
-        assert talk.wish is None  # nobody guesses the token
+            handshake.feed(data)
+        except BadRequest as problem:
+            assert isinstance(handshake.refused(problem), bytes)
+        assert handshake.request is None  # nobody guesses the token
 
 
 def test_the_answer_names_the_reason_and_what_would_permit_it() -> None:
-    said = explain(Unfit(NetReason.NOT_GRANTED, "", "api.example.com", 443))
+    said = explain(BadRequest(NetReason.NOT_GRANTED, "", "api.example.com", 443))
 
     assert said == ("corral: api.example.com:443: not-granted; to permit it: network:https:api.example.com")
-    assert "permit" not in explain(Unfit(NetReason.UNRESOLVED, "", "api.example.com", 443))
-    assert "\n" not in explain(Unfit(NetReason.MALFORMED, "two\r\nlines"))
+    assert "permit" not in explain(BadRequest(NetReason.UNRESOLVED, "", "api.example.com", 443))
+    assert "\n" not in explain(BadRequest(NetReason.MALFORMED, "two\r\nlines"))
 
 
 @pytest.mark.parametrize(
-    ("text", "wish"),
+    ("text", "asked"),
     [
-        ("[::1]:8080", Wish("::1", 8080)),
-        ("[::ffff:10.0.0.1]:80", Wish("10.0.0.1", 80)),
-        ("[::1]", Wish("::1", 80)),
+        ("[::1]:8080", ProxyRequest("::1", 8080)),
+        ("[::ffff:10.0.0.1]:80", ProxyRequest("10.0.0.1", 80)),
+        ("[::1]", ProxyRequest("::1", 80)),
     ],
 )
-def test_addresses_in_brackets(text: str, wish: Wish) -> None:
-    assert read_authority(text, 80) == wish
+def test_addresses_in_brackets(text: str, asked: ProxyRequest) -> None:
+    assert read_authority(text, 80) == asked

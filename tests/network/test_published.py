@@ -10,18 +10,18 @@ from contextlib import contextmanager
 import pytest
 
 from corral.model.errors import SetupError
-from support.border_stage import is_reset, is_served
 from support.confinement import PYTHON
 from support.keeping import wait_until
 from support.net_runs import TRANSPARENT
+from support.network_stage import is_reset, is_served
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.result import Result
-    from support.border_stage import Stage
     from support.net_runs import Place
+    from support.network_stage import Stage
 
 #: Answers whoever comes until somebody says that it is enough.
 SERVER = """
@@ -123,11 +123,11 @@ def test_a_port_that_is_taken_keeps_the_command_from_running(place: Place) -> No
 
 def publish(stage: Stage, port: int, inside: int) -> None:
     """No line is there until one is given."""
-    stage.border.publish([(port, inside)])
+    stage.network.publish([(port, inside)])
 
 
 def give_line(stage: Stage) -> None:
-    stage.border.attach([socket.socket().detach()])
+    stage.network.attach([socket.socket().detach()])
 
 
 def visitor(stage: Stage, port: int) -> socket.socket:
@@ -135,7 +135,7 @@ def visitor(stage: Stage, port: int) -> socket.socket:
 
 
 def waiting(stage: Stage) -> int:
-    published = stage.border._published
+    published = stage.network._published
     return len(published._waiting) if published is not None else 0
 
 
@@ -155,17 +155,17 @@ def test_who_waits_to_visit_takes_no_room_from_the_command(stage: Stage, port: i
 
 
 def test_a_visitor_without_room_is_no_connection_of_the_command(stage: Stage, port: int) -> None:
-    border = stage.open(most_connections=1)
+    network = stage.open(most_connections=1)
     server = stage.serve()
     publish(stage, port, server.port)
     assert is_served(stage.connect())
 
     one = visitor(stage, port)
-    stage.wait(lambda: border.room._patience is not None)
+    stage.wait(lambda: network.room._patience is not None)
     stage.pass_time(LONG_SECONDS)
 
     assert is_reset(one) or one.recv(1) == b""
-    assert stage.reasons() == ["granted"] and not border.violations()
+    assert stage.reasons() == ["granted"] and not network.violations()
 
 
 def test_nobody_waits_for_ever_to_visit(stage: Stage, port: int) -> None:
@@ -180,10 +180,10 @@ def test_nobody_waits_for_ever_to_visit(stage: Stage, port: int) -> None:
 
 
 def test_who_waits_is_sent_away_with_the_sandbox(stage: Stage, port: int) -> None:
-    border = stage.open()
+    network = stage.open()
     publish(stage, port, port)
     one = visitor(stage, port)
     stage.wait(lambda: waiting(stage) == 1)
-    border.detach()
+    network.detach()
 
     assert one.recv(1) == b""

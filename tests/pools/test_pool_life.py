@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import corral.stock as stock_module
+import corral.sessions.stock as stock_module
 from corral import PolicyError, Pool, SetupError
 from support.keeping import is_alive
 
@@ -292,6 +292,7 @@ def test_a_program_that_does_not_close_its_pool_leaves_nothing(way: str, work: P
     until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.thorough
 def test_two_hundred_at_once_lose_nothing_and_leave_nothing(make_sandbox) -> None:
     before, children = set(os.listdir("/proc/self/fd")), _children()
     answers: dict[int, str] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from corral.model.endpoint import Endpoint, host_covers, read_endpoint
+from corral.model.network.endpoint import Endpoint, host_covers, read_endpoint
 from corral.model.policy import FsAccess, NetMode, NetPolicy, Policy
-from corral.model.reach import Reach
+from corral.model.rules.reach import Reach
 from support.policies import connections, grants, nets, paths, policies, rules, variables
 
 some = policies()

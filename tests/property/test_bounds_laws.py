@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.model.errors import PolicyError
-from corral.model.plan import Ground
+from corral.model.plan import ResolvedPolicy
 from corral.model.policy import FsAccess, FsRule, Policy
-from corral.planning.ground import build_ground
 from corral.planning.resolve import is_beneath
+from corral.planning.resolved_policy import resolve_policy
 from support.examples import examples
 from support.fake_host import FakeHost
 
@@ -51,11 +51,11 @@ policies = st.builds(
 )
 
 
-def _level(ground: Ground, path: str) -> int:
+def _level(resolved: ResolvedPolicy, path: str) -> int:
     """What a plan opens at a real path: as the mounts would, the deepest counts, and denials beat all."""
-    if any(is_beneath(path, denial.path) for denial in ground.denied):
+    if any(is_beneath(path, denial.path) for denial in resolved.denied):
         return 0
-    opened = dict.fromkeys(ground.private) | {grant.target.path: grant.access for grant in ground.grants}
+    opened = dict.fromkeys(resolved.private) | {grant.target.path: grant.access for grant in resolved.grants}
     while path != "/":
         if path in opened:
             return LEVEL[opened[path]]
@@ -67,10 +67,10 @@ def _level(ground: Ground, path: str) -> int:
 @given(hosts, st.lists(policies, min_size=2, max_size=3))
 def test_on_every_host_the_meet_opens_no_more_than_each_side(host: FakeHost, sides: list[Policy]) -> None:
     try:
-        narrow = build_ground(reduce(and_, sides), WORKSPACE, host)
-        wide = [build_ground(side, WORKSPACE, host) for side in sides]
+        narrow = resolve_policy(reduce(and_, sides), WORKSPACE, host)
+        wide = [resolve_policy(side, WORKSPACE, host) for side in sides]
     except PolicyError:
         return
 
     for place in ("/w/x", "/v/x", *(f"{path}/x" for path in PLACES)):
-        assert _level(narrow, place) <= min(_level(ground, place) for ground in wide), place
+        assert _level(narrow, place) <= min(_level(resolved, place) for resolved in wide), place

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corral.model.capability import _VERBS, PolicyDraft, parse_capability
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.policy import Policy
+from corral.model.rules.capability import _VERBS, PolicyDraft, parse_capability
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 numbers = st.text("0123456789.", min_size=1, max_size=8)

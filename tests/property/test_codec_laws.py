@@ -11,7 +11,7 @@ from pathlib import PosixPath, PurePosixPath
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corral.calls.codec import Bounds, CodecError, decode, encode
+from corral.parallel.calls.codec import Bounds, CodecError, decode, encode
 from support.examples import examples
 
 _offsets = st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone)

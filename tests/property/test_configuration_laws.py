@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from corral.cli.flags import flag_settings
 from corral.cli.options import OPTIONS, defaults
 from corral.cli.request import flag_capabilities
-from corral.config.compile import Compiled, compile_settings
 from corral.config.document import DocumentProblems
 from corral.config.keys import KEYS
 from corral.config.narrow import narrow
 from corral.config.read import read_settings
 from corral.config.schema import build_schema
 from corral.config.setting import Setting, Source
+from corral.config.to_policy import Compiled, compile_settings
 from corral.policy.compose import compose
 from corral.policy.preset import DEFAULT_PRESET, PRESETS
 from support.examples import examples

@@ -8,9 +8,9 @@ import socket
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corral.model.addresses import address_forms, canonical_address, is_public_address
-from corral.model.connection import Rules
-from corral.model.endpoint import is_address, is_localhost, parse_host, parse_one_host
+from corral.model.network.addresses import address_forms, canonical_address, is_public_address
+from corral.model.network.connection import Rules
+from corral.model.network.endpoint import is_address, is_localhost, parse_host, parse_one_host
 from corral.model.policy import NetMode, NetPolicy
 
 labels = st.sampled_from(

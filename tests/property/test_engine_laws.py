@@ -11,15 +11,15 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from corral.backends._engine_mounts import DENIED, Views, build_places, is_beneath, link_views
+from corral.backends.engine.mounts import DENIED, Views, build_places, is_beneath, link_views
 from corral.linux.spec import ExpectFlag
-from corral.model.capability import PolicyDraft, parse_capability
 from corral.model.container import Container
 from corral.model.errors import CorralError
 from corral.model.plan import Command, PathKind
 from corral.model.policy import FsAccess, Policy
+from corral.model.rules.capability import PolicyDraft, parse_capability
 from corral.planning.build import build
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from support.examples import examples
 from support.trees import ROOT, hosts, paths
 
@@ -39,12 +39,12 @@ def placed_plans(draw: st.DrawFn):
         draft.add(parse_capability(f"filesystem:{verb}:{path}"), optional=True)
     policy = draft.build()
     try:
-        ground = build_ground(policy, ROOT, host)
+        resolved = resolve_policy(policy, ROOT, host)
         container = Container(workspace=workspace)
-        plan = build(policy, Command(("x",), ROOT), ground, host, run_id="1", container=container)
+        plan = build(policy, Command(("x",), ROOT), resolved, host, run_id="1", container=container)
     except CorralError:
         assume(False)
-    views = Views(ground, workspace, link_views(ground))
+    views = Views(resolved, workspace, link_views(resolved))
     return host, plan, views, build_places(plan, views, SCRATCH, ABI)
 
 
@@ -54,7 +54,7 @@ def test_every_rule_is_a_mount_that_is_looked_for(case) -> None:
     _, plan, views, placed = case
     by_path = {place.path: place for place in placed}
     hidden = [place.path for place in placed if place.rank == DENIED]
-    wanted = [(grant.target, grant.access is FsAccess.READ) for grant in plan.ground.grants]
+    wanted = [(grant.target, grant.access is FsAccess.READ) for grant in plan.resolved.grants]
     wanted += [(shield.target, True) for shield in plan.shields] + [(pin, False) for pin in plan.pins]
 
     for target, read_only in wanted:
@@ -67,7 +67,7 @@ def test_every_rule_is_a_mount_that_is_looked_for(case) -> None:
             assert ExpectFlag.MOUNT_POINT in place.expect.flags
             if read_only:
                 assert place.read_only and ExpectFlag.READ_ONLY in place.expect.flags
-    for target in plan.ground.denied:
+    for target in plan.resolved.denied:
         if target.kind is PathKind.MISSING:
             continue
         for view in views.of(target.path):
@@ -108,7 +108,7 @@ def test_mounts_go_from_shallow_to_deep_and_each_place_is_mounted_once(case) -> 
 @given(placed_plans())
 def test_a_writable_place_is_one_that_the_policy_grants(case) -> None:
     _, plan, _, placed = case
-    writable = [grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE]
+    writable = [grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE]
     for place in placed:
         if not place.read_only:
             assert any(is_beneath(place.source, path) for path in writable)

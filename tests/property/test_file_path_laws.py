@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.runtime.files.transfer import stays_inside
+from corral.sandbox_files.transfer import stays_inside
 from support.examples import examples
 from support.file_worlds import KINDS, SECRET, World
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corral.git.config import Entry, MalformedConfig, read_config, without
+from corral.git_formats.config import ConfigEntry, MalformedConfig, read_config, without
 from support.examples import examples
 
 TYPE_CHECKING = False
@@ -112,7 +112,7 @@ def read_by_git(place: Path, data: bytes) -> bytes | int:
     return int(done.stderr.partition(b"bad config line ")[2].split()[0])
 
 
-def printed(entry: Entry) -> bytes:
+def printed(entry: ConfigEntry) -> bytes:
     value = entry.older_value if reads_tabs_as_spaces() else entry.value
     text = entry.name if value is None else f"{entry.name}\n{value}"
     return text.encode("utf-8", "surrogateescape") + b"\0"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from corral.model.capability import capabilities_of
 from corral.model.policy import Policy
-from corral.model.reach import LEVELS, FsAccess, Reach
+from corral.model.rules.capability import capabilities_of
+from corral.model.rules.reach import LEVELS, FsAccess, Reach
 from support.policies import grants, policies
 
 parents = policies()

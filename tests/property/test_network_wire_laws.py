@@ -9,10 +9,10 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from corral.model.endpoint import parse_one_host
-from corral.network.dns import answer, answer_malformed, build_frame, parse_query, split_frames
-from corral.network.http1 import MOST_HEAD, Mismatch, RequestWatch
-from corral.network.tls import HelloState, read_server_name
+from corral.model.network.endpoint import parse_one_host
+from corral.network.wire.dns import answer, answer_malformed, build_frame, parse_query, split_frames
+from corral.network.wire.http1 import MOST_HEAD, Mismatch, RequestWatch
+from corral.network.wire.tls import HelloState, read_server_name
 from support.examples import examples
 from support.lenient_server import READERS
 from support.wire_messages import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corral.model.quantities import (
+from corral.model.rules.quantities import (
     format_duration,
     format_share,
     format_size,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from corral.model.errors import PolicyError
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, FsRule, Policy
-from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver, depth, is_beneath
+from corral.planning.resolved_policy import resolve_policy
 from support.trees import ROOT, hosts, paths
 
 rules = st.lists(
@@ -71,18 +71,18 @@ def test_what_lies_beneath_is_at_least_as_deep(path, ancestor) -> None:
 @given(hosts, rules)
 def test_denials_beat_grants_at_any_depth_and_useless_grants_are_refused(host, wanted) -> None:
     try:
-        ground = build_ground(Policy(fs=tuple(wanted)), ROOT, host)
+        resolved = resolve_policy(Policy(fs=tuple(wanted)), ROOT, host)
     except PolicyError as refused:
         assert refused.code in {"grant-beneath-deny", "grant-too-wide"}
         return
     resolver = Resolver(host)
     denied = {resolver.resolve(rule.path).path for rule in wanted if rule.access is FsAccess.DENY}
 
-    for grant in ground.grants:
+    for grant in resolved.grants:
         assert not any(is_beneath(grant.target.path, denial) for denial in denied)
     for denial in denied:
-        inside = any(is_beneath(denial, grant.target.path) for grant in ground.grants)
-        assert (denial in {target.path for target in ground.denied}) == inside
+        inside = any(is_beneath(denial, grant.target.path) for grant in resolved.grants)
+        assert (denial in {target.path for target in resolved.denied}) == inside
 
 
 @given(hosts, rules)
@@ -99,12 +99,12 @@ def test_a_grant_beneath_a_denial_is_refused_or_if_optional_left_out(host, wante
     contradiction = any(is_beneath(grant.path, denial.path) for grant in grants for denial in denials)
 
     try:
-        ground = build_ground(Policy(fs=tuple(wanted)), ROOT, host)
+        resolved = resolve_policy(Policy(fs=tuple(wanted)), ROOT, host)
     except PolicyError as refused:
         # The same path may be granted twice, once as an option: the explicit rule may be the one that counts.
         assert contradiction or refused.code in {"grant-too-wide", "grant-through-link"}
     else:
-        kept = [grant.target.path for grant in ground.grants]
+        kept = [grant.target.path for grant in resolved.grants]
         assert not any(is_beneath(path, denial.path) for path in kept for denial in denials)
 
 
@@ -116,8 +116,8 @@ def test_write_access_that_was_granted_is_never_lost(host, wanted) -> None:
     """
     resolver = Resolver(host)
     try:
-        ground = build_ground(Policy(fs=tuple(wanted)), ROOT, host)
-        backwards = build_ground(Policy(fs=tuple(reversed(wanted))), ROOT, host)
+        resolved = resolve_policy(Policy(fs=tuple(wanted)), ROOT, host)
+        backwards = resolve_policy(Policy(fs=tuple(reversed(wanted))), ROOT, host)
     except PolicyError:
         return
     writable = [resolver.follow(rule.path) for rule in wanted if rule.access is FsAccess.WRITE]
@@ -128,9 +128,9 @@ def test_write_access_that_was_granted_is_never_lost(host, wanted) -> None:
         if target.kind is not PathKind.MISSING and not links and not is_denied:
             assert any(
                 is_beneath(target.path, grant.target.path) and grant.access is FsAccess.WRITE
-                for grant in ground.grants
+                for grant in resolved.grants
             )
-    assert {(g.target.path, g.access) for g in ground.grants} == {
+    assert {(g.target.path, g.access) for g in resolved.grants} == {
         (g.target.path, g.access) for g in backwards.grants
     }
 
@@ -138,9 +138,9 @@ def test_write_access_that_was_granted_is_never_lost(host, wanted) -> None:
 @given(hosts, rules)
 def test_grants_come_from_shallow_to_deep(host, wanted) -> None:
     try:
-        ground = build_ground(Policy(fs=tuple(wanted)), ROOT, host)
+        resolved = resolve_policy(Policy(fs=tuple(wanted)), ROOT, host)
     except PolicyError:
         return
-    depths = [depth(grant.target.path) for grant in ground.grants]
+    depths = [depth(grant.target.path) for grant in resolved.grants]
 
     assert depths == sorted(depths)

@@ -118,14 +118,14 @@ def _is_file(host: MacHost, path: str) -> bool:
 def has_to_stay(plan: Plan, path: str) -> bool:
     """Moved away, it would take something stricter along, or a whole grant."""
     pinned = {pin.path for pin in plan.pins}
-    return path in pinned or path in {grant.target.path for grant in plan.ground.grants}
+    return path in pinned or path in {grant.target.path for grant in plan.resolved.grants}
 
 
 @_SOME
 @given(policies, hosts, st.lists(paths, max_size=3))
 def test_what_can_be_read_and_executed_is_what_the_policy_grants(policy, host, wanted) -> None:
     plan, profile = planned(policy, host)
-    links = {link.path for link in plan.ground.links}
+    links = {link.path for link in plan.resolved.links}
     for path in real(host, wanted) - links:
         expected = may(plan, host, path, writes=False)
 
@@ -155,7 +155,7 @@ def test_what_can_be_written_is_what_the_policy_grants(policy, host, wanted) -> 
 @given(policies, hosts, st.lists(paths, max_size=3))
 def test_the_status_of_a_path_is_shown_only_on_the_way_to_a_grant(policy, host, wanted) -> None:
     plan, profile = planned(policy, host)
-    ends = [grant.target.path for grant in plan.ground.grants] + [link.path for link in plan.ground.links]
+    ends = [grant.target.path for grant in plan.resolved.grants] + [link.path for link in plan.resolved.links]
     for path in real(host, wanted):
         on_the_way = any(is_beneath(end, path) for end in ends)
         expected = may(plan, host, path, writes=False) or on_the_way
@@ -169,9 +169,9 @@ def test_nothing_that_is_held_can_be_moved_away_with_what_is_above_it(policy, ho
     """Whatever may be renamed holds nothing stricter: else that would be as open as its new place."""
     plan, profile = planned(policy, host)
     movable = [path for path in real(host, wanted) if profile.allows(Request("file-write-unlink", path))]
-    held = [shield.target.path for shield in plan.shields] + [target.path for target in plan.ground.denied]
+    held = [shield.target.path for shield in plan.shields] + [target.path for target in plan.resolved.denied]
     held += [posixpath.join(watch.directory, watch.name) for watch in plan.watches]
-    held += [grant.target.path for grant in plan.ground.grants]
+    held += [grant.target.path for grant in plan.resolved.grants]
     held = [path for path in held if host.lstat(posixpath.dirname(path)) is not None]
 
     assert [(path, other) for path in movable for other in held if is_beneath(other, path)] == []
@@ -185,7 +185,7 @@ _VARIANTS = st.sampled_from([str.upper, str.title, str.swapcase, lambda text: te
 def test_another_spelling_of_what_is_held_is_not_written_either(policy, host, variants, below) -> None:
     """Most disks of Macs do not tell cases apart: `.Git/HOOKS` is the directory that git runs."""
     plan, profile = planned(policy, host)
-    held = [shield.target.path for shield in plan.shields] + [target.path for target in plan.ground.denied]
+    held = [shield.target.path for shield in plan.shields] + [target.path for target in plan.resolved.denied]
     held += [posixpath.join(watch.directory, watch.name) for watch in plan.watches]
     for path in held:
         parent, name = posixpath.split(path)
@@ -202,7 +202,7 @@ def test_another_spelling_of_what_is_held_is_not_written_either(policy, host, va
 )
 def test_the_network_is_there_in_full_or_not_at_all(policy, host, address) -> None:
     plan, profile = planned(policy, host)
-    full = plan.ground.net.mode is NetMode.FULL
+    full = plan.resolved.net.mode is NetMode.FULL
 
     assert profile.allows(Request("network-outbound", remote=address)) == full
     assert profile.allows(Request("network-bind", local=address)) == full
@@ -218,7 +218,7 @@ def test_the_network_is_there_in_full_or_not_at_all(policy, host, address) -> No
 def test_processes_stay_among_themselves(policy, host) -> None:
     plan, profile = planned(policy, host)
 
-    assert profile.allows(Request("process-fork")) == plan.ground.spawn
+    assert profile.allows(Request("process-fork")) == plan.resolved.spawn
     for operation in ("signal", "process-info-pidinfo", "process-info-listpids"):
         assert profile.allows(Request(operation, target="self"))
         assert profile.allows(Request(operation, target="same-sandbox"))
@@ -273,7 +273,7 @@ def test_of_the_system_only_what_programs_are_made_of_is_always_readable(policy,
 def test_the_scratch_directory_is_the_runs_own_and_stays(policy, host, parts) -> None:
     plan, profile = planned(policy, host)
     launch = get_backend("seatbelt").lower(plan, mac_probe("seatbelt", host))
-    private = bool(plan.ground.private)
+    private = bool(plan.resolved.private)
     path = posixpath.join(launch.scratch, "x", *parts)
 
     assert profile.allows(Request("file-read-data", path)) == private
@@ -296,8 +296,8 @@ def test_the_laws_are_tried_on_policies_that_need_everything() -> None:
     def look(policy, host) -> None:
         plan, _ = planned(policy, host)
         seen.update(plan.requires)
-        kinds.update(target.kind for target in plan.ground.denied)
-        kinds.update(grant.target.kind for grant in plan.ground.grants)
+        kinds.update(target.kind for target in plan.resolved.denied)
+        kinds.update(grant.target.kind for grant in plan.resolved.grants)
 
     look()
 

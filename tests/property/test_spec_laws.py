@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.linux.decode import MalformedSpec, decode
-from corral.linux.encode import append_groups, append_mounts, encode, encode_command, encode_ground, join
+from corral.linux.encode import append_groups, append_mounts, encode, encode_command, encode_resolved, join
 from corral.linux.spec import HEADER, RECORD, Cgroup, CgroupKind, Spec
 from support.examples import examples
 from support.specs import cpu_times, has_launcher, kills, launcher_accepts, paths, specs
@@ -41,7 +41,7 @@ def test_what_is_encoded_is_what_is_decoded(spec) -> None:
 
 @given(specs())
 def test_ground_and_command_together_are_the_whole(spec) -> None:
-    assert join(encode_ground(spec), encode_command(spec)) == encode(spec)
+    assert join(encode_resolved(spec), encode_command(spec)) == encode(spec)
 
 
 @given(specs(), st.lists(st.builds(Cgroup, st.just(CgroupKind.TASKS), paths), max_size=2), kills, cpu_times)

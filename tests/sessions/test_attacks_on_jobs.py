@@ -14,7 +14,7 @@ from support.keeping import find_by_argument, python, server_of, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.session import Session
+    from corral.sessions.session import Session
     from support.keeping import Keeper
 
 BACKENDS = ("native", "bubblewrap")
@@ -29,7 +29,7 @@ def without_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Corral waits less long for a job that does not answer."""
-    monkeypatch.setattr("corral.runtime.job.BACKSTOP_SECONDS", 1.0)
+    monkeypatch.setattr("corral.runtime.launcher.job.BACKSTOP_SECONDS", 1.0)
 
 
 def works(session: Session) -> bool:

@@ -25,7 +25,7 @@ from support.keeping import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.session import Session
+    from corral.sessions.session import Session
     from support.keeping import Keeper
 
 BACKENDS = ("native", "landlock", "bubblewrap")
@@ -94,7 +94,7 @@ def test_a_sandbox_whose_outer_program_was_killed_is_ended_by_force(
 ) -> None:
     session = keeper.session(backend="bubblewrap")
     outer, server = session._kept.pid, session._kept.inner
-    monkeypatch.setattr("corral.runtime.starter.END_SECONDS", 0.5)
+    monkeypatch.setattr("corral.runtime.launcher.starter.END_SECONDS", 0.5)
     os.kill(server, signal.SIGSTOP)
     os.kill(outer, signal.SIGKILL)
 
@@ -150,7 +150,9 @@ def test_a_session_ends_while_a_command_floods_its_output(keeper: Keeper) -> Non
     assert works(other)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", ["native", *(pytest.param(name, marks=pytest.mark.thorough) for name in BACKENDS[1:])]
+)
 def test_two_hundred_commands_at_once(keeper: Keeper, backend: str) -> None:
     session = keeper.session(backend=backend)
 
@@ -190,7 +192,7 @@ def test_descriptors_that_are_used_up_are_an_error_and_no_end(keeper: Keeper) ->
 @pytest.mark.parametrize(
     ("backend", "count"),
     [
-        ("native", 1_000),
+        ("native", 200),
         pytest.param("native", 10_000, marks=pytest.mark.thorough),
         pytest.param("landlock", 1_000, marks=pytest.mark.thorough),
     ],

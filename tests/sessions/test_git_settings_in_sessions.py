@@ -26,7 +26,7 @@ def config(keeper: Keeper) -> Path:
 
 
 def _copies() -> list[str]:
-    from corral.host import state_directory
+    from corral.host.real import state_directory
 
     place = os.path.join(state_directory(), "copies")
     return os.listdir(place) if os.path.isdir(place) else []

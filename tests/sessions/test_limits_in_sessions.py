@@ -13,7 +13,7 @@ from support.keeping import find_by_argument, python, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.session import Session
+    from corral.sessions.session import Session
     from support.keeping import Keeper
 
 BACKENDS = ("native", "landlock", "bubblewrap")

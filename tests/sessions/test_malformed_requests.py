@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from corral.model.errors import SetupError
-from corral.runtime.streams import GivenStreams
+from corral.streams.streams import GivenStreams
 from support.keeping import MOST_IDLE, server_of, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.session import Session
+    from corral.sessions.session import Session
     from support.keeping import Keeper
 
 BACKENDS = ("native", "landlock", "bubblewrap")

@@ -13,7 +13,7 @@ import pytest
 from corral.model.errors import PolicyError, SetupError
 from corral.model.feature import Feature
 from corral.policy.compose import build_policy
-from corral.runtime.guard import Guard
+from corral.protected_names.guard import Guard
 from corral.sandbox import Sandbox
 from support.keeping import Keeper, wait_until
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from corral.session import Session
+    from corral.sessions.session import Session
 
 BACKENDS = ("native", "bubblewrap")
 
@@ -220,7 +220,7 @@ def test_areas_are_kept_when_it_fails_without_them_too(
     def fails(*_: object) -> None:
         raise SetupError("namespaces", "the sandbox could not be set up", why="too many", fix="wait")
 
-    monkeypatch.setattr("corral.successor._started", fails)
+    monkeypatch.setattr("corral.sessions.successor._started", fails)
     with pytest.raises(SetupError):
         session.run("true")
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from support.keeping import python
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.result import Result
-    from corral.session import Session
+    from corral.sessions.session import Session
     from support.keeping import Keeper
 
 BACKENDS = ("native", "landlock", "bubblewrap")
@@ -150,15 +150,15 @@ def test_with_every_shell(keeper: Keeper, name: str, monkeypatch: pytest.MonkeyP
     program = shutil.which(name)
     if program is None:
         pytest.skip(f"there is no {name} on this host")
-    import corral.stateful
+    import corral.sessions.stateful
 
-    real = corral.stateful.remember
+    real = corral.sessions.stateful.remember
 
     def remember(*arguments: object, **more: object) -> tuple[str, ...]:
         _, *rest = real(*arguments, **more)
         return (program, *(["sh"] if name == "busybox" else []), *rest)
 
-    monkeypatch.setattr("corral.stateful.remember", remember)
+    monkeypatch.setattr("corral.sessions.stateful.remember", remember)
     session = keeper.session()
 
     assert do(session, "mkdir -p d; cd d; export X='it'\"'\"'s\n2'").exit_code == 0

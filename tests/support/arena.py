@@ -16,7 +16,7 @@ import pytest
 
 from corral.backends._limits import read_holders
 from corral.backends.registry import UNCONFINED
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.limits.hierarchy import explain_absence, find_hierarchy
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
@@ -84,8 +84,8 @@ class Arena:
     def sandbox(self, *capabilities: str, within: Ceiling | None = None) -> Sandbox:
         """A sandbox with limits; the test is skipped if one of them is not claimed."""
         policy = build_policy("moderate", (*INTERPRETER, *capabilities))
-        wish = Sandbox(policy, backend=UNCONFINED, workspace=self.work, host=self.host)
-        lacking = wish.explain(["true"]).plan.requires - self.probe.enforces
+        request = Sandbox(policy, backend=UNCONFINED, workspace=self.work, host=self.host)
+        lacking = request.explain(["true"]).plan.requires - self.probe.enforces
         self.needs(*(feature for feature in lacking if feature.value.startswith(_LIMIT)))
         return Sandbox(
             policy,

@@ -16,16 +16,19 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral.crossing import open_crossing
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.container import Container
 from corral.model.plan import Command, StdioMode
-from corral.planner import Explanation
+from corral.model.policy import NetMode
+from corral.model.probe import PROXIED
+from corral.pipeline.networked_launch import Opening
+from corral.pipeline.planner import Explanation
 from corral.planning.build import build, nested_repositories
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from corral.policy.preset import hidden_in_homes
 from corral.runtime.run import Run
+from support.control_once import Control
 from support.kept_runs import keep
 from support.leaky import LeakyBackend, run_leaking
 
@@ -114,8 +117,11 @@ def attempt(
 
     `control` stands in for the script on the first leg, where the same harm would take too long.
     """
-    _check_control(stage, control or script, effect, stdio)
-    reset()
+    first = Control(case.backend.name)
+    if first.is_needed:
+        _check_control(stage, control or script, effect, stdio)
+        first.worked()
+        reset()
     if effect(b""):
         raise RuntimeError("the effect of the control run was not undone")
     result = confine(case, stage, script.argv, capabilities=capabilities, stdio=stdio)
@@ -151,9 +157,9 @@ def confine(
     """Run a command on one backend, waiving exactly what that backend does not claim."""
     host = RealHost()
     policy = build_policy(preset, (*INTERPRETER, *capabilities))
-    ground = build_ground(policy, str(stage.work), host, hidden_in_homes())
+    resolved = resolve_policy(policy, str(stage.work), host, hidden_in_homes())
     command = Command(argv, str(stage.work), stdio=stdio)
-    if case.feature not in ground.requires:
+    if case.feature not in resolved.requires:
         raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")
     if case.feature not in case.probe.enforces:
         raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")
@@ -162,16 +168,19 @@ def confine(
     plan = build(
         policy,
         command,
-        ground,
+        resolved,
         host,
         run_id=os.urandom(8).hex(),
-        nested=nested_repositories(ground, host),
-        waived=ground.requires - case.probe.enforces,
+        nested=nested_repositories(resolved, host),
+        waived=resolved.requires - case.probe.enforces,
         container=case.container,
     )
+    opening = Opening(None)
+    if case.probe.detail(PROXIED) == "yes" and resolved.net.mode is NetMode.LIMITED:
+        plan = plan.replace(proxy=opening.proxy(plan, case.probe))
     launch = case.backend.lower(plan, case.probe)
     if case.is_leaky:
         return run_leaking(plan, launch, str(stage.quarantine))
-    crossing = open_crossing(Explanation(plan, case.probe, launch), None)
+    networked = opening.finish(Explanation(plan, case.probe, launch))
     quarantine = str(stage.quarantine)
-    return Run(crossing.plan, crossing.launch, quarantine=quarantine, border=crossing.border).run()
+    return Run(networked.plan, networked.launch, quarantine=quarantine, network=networked.network).run()

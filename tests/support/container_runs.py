@@ -6,11 +6,11 @@ import itertools
 import os
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.container import Container
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from corral.runtime.check import check
 from corral.runtime.run import Run
@@ -64,15 +64,15 @@ class ContainerRuns:
         assert self.probe.available, self.probe.reason
         host = RealHost()
         policy = build_policy(preset, capabilities)
-        ground = build_ground(policy, self.workspace, host)
+        resolved = resolve_policy(policy, self.workspace, host)
         plan = build(
             policy,
             Command(("sh", "-c", script), self.workspace, stdin=stdin),
-            ground,
+            resolved,
             host,
             run_id=run_id or f"{os.getpid():08x}{next(_numbers):08x}",
-            nested=nested_repositories(ground, host),
-            waived=ground.requires - self.probe.enforces,
+            nested=nested_repositories(resolved, host),
+            waived=resolved.requires - self.probe.enforces,
             container=Container(**{"image": IMAGE, **settings}),
         )
         launch = change(self.backend.lower(plan, self.probe))

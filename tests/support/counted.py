@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from corral.limits.group import Group, GroupRecords, GroupUsage
+from corral.limits.group import Group, GroupRecords
+from corral.model.result import GroupUsage
 
 
 class CountedGroup(Group):

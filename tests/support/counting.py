@@ -112,7 +112,7 @@ class CountingServer:
         client.settimeout(30)
         try:
             with client:
-                self._talk(client)
+                self._handshake(client)
         except OSError:
             pass
         finally:
@@ -120,7 +120,7 @@ class CountingServer:
                 self._busy -= 1
                 self._lock.notify_all()
 
-    def _talk(self, client: socket.socket) -> None:
+    def _handshake(self, client: socket.socket) -> None:
         first = client.recv(1)
         if first == b"?":
             return

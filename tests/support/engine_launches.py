@@ -13,7 +13,7 @@ from corral.linux.spec import Expect, ExpectFlag
 from corral.model.container import Container
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 from support.golden_cases import REPOSITORY, RUN_ID, WORKSPACE
@@ -40,15 +40,15 @@ def launch_of(
     backend = get_backend(engine)
     probe = backend.probe(host)
     policy = build_policy(preset, capabilities)
-    ground = build_ground(policy, WORKSPACE, host)
+    resolved = resolve_policy(policy, WORKSPACE, host)
     plan = build(
         policy,
         Command(("make", "all"), cwd),
-        ground,
+        resolved,
         host,
         run_id=RUN_ID,
-        nested=nested_repositories(ground, host),
-        waived=ground.requires - probe.enforces,
+        nested=nested_repositories(resolved, host),
+        waived=resolved.requires - probe.enforces,
         container=Container(**settings),
     )
     return backend.lower(plan, probe)

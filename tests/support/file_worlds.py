@@ -7,10 +7,10 @@ from pathlib import Path
 
 from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
-from corral.runtime.files.base import Files
-from corral.runtime.files.granted import GrantedFiles
-from corral.runtime.files.place import Place
-from corral.runtime.files.root import RootFiles
+from corral.sandbox_files.base import Files
+from corral.sandbox_files.granted import GrantedFiles
+from corral.sandbox_files.held_file import HeldFile
+from corral.sandbox_files.root import RootFiles
 
 KINDS = ("root", "granted")
 SECRET = b"SECRET KEY"
@@ -38,8 +38,8 @@ class World:
             self.files = RootFiles(self._root, self._is_protected, cwd="/ws")
             return self.files
         grants = [
-            Grant(resolved(self.root / "ws"), FsAccess.WRITE),
-            Grant(resolved(self.root / "lib"), FsAccess.READ),
+            Grant(resolved_path(self.root / "ws"), FsAccess.WRITE),
+            Grant(resolved_path(self.root / "lib"), FsAccess.READ),
         ]
         self.files = GrantedFiles(grants, self.denied, self._is_protected, cwd=str(self.ws))
         return self.files
@@ -52,7 +52,7 @@ class World:
         status = directory.stat()
         self.protected.add((status.st_dev, status.st_ino, name))
 
-    def _is_protected(self, parent: Place, name: str) -> bool:
+    def _is_protected(self, parent: HeldFile, name: str) -> bool:
         return (parent.status.st_dev, parent.status.st_ino, name) in self.protected
 
     def untouched(self) -> bool:
@@ -63,7 +63,7 @@ class World:
         os.close(self._root)
 
 
-def resolved(path: Path) -> ResolvedPath:
+def resolved_path(path: Path) -> ResolvedPath:
     status = path.stat()
     kind = PathKind.DIRECTORY if path.is_dir() else PathKind.FILE
     return ResolvedPath(str(path), str(path), kind, status.st_dev, status.st_ino)

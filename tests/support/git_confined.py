@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from support.git_stage import interpreter
 from support.git_trap import script
 

@@ -9,7 +9,7 @@ from corral.model.feature import Feature
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
 from corral.planning.defaults import hold_defaults
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from corral.policy.preset import hidden_in_homes
 from support.fake_host import FakeHost
@@ -143,15 +143,15 @@ def plan_of(case: Case, probe: Probe) -> Plan:
     """The plan of a case, its run identifier fixed; what a backend does not claim is waived."""
     host = host_of(case)
     policy = build_policy(case.preset, case.capabilities)
-    ground = build_ground(policy, WORKSPACE, host, hidden_in_homes())
+    resolved = resolve_policy(policy, WORKSPACE, host, hidden_in_homes())
     command = Command(("/bin/sh", "-c", "make"), WORKSPACE)
     plan = build(
         policy,
         command,
-        ground,
+        resolved,
         host,
         run_id=RUN_ID,
-        nested=nested_repositories(ground, host),
-        waived=ground.requires - probe.enforces,
+        nested=nested_repositories(resolved, host),
+        waived=resolved.requires - probe.enforces,
     )
     return hold_defaults(plan, probe)

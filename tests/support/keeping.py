@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corral.model.backend import Host
-    from corral.session import Session
+    from corral.sessions.session import Session
 
 PATIENCE_SECONDS = 30.0
 #: Jobs of a server that wait for commands, at most: see launcher/job.c.
@@ -45,8 +45,8 @@ class Keeper:
         probe = next(Sandbox(backend=backend, workspace=self.work, host=host).probes())
         if not probe.available:
             pytest.skip(f"{backend} is not available: {probe.reason}")
-        wish = Sandbox(policy, backend="none", workspace=self.work, host=host).explain(["true"]).plan
-        lacking = wish.requires - probe.enforces
+        request = Sandbox(policy, backend="none", workspace=self.work, host=host).explain(["true"]).plan
+        lacking = request.requires - probe.enforces
         given_up = [feature for feature in lacking if backend != "native" or feature.value.startswith(waive)]
         sandbox = Sandbox(policy, backend=backend, workspace=self.work, waive=given_up, host=host)
         self._open.append(sandbox.session())

@@ -7,17 +7,18 @@ single runs are made again here, through `run` and `start` of a sandbox that loo
 from __future__ import annotations
 
 from corral.model.plan import StdioMode
-from corral.runtime.streams import open_streams
 from corral.sandbox import Sandbox
+from corral.streams.streams import open_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.container import Container
+    from corral.model.event import Listener
     from corral.model.plan import Command
     from corral.model.policy import Policy
     from corral.model.result import Result
-    from corral.runtime.destinations import Destinations
     from corral.runtime.monitor import Monitor
+    from corral.streams.destinations import Destinations
     from support.confinement import Case
 
 #: Harmless ones that touch what a session keeps: files, a private area, and an end of each kind.
@@ -39,6 +40,9 @@ class KeptAttempt:
         self._sandbox = sandbox
         self._command = command
 
+    def listen(self, listener: Listener | None) -> None:
+        """Of a session's commands the result tells all there is."""
+
     def run(self) -> Result:
         command = self._command
         with self._sandbox.session() as session:
@@ -56,12 +60,12 @@ class KeptAttempt:
 
 def keep(case: Case, policy: Policy, workspace: str, container: Container) -> KeptSandbox:
     """A kept sandbox of one case, which waives exactly what the backend does not claim."""
-    wish = Sandbox(policy, backend="none", workspace=workspace).explain(["true"]).plan
+    request = Sandbox(policy, backend="none", workspace=workspace).explain(["true"]).plan
     sandbox = KeptSandbox(
         policy,
         backend=case.backend.name,
         workspace=workspace,
-        waive=wish.requires - case.probe.enforces,
+        waive=request.requires - case.probe.enforces,
         container=container,
     )
     sandbox.planner.trust(case.probe)

@@ -20,7 +20,7 @@ from corral.model.feature import Feature
 from corral.model.launch import Launch
 from corral.model.probe import Probe
 from corral.runtime.run import Run
-from corral.runtime.spawn import Process
+from corral.runtime.starter import Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,19 +44,18 @@ class LeakyBackend:
 
 def run_leaking(plan: Plan, launch: Launch, quarantine: str) -> Result:
     """Run a launch with a runner that holds nothing either."""
-    with mock.patch("corral.runtime.starter.spawn", spawn_leaking):
+    with mock.patch("corral.runtime.starter.spawn_bare", spawn_leaking):
         return Run(forgetful(plan), launch, quarantine=quarantine).run()
 
 
 def forgetful(plan: Plan) -> Plan:
     """The plan without what the runner would enforce."""
-    limits = plan.ground.limits.replace(wall_seconds=None, output_bytes=None)
-    return plan.replace(ground=plan.ground.replace(limits=limits), watches=(), worktrees=())
+    limits = plan.resolved.limits.replace(wall_seconds=None, output_bytes=None)
+    return plan.replace(resolved=plan.resolved.replace(limits=limits), watches=(), worktrees=())
 
 
-def spawn_leaking(launch: Launch, spec: bytes | None, stdio: tuple[int, int, int]) -> Process:
+def spawn_leaking(launch: Launch, stdio: tuple[int, int, int]) -> Process:
     """Start the command with every inheritable descriptor, in the caller's own session."""
-    assert spec is None
     child = subprocess.Popen(
         launch.argv,
         stdin=stdio[0],

@@ -7,11 +7,11 @@ import json
 from corral import __version__
 from corral.backends.registry import get_backend
 from corral.model.feature import Feature
-from corral.model.pattern import escape
 from corral.model.plan import Command, StdioMode
 from corral.model.probe import ToolRun
+from corral.model.rules.pattern import escape
 from corral.planning.build import build, nested_repositories
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 from support.golden_cases import RUN_ID, Case
@@ -165,15 +165,15 @@ def mac_plan(
     argv: tuple[str, ...] = ("/bin/sh", "-c", "make"),
 ) -> Plan:
     """A plan on a Mac; what a backend does not claim is waived."""
-    ground = build_ground(policy, WORKSPACE, host)
+    resolved = resolve_policy(policy, WORKSPACE, host)
     return build(
         policy,
         Command(argv, WORKSPACE, stdio=stdio),
-        ground,
+        resolved,
         host,
         run_id=RUN_ID,
-        nested=nested_repositories(ground, host),
-        waived=ground.requires - probe.enforces,
+        nested=nested_repositories(resolved, host),
+        waived=resolved.requires - probe.enforces,
     )
 
 

@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from support.border_stage import free_port
 from support.engines import ENGINES
 from support.net_runs import ALLOWED, GRANTS, SITE_PACKAGES, copy_node
 from support.net_tools import AIOHTTP, CURL, GIT, NODE, NPM, PIP, WGET, Tool, capabilities_of
+from support.network_stage import free_port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import tarfile
 import zipfile
+from functools import cached_property
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +78,21 @@ class Packages:
     """`content` for a web server: `/tiny.git`, `/simple/`, `/registry/`, and everything else greets."""
 
     def __init__(self, folder: Path) -> None:
-        self._repository = make_repository(folder)
-        self._wheel, self._npm = make_wheel(), make_npm_package()
+        self._folder = folder
+
+    # Each is made when it is first asked for: most tests ask for none of them.
+
+    @cached_property
+    def _repository(self) -> Path:
+        return make_repository(self._folder)
+
+    @cached_property
+    def _wheel(self) -> bytes:
+        return make_wheel()
+
+    @cached_property
+    def _npm(self) -> bytes:
+        return make_npm_package()
 
     def __call__(self, host: str, target: str) -> bytes | None:
         path = target.partition("?")[0]

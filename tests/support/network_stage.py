@@ -1,6 +1,6 @@
-"""A border without a sandbox: its listeners are on this machine's loopback, where 127.64.0.0/10 is all local.
+"""A gateway network without a sandbox: it listens on this loopback, where 127.64.0.0/10 is all local.
 
-Whoever connects to a synthetic address reaches the border's listener, exactly as in a sandbox's own network.
+Whoever connects to a synthetic address reaches the network's listener, exactly as in a sandbox's own network.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from corral.model.network.traffic import NetEvent
 from corral.model.policy import NetMode, NetPolicy
-from corral.model.traffic import NetEvent
-from corral.network import border as border_module
 from corral.network import gateway as gateway_module
-from corral.network.border import Border
-from corral.network.opening import open_border
+from corral.network import sandbox_network as network_module
+from corral.network.opening import open_sandbox_network
 from corral.network.options import NetworkOptions
+from corral.network.sandbox_network import GatewayNetwork
 
 RANGE = "127.64.0.0/10"
 NAME = "allowed.test"
@@ -88,7 +88,7 @@ def keep(client: socket.socket) -> None:
 
 
 class Stage:
-    """A border, its listeners, and what has come to pass."""
+    """A sandbox network, its listeners, and what has come to pass."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -99,7 +99,7 @@ class Stage:
         self.other_port = free_port()
         self.extra_port = free_port()
         self.dns_port = 0
-        self.border: Border
+        self.network: GatewayNetwork
 
     def open(
         self,
@@ -111,21 +111,21 @@ class Stage:
         most_bytes: int | None = None,
         most_rate: int | None = None,
         **options: object,
-    ) -> Border:
+    ) -> GatewayNetwork:
         """Allow what is given, `{}` being the port; by default any TCP to NAME, which is on loopback."""
         endpoints = [text.format(self.port) for text in allow or (f"tcp:{NAME}:{{}}", f"tcp:{LOOPBACK}:{{}}")]
         given = {"resolve": self.resolve, "on_event": self.events.append, **options}
-        self.border = open_border(
+        self.network = open_sandbox_network(
             NetPolicy(NetMode.LIMITED, frozenset(endpoints), frozenset(deny)),
             NetworkOptions(**given),
             addresses=RANGE,
             most_bytes=most_bytes,
             most_rate=most_rate,
         )
-        self._stack.callback(self.border.close)
+        self._stack.callback(self.network.close)
         if listeners:
             self.listen(*(ports or (self.port,)), family=family)
-        return self.border
+        return self.network
 
     def listen(self, *ports: int, family: int = socket.AF_INET) -> None:
         any_address = "0.0.0.0" if family == socket.AF_INET else "::"
@@ -140,7 +140,7 @@ class Stage:
             sockets.append(
                 socket.create_server((any_address, port), family=family, backlog=4096, dualstack_ipv6=is_dual)
             )
-        self.border.attach([one.detach() for one in sockets])
+        self.network.attach([one.detach() for one in sockets])
 
     def resolve(self, name: str, port: int) -> list[tuple[str, int]]:
         self.resolved.append(name)
@@ -159,7 +159,7 @@ class Stage:
         return server
 
     def ask(self, packet: bytes, at: str = "127.64.200.1", seconds: float = SECONDS) -> bytes:
-        """Send a packet to the border's resolver; the answer has to come from the address that was asked."""
+        """Send a packet to the network's resolver; the answer has to come from the address that was asked."""
         family = socket.AF_INET6 if ":" in at else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as asker:
             asker.settimeout(seconds)
@@ -196,17 +196,17 @@ class Stage:
 
     def settle(self) -> None:
         """Until the loop has done what it is at, and told of it, which it does in a thread of its own."""
-        self.border.gateway.call_and_wait(lambda: None, SECONDS)
-        self.border._event_lane._idle.wait(SECONDS)
+        self.network.gateway.call_and_wait(lambda: None, SECONDS)
+        self.network._event_lane._idle.wait(SECONDS)
 
     def pass_time(self, seconds: float) -> None:
         """For whatever the loop has put off, so much time is gone."""
-        timers = self.border.gateway._timers
+        timers = self.network.gateway._timers
 
         def hurry() -> None:
             timers[:] = [(at - seconds, number, timer) for at, number, timer in timers]
 
-        assert self.border.gateway.call_and_wait(hurry, SECONDS)
+        assert self.network.gateway.call_and_wait(hurry, SECONDS)
 
     def of(self, action: str) -> list[NetEvent]:
         self.settle()
@@ -225,7 +225,7 @@ def make_stage() -> Iterator[Stage]:
         yield stage
         gateway = gateway_module._current
         faults = list(gateway.faults) if gateway is not None else []
-        stage.border.close()
+        stage.network.close()
     assert faults == [], faults[0]
     wait(lambda: open_sockets() <= before)
     assert gateway_module._current is None
@@ -233,7 +233,7 @@ def make_stage() -> Iterator[Stage]:
 
 def dns_on(monkeypatch, port: int) -> None:
     """Take another port for DNS over TCP: 53 is root's."""
-    monkeypatch.setattr(border_module, "DNS_PORT", port)
+    monkeypatch.setattr(network_module, "DNS_PORT", port)
 
 
 def wait(found: Callable[[], object], seconds: float = SECONDS) -> None:

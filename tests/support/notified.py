@@ -13,16 +13,16 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.encode import encode
 from corral.linux.filter import SocketPolicy, default_filter
 from corral.linux.spec import GatewayFlag, GatewaySockets, Landlock, Spec
 from corral.linux.syscalls import Arch
-from corral.model.launch import Front, Gateway, Launch
-from corral.network.notify import Notified
-from corral.runtime.spawn import spawn
+from corral.model.launch import Front, GatewayRequest, Launch
+from corral.network.fronts.notify import Notified
+from corral.runtime.launcher.spawn import spawn
 from corral.runtime.status import Status
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.network.notify import Target
+    from corral.network.fronts.notify import Target
 
 SECONDS = 20.0
 
@@ -108,7 +108,7 @@ class Command:
             landlock=Landlock(0, landlock.handled_net(abi), 0) if walls == "both" else None,
             seccomp=compile_filter(rules, Arch(host.machine)) if walls != "none" else b"",
         )
-        launch = Launch("landlock", (host.launcher()[0],), (), {}, gateway=Gateway(Front.PROXY))
+        launch = Launch("landlock", (host.launcher()[0],), (), {}, gateway=GatewayRequest(Front.PROXY))
         self._output, written = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
         try:
@@ -146,7 +146,7 @@ class Command:
         self.refused.append((target.address, target.port))
         self.details.append(detail)
 
-    def talk(self, *listeners: Listening, until: Callable[[], bool] | None = None) -> list[Any]:
+    def handshake(self, *listeners: Listening, until: Callable[[], bool] | None = None) -> list[Any]:
         """Serve until the script has ended, or something is so; what it told."""
         watched = [self._output, *(each.socket for each in listeners)]
         while until is None or not until():
@@ -186,7 +186,7 @@ def run(
     try:
         if notifies:
             command.begin()
-        return command.talk(*listeners), command
+        return command.handshake(*listeners), command
     finally:
         command.end()
 

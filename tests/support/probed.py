@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from support.engines import ENGINES
 from support.user_engines import probe_engine
 

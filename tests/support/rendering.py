@@ -7,7 +7,7 @@ from functools import cache
 from corral.backends._launcher import compile_seccomp
 from corral.linux.decode import decode
 from corral.linux.filter import SocketPolicy
-from corral.linux.landlock import FsRight, NetRight, Scope
+from corral.linux.landlock import FsRight, LandlockScope, NetRight
 from corral.linux.spec import ExpectFlag, MountFlag, MountKind
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ def _maps(spec: Spec) -> tuple[tuple[str, str], ...]:
 def _mount(mount: Mount) -> str:
     flags = [flag.name.lower().replace("_", "-") for flag in MountFlag if flag & mount.flags]
     parts = [mount.kind.name.lower(), mount.target, *flags]
-    if mount.source and mount.kind is not MountKind.BIND:
+    if mount.source and mount.kind not in {MountKind.BIND, MountKind.COPY}:
         parts.append(f"-> {mount.source}")
     elif mount.source and mount.source != mount.target:
         parts.append(f"from {mount.source}")
@@ -153,7 +153,7 @@ def _expect(expect: Expect) -> str:
 def _landlock(lock: Landlock) -> Iterator[str]:
     yield f"landlock   handles {_bits(lock.handled_fs, FsRight)}"
     yield f"landlock   handles {_bits(lock.handled_net, NetRight)}"
-    yield f"landlock   scopes  {_bits(lock.scoped, Scope)}"
+    yield f"landlock   scopes  {_bits(lock.scoped, LandlockScope)}"
     for rule in lock.paths:
         rights, path = rule.rights, rule.path
         yield f"landlock   {path}: {_rights(rights, lock.handled_fs)}"

@@ -6,7 +6,7 @@ import subprocess
 
 from hypothesis import strategies as st
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.linux.spec import (
     Areas,
     Cgroup,
@@ -15,13 +15,13 @@ from corral.linux.spec import (
     CgroupKind,
     CpuTime,
     Landlock,
+    LimitWatch,
     Mount,
     MountFlag,
     MountKind,
     PathRule,
     Rlimit,
     Spec,
-    Watch,
 )
 
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
@@ -65,8 +65,9 @@ kills = st.none() | st.builds(CgroupKill, st.sampled_from(CgroupKillKind), paths
 cpu_times = st.none() | st.builds(
     CpuTime, st.integers(1, (2**63 - 1) // 2), u64, st.integers(1, 2**32 - 1), paths
 )
-watches = st.builds(Watch, u64, u64, st.integers(1, 1000), st.integers(1, 2**32 - 1)) | st.builds(
-    Watch, u64, u64
+settings = st.tuples(st.sampled_from(["%0/pids.max", "%0/cpu.max"]), strings)
+watches = st.builds(LimitWatch, u64, u64, st.integers(1, 1000), st.integers(1, 2**32 - 1)) | st.builds(
+    LimitWatch, u64, u64
 )
 
 
@@ -75,6 +76,7 @@ def specs(draw: st.DrawFn) -> Spec:
     spaces = sum(draw(st.sets(st.sampled_from(_SPACES))))
     mounting = spaces & (_NEWNS | _NEWUSER) == _NEWNS | _NEWUSER
     mounted = tuple(draw(st.lists(mounts, max_size=3))) if mounting else ()
+    made = tuple(draw(st.lists(paths, max_size=2)))
     wall = draw(u64)
     maps = draw(strings), draw(strings)
     return Spec(
@@ -87,6 +89,8 @@ def specs(draw: st.DrawFn) -> Spec:
         cgroups=draw(cgroups),
         cgroup_kill=draw(kills),
         cpu_time=draw(cpu_times),
+        groups=made,
+        group_settings=tuple(draw(st.lists(settings, max_size=2))) if made else (),
         watch=draw(watches).replace(**({} if spaces & _NEWPID else {"share_permille": 0, "processors": 0}))
         if draw(st.booleans())
         else None,

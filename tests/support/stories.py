@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from support.probed import require, silence_engines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from support.warm_corral import WarmCorral
 
     Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -36,17 +37,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 @pytest.fixture
-def corral(home: Path) -> Run:
+def corral(home: Path, warm_corral: WarmCorral) -> Run:
     def run(*arguments: str, cwd: str = "ws", **env: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [sys.executable, "-m", "corral", *arguments],
-            cwd=home / cwd,
-            env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        return warm_corral.run(arguments, b"", home / cwd, {**os.environ, **env}, timeout=60)
 
     return run
 

@@ -23,3 +23,8 @@ def steps_of(document: Path) -> list[tuple[str, list[str]]]:
         else:
             steps[-1][1].append(line)
     return steps
+
+
+def told_first(lines: list[str]) -> list[str]:
+    """Corral's own lines about the network before the others: they come whenever something is refused."""
+    return sorted(lines, key=lambda line: not line.startswith("corral: net."))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.backends.registry import BUILTIN, get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

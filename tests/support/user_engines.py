@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.container import DEFAULT_IMAGE, Container
 from corral.model.probe import Probe
 from support.engines import ENGINES, why_unavailable

@@ -6,12 +6,13 @@ import os
 
 import pytest
 
+from corral.git_check.check import RepositoryCheck
+from corral.git_check.scope import scope_of
 from corral.model.feature import Feature
 from corral.model.launch import Launch
-from corral.model.plan import Command, Grant, Ground, PathKind, Plan, ResolvedPath, Shield
+from corral.model.plan import Command, Grant, PathKind, Plan, ResolvedPath, ResolvedPolicy, Shield
 from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
-from corral.runtime.guard import Guard
-from corral.runtime.repositories import RepositoryCheck
+from corral.protected_names.guard import Guard
 from support.git_repository import make_repository
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from corral.model.plan import Search, Watch
+    from corral.model.plan import Search, WatchedName
 
 
 @pytest.fixture
@@ -40,14 +41,14 @@ def make_plan() -> Callable[..., Plan]:
         grants = tuple(
             Grant(ResolvedPath(path, path, PathKind.DIRECTORY), FsAccess.WRITE) for path in writable
         )
-        ground = Ground(
+        resolved = ResolvedPolicy(
             *(grants, (), (), (), ()),
             *(NetPolicy(), limits or Limits(), frozenset(), True, False, ()),
             *(cwd, "/", 0, 0, "/tmp", requires),
         )
         command = Command(argv, cwd, stdin)
         return Plan(
-            "0" * 16, command, ground, shields, (), watches, (), waived, Policy(), worktrees=worktrees
+            "0" * 16, command, resolved, shields, (), watches, (), waived, Policy(), worktrees=worktrees
         )
 
     return make
@@ -74,7 +75,7 @@ def guarding(tmp_path: Path) -> Iterator[Callable[..., Guard]]:
     """Starts guards, and closes them afterwards."""
     opened: list[Guard] = []
 
-    def start(*watches: Watch, searches: tuple[Search, ...] = ()) -> Guard:
+    def start(*watches: WatchedName, searches: tuple[Search, ...] = ()) -> Guard:
         opened.append(Guard(watches, str(tmp_path / "quarantine"), searches=searches))
         return opened[-1]
 
@@ -99,11 +100,11 @@ def check(git: Path, checking: Callable[..., RepositoryCheck]) -> RepositoryChec
 
 @pytest.fixture
 def checking(place: Path, tmp_path: Path, make_plan) -> Callable[..., RepositoryCheck]:
-    def make(*worktrees: str, watches: tuple[Watch, ...] = ()) -> RepositoryCheck:
+    def make(*worktrees: str, watches: tuple[WatchedName, ...] = ()) -> RepositoryCheck:
         held = [f"{worktree}/.git/{name}" for worktree in worktrees for name in ("config", "hooks")]
         held = [path for path in held if os.path.lexists(path)]
         shields = tuple(Shield(ResolvedPath(path, path, PathKind.FILE)) for path in held)
         plan = make_plan(writable=(str(place),), worktrees=worktrees, watches=watches, shields=shields)
-        return RepositoryCheck(plan, str(tmp_path / "quarantine"))
+        return RepositoryCheck(scope_of(plan), str(tmp_path / "quarantine"))
 
     return make

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corral.backends.registry import get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.feature import Feature
 
 ROOT = Path(__file__).resolve().parents[2]

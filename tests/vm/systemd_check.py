@@ -12,7 +12,7 @@ import time
 import traceback
 
 from corral import Feature, Limits, Outcome, Sandbox, load_preset
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.limits import _doors, systemd
 from corral.limits.systemd import ScopeRequest
 

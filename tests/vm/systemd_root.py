@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernel import Unprepared
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

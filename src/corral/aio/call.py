@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Any, Protocol, TypeVar
 
-    from corral.runtime.destinations import Stream
+    from corral.streams.destinations import Stream
 
     T = TypeVar("T")
 
@@ -35,7 +35,7 @@ MOST_THREADS = 512
 _MOST_SHORT = 32
 
 _executors: dict[tuple[int, int], ThreadPoolExecutor] = {}
-_current: contextvars.ContextVar[Held] = contextvars.ContextVar("corral_held")
+_current: contextvars.ContextVar[CallInProgress] = contextvars.ContextVar("corral_held")
 
 
 def _executor(most: int) -> ThreadPoolExecutor:
@@ -45,7 +45,7 @@ def _executor(most: int) -> ThreadPoolExecutor:
     return _executors[key]
 
 
-class Held:
+class CallInProgress:
     """What one call has under way in its thread. `end` is called in the loop, the rest in the thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -102,7 +102,7 @@ def hold(target: Endable) -> None:
         held.take(target)
 
 
-async def call(work: Callable[[Held], T]) -> T:
+async def call(work: Callable[[CallInProgress], T]) -> T:
     """Do something that may take long. A cancellation ends what it holds, and waits for that."""
     return await _call(work, MOST_THREADS)
 
@@ -112,8 +112,8 @@ async def call_short(work: Callable[[], T]) -> T:
     return await _call(lambda _: work(), _MOST_SHORT)
 
 
-async def _call(work: Callable[[Held], T], most: int) -> T:
-    held = Held(asyncio.get_running_loop())
+async def _call(work: Callable[[CallInProgress], T], most: int) -> T:
+    held = CallInProgress(asyncio.get_running_loop())
     context = contextvars.copy_context()
     context.run(_current.set, held)
     future = _executor(most).submit(context.run, work, held)

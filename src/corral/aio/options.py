@@ -5,29 +5,14 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from typing import TypedDict
 
-    from corral.limits.ceiling import Ceiling
-    from corral.model.backend import Host
-    from corral.model.container import Container
-    from corral.model.feature import Feature
-    from corral.runtime.destinations import Target
+    from corral.model.event import Listener
+    from corral.streams.destinations import Target
 
     #: A function, or a coroutine function.
     AsyncStream = Callable[[str, bytes], object]
-
-    class SandboxOptions(TypedDict, total=False):
-        """See `corral.Sandbox`."""
-
-        backend: str
-        backends: Iterable[str]
-        workspace: str | os.PathLike[str] | None
-        waive: Iterable[Feature | str]
-        container: Container
-        fallback: str
-        within: Ceiling | None
-        host: Host | None
 
     class CommandOptions(TypedDict, total=False):
         """See `corral.Sandbox.run`."""
@@ -39,9 +24,10 @@ if TYPE_CHECKING:
         stream: AsyncStream | None
         stdout: Target | None
         stderr: Target | None
+        on_event: Listener | None
 
     class KeptOptions(CommandOptions, total=False):
-        """See `corral.session.Session.run`, without `stateful`."""
+        """See `corral.sessions.session.Session.run`, without `stateful`."""
 
     class PoolOptions(KeptOptions, total=False):
         """See `corral.Pool.run`."""
@@ -49,7 +35,7 @@ if TYPE_CHECKING:
         wait: float | None
 
     class StartOptions(TypedDict, total=False):
-        """See `corral.session.Session.start`."""
+        """See `corral.sessions.session.Session.start`."""
 
         cwd: str | os.PathLike[str] | None
         env: Mapping[str, str] | None

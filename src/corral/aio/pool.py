@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import corral.pool as blocking
+import corral.sessions.pool as blocking
 from corral.aio.call import call, call_short
 from corral.aio.sandbox import Sandbox
 from corral.aio.session import HeldSession, Session
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     import corral.sandbox
-    from corral.aio.call import Held
+    from corral.aio.call import CallInProgress
     from corral.aio.options import PoolOptions
     from corral.model.policy import Policy
     from corral.model.result import Result
-    from corral.pool import PoolStats
+    from corral.sessions.pool import PoolStats
 
 
 class _HeldPool(blocking.Pool):
@@ -77,7 +77,7 @@ class Pool:
         """See `corral.Pool.run`. `stream` may be a coroutine function; it is called in the loop."""
         pool = self.blocking
 
-        def work(held: Held) -> Result:
+        def work(held: CallInProgress) -> Result:
             told = options.copy()
             told["stream"] = held.in_loop(options.get("stream"))
             pooled = pool.prepare(command, **told)

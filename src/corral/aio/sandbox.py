@@ -5,8 +5,8 @@ from __future__ import annotations
 import corral.sandbox as blocking
 from corral.aio.call import call, call_short
 from corral.aio.session import HeldSession, Session
-from corral.given import destinations_of
 from corral.model.container import Container
+from corral.pipeline.arguments import destinations_of
 from corral.policy.preset import DEFAULT_PRESET
 
 TYPE_CHECKING = False
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Unpack
 
-    from corral.aio.call import Held
-    from corral.aio.options import CommandOptions, SandboxOptions
+    from corral.aio.call import CallInProgress
+    from corral.aio.options import CommandOptions
     from corral.model.feature import Feature
     from corral.model.policy import Policy
     from corral.model.result import Result
-    from corral.planner import Explanation
+    from corral.pipeline.arguments import SandboxOptions
+    from corral.pipeline.planner import Explanation
 
 _OWN_CONTAINER = Container()
 
@@ -40,15 +41,16 @@ class Sandbox:
     async def run(self, command: str | Sequence[str], **options: Unpack[CommandOptions]) -> Result:
         """See `corral.Sandbox.run`. `stream` may be a coroutine function; it is called in the loop."""
 
-        def work(held: Held) -> Result:
+        def work(held: CallInProgress) -> Result:
             sandbox = self.blocking.narrowed(options.get("timeout"), options.get("env"))
             prepared = sandbox.read_command(command, cwd=options.get("cwd"), stdin=options.get("stdin", b""))
             output = destinations_of(
                 held.in_loop(options.get("stream")), options.get("stdout"), options.get("stderr")
             )
-            attempt = sandbox.prepare(prepared, output)
-            held.take(attempt)
-            return attempt.run()
+            planned = sandbox.prepare(prepared, output)
+            held.take(planned)
+            planned.listen(options.get("on_event"))
+            return planned.run()
 
         return await call(work)
 

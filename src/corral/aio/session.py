@@ -6,7 +6,7 @@ import asyncio
 import threading
 from concurrent.futures import Future
 
-import corral.session as blocking
+import corral.sessions.session as blocking
 from corral.aio.call import call, call_short, hold
 
 TYPE_CHECKING = False
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
-    from corral import background
-    from corral.aio.call import Held
+    from corral.aio.call import CallInProgress
     from corral.aio.options import KeptOptions, StartOptions
-    from corral.live import LiveNetwork
-    from corral.model.entry import FileEntry
+    from corral.model.file_entry import FileEntry
     from corral.model.result import Result, UsageSample
-    from corral.runtime.job import Job
+    from corral.runtime.launcher.job import Job
+    from corral.sessions import background
+    from corral.sessions.live_network import LiveNetwork
 
 #: How long a cancellation may have to wait for a thread that waits for output.
 _SLICE_SECONDS = 0.1
@@ -37,7 +37,7 @@ class HeldSession(blocking.Session):
 
 
 class Session:
-    """See `corral.session.Session`. It is made when it is entered or awaited."""
+    """See `corral.sessions.session.Session`. It is made when it is entered or awaited."""
 
     def __init__(self, make: Callable[[], blocking.Session]) -> None:
         self._make = make
@@ -97,10 +97,10 @@ class Session:
     async def run(
         self, command: str | Sequence[str], *, stateful: bool = False, **options: Unpack[KeptOptions]
     ) -> Result:
-        """See `corral.session.Session.run`; `stream`, called in the loop, may be a coroutine function."""
+        """See `Session.run`; `stream`, called in the loop, may be a coroutine function."""
         session = self.blocking
 
-        def work(held: Held) -> Result:
+        def work(held: CallInProgress) -> Result:
             told = options.copy()
             told["stream"] = held.in_loop(options.get("stream"))
             return session.run(command, **told, stateful=stateful)
@@ -111,11 +111,11 @@ class Session:
             return await call(work)
 
     async def start(self, command: str | Sequence[str], **options: Unpack[StartOptions]) -> Background:
-        """See `corral.session.Session.start`. Cancelling whoever waits for it does not end it."""
+        """See `corral.sessions.session.Session.start`. Cancelling whoever waits for it does not end it."""
         return Background(await call_short(lambda: self.blocking.start(command, **options)))
 
     async def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
-        """See `corral.session.Session.read_file`."""
+        """See `corral.sessions.session.Session.read_file`."""
         return await call_short(lambda: self.blocking.read_file(path, limit=limit))
 
     async def write_file(
@@ -126,19 +126,19 @@ class Session:
         mode: int = 0o644,
         parents: bool = False,
     ) -> None:
-        """See `corral.session.Session.write_file`."""
+        """See `corral.sessions.session.Session.write_file`."""
         await call_short(lambda: self.blocking.write_file(path, data, mode=mode, parents=parents))
 
     async def list_dir(self, path: str | os.PathLike[str] = ".") -> tuple[FileEntry, ...]:
-        """See `corral.session.Session.list_dir`."""
+        """See `corral.sessions.session.Session.list_dir`."""
         return await call_short(lambda: self.blocking.list_dir(path))
 
     async def upload(self, source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-        """See `corral.session.Session.upload`."""
+        """See `corral.sessions.session.Session.upload`."""
         await call_short(lambda: self.blocking.upload(source, path))
 
     async def download(self, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-        """See `corral.session.Session.download`."""
+        """See `corral.sessions.session.Session.download`."""
         await call_short(lambda: self.blocking.download(path, target))
 
     async def usage(self) -> UsageSample:
@@ -156,7 +156,7 @@ class Session:
 
 
 class Background:
-    """See `corral.background.Background`."""
+    """See `corral.sessions.background.Background`."""
 
     def __init__(self, process: background.Background) -> None:
         self._process = process

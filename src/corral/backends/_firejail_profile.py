@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.model.plan import Ground, Link, Plan, ResolvedPath
+    from corral.model.plan import Link, Plan, ResolvedPath, ResolvedPolicy
 
 #: A name that nobody has: firejail makes a tmpfs of the directory that would hold it.
 _NOBODY = ".corral-hidden"
@@ -48,7 +48,7 @@ _VAR_TMP = "/var/tmp"
 _ITS_OWN = ExpectFlag.MOUNT_POINT | ExpectFlag.OTHER
 
 
-class Kind(IntEnum):
+class ProfileRuleKind(IntEnum):
     """What holds at a path. Of several the last: the strictest."""
 
     PIN = 0  # writable, and cannot be renamed away
@@ -58,14 +58,14 @@ class Kind(IntEnum):
     DENY = 4
 
 
-class Rule(Record):
+class ProfileRule(Record):
     path: str
-    kind: Kind
+    kind: ProfileRuleKind
     device: int = 0
     inode: int = 0  # with device: what the planner saw; 0: it was not there yet, or is ours
 
 
-class Files(Record):
+class ProfileFiles(Record):
     """A profile, and what it must have led to."""
 
     lines: tuple[str, ...]
@@ -74,44 +74,44 @@ class Files(Record):
     keeps_var_tmp: bool  # something of /var/tmp is granted, so that it cannot be replaced
 
 
-def ground_rules(ground: Ground) -> Iterator[Rule]:
-    """The rules of a ground."""
-    for grant in ground.grants:
-        kind = Kind.WRITE if grant.access is FsAccess.WRITE else Kind.READ
+def resolved_rules(resolved: ResolvedPolicy) -> Iterator[ProfileRule]:
+    """The rules of a resolved policy."""
+    for grant in resolved.grants:
+        kind = ProfileRuleKind.WRITE if grant.access is FsAccess.WRITE else ProfileRuleKind.READ
         yield _rule(grant.target, kind)
-    for target in ground.denied:
+    for target in resolved.denied:
         if target.kind is not PathKind.MISSING:
-            yield _rule(target, Kind.DENY)
+            yield _rule(target, ProfileRuleKind.DENY)
 
 
-def protection(plan: Plan) -> Iterator[Rule]:
+def protection(plan: Plan) -> Iterator[ProfileRule]:
     """The rules that this run adds."""
     for pin in plan.pins:
-        yield _rule(pin, Kind.PIN)
+        yield _rule(pin, ProfileRuleKind.PIN)
     for shield in plan.shields:
-        yield _rule(shield.target, Kind.SHIELD)
+        yield _rule(shield.target, ProfileRuleKind.SHIELD)
 
 
-def _rule(target: ResolvedPath, kind: Kind) -> Rule:
-    return Rule(target.path, kind, target.device, target.inode)
+def _rule(target: ResolvedPath, kind: ProfileRuleKind) -> ProfileRule:
+    return ProfileRule(target.path, kind, target.device, target.inode)
 
 
 def make_files(
-    rules: Iterable[Rule],
+    rules: Iterable[ProfileRule],
     *,
     links: tuple[Link, ...] = (),
     root_links: tuple[str, ...] = (),
     private: tuple[str, ...] = (),
     home: str = "",
     is_locked: bool = False,
-) -> Files:
+) -> ProfileFiles:
     """Rules as lines of a profile. Raises UnenforceableError for what a line cannot say.
 
     `links` are to be made again; `root_links` are names in / that firejail must not follow when it hides what
     is there; `home` is the caller's, which is a top directory of its own to firejail. With `is_locked` the
     launcher makes /proc read-only, when it has no more to write there.
     """
-    strictest: dict[str, Rule] = {}
+    strictest: dict[str, ProfileRule] = {}
     for rule in rules:
         if rule.path not in strictest or strictest[rule.path].kind < rule.kind:
             strictest[rule.path] = rule
@@ -130,13 +130,13 @@ def make_files(
         *layout.frame(),
         *filter(None, map(layout.expectation, layout.ordered)),
     )
-    return Files(tuple(lines), expects, layout.areas, layout.keeps_var_tmp)
+    return ProfileFiles(tuple(lines), expects, layout.areas, layout.keeps_var_tmp)
 
 
 class _Layout:
     """Where each rule lies among the others."""
 
-    def __init__(self, rules: dict[str, Rule], private: tuple[str, ...], home: str) -> None:
+    def __init__(self, rules: dict[str, ProfileRule], private: tuple[str, ...], home: str) -> None:
         self._private = private
         self._home = home
         self._rules = rules
@@ -153,27 +153,27 @@ class _Layout:
         self.keeps_var_tmp = any(rule.path.startswith(f"{_VAR_TMP}/") for rule in self.ordered)
         self.areas = (*(path for path in private if self._is_area(path)), *self._inner)
 
-    def _order(self, rule: Rule) -> tuple[str | int, ...]:
+    def _order(self, rule: ProfileRule) -> tuple[str | int, ...]:
         """Shallow to deep, and each before the covers that hide it."""
         key: tuple[str | int, ...] = (*_depth(rule.path), 1)
         for cover in self._covers_of(rule):
             key = (*_depth(cover), 0, *key)
         return key
 
-    def _covers_of(self, rule: Rule) -> Iterator[str]:
+    def _covers_of(self, rule: ProfileRule) -> Iterator[str]:
         """Covers and private areas between a rule and what is granted above it, from below."""
-        if rule.kind in {Kind.WRITE, Kind.READ}:
+        if rule.kind in {ProfileRuleKind.WRITE, ProfileRuleKind.READ}:
             return
         path = posixpath.dirname(rule.path)
         while path != "/":
             above = self._rules.get(path)
-            if above is not None and above.kind in {Kind.WRITE, Kind.READ}:
+            if above is not None and above.kind in {ProfileRuleKind.WRITE, ProfileRuleKind.READ}:
                 return
-            if path in self._inner or (above is not None and above.kind is Kind.DENY):
+            if path in self._inner or (above is not None and above.kind is ProfileRuleKind.DENY):
                 yield path
             path = posixpath.dirname(path)
 
-    def _is_hidden(self, rule: Rule) -> bool:
+    def _is_hidden(self, rule: ProfileRule) -> bool:
         return next(self._covers_of(rule), None) is not None
 
     def _is_area(self, path: str) -> bool:
@@ -200,7 +200,7 @@ class _Layout:
             if self._may_be_made(link, known):
                 yield f"whitelist {link.path}"
 
-    def _is_bound(self, rule: Rule) -> bool:
+    def _is_bound(self, rule: ProfileRule) -> bool:
         """Whether it lies in a tmpfs, and in nothing else that is bound there."""
         path = rule.path
         is_covered = top_of(path) in self._covered and path != top_of(path)
@@ -220,14 +220,14 @@ class _Layout:
             return False
         return self._is_seen(_follow(link, known))
 
-    def _above(self, path: str) -> Rule | None:
+    def _above(self, path: str) -> ProfileRule | None:
         """The nearest rule for a directory above. A private home begins anew.
 
         A cover is none: it is mounted after what it hides.
         """
         while path.count("/") > 1:
             path = posixpath.dirname(path)
-            if path in self._rules and self._rules[path].kind is not Kind.DENY:
+            if path in self._rules and self._rules[path].kind is not ProfileRuleKind.DENY:
                 return self._rules[path]
             if path == self._home and path in self._private:
                 return None
@@ -240,35 +240,35 @@ class _Layout:
             return self._is_read_only(self._home)
         if above is None:
             return top_of(path) in _PROGRAMS
-        if above.kind is Kind.PIN:  # as it was found
+        if above.kind is ProfileRuleKind.PIN:  # as it was found
             return self._is_read_only(above.path)
-        return above.kind is not Kind.WRITE
+        return above.kind is not ProfileRuleKind.WRITE
 
-    def lines_for(self, rule: Rule) -> tuple[str, ...]:
+    def lines_for(self, rule: ProfileRule) -> tuple[str, ...]:
         """ORDER: `read-only` and `read-write` hold for mounts further down as well, so those come later."""
         path, held = rule.path, self._is_read_only(rule.path)
         if top_of(path) == SYSFS:
             return ()
-        if rule.kind is Kind.DENY:
+        if rule.kind is ProfileRuleKind.DENY:
             return (f"blacklist {path}", f"read-only {path}")
-        if rule.kind is Kind.WRITE:
+        if rule.kind is ProfileRuleKind.WRITE:
             return (f"read-write {path}",) if held else ()
-        if rule.kind is Kind.PIN:  # the way there binds it onto itself
+        if rule.kind is ProfileRuleKind.PIN:  # the way there binds it onto itself
             return () if held else (f"read-only {path}", f"read-write {path}")
         return () if held else (f"read-only {path}",)
 
-    def expectation(self, rule: Rule) -> Expect | None:
+    def expectation(self, rule: ProfileRule) -> Expect | None:
         if top_of(rule.path) == SYSFS:
             return None
         if self._is_hidden(rule):
             return Expect(rule.path, ExpectFlag.BENEATH) if self.lines_for(rule) else None
         flags = ExpectFlag(0)
         above = self._above(rule.path)
-        if rule.kind is Kind.DENY:
+        if rule.kind is ProfileRuleKind.DENY:
             flags |= ExpectFlag.OTHER
         elif self._is_bound(rule) or (above is not None and self.lines_for(rule)):
             flags |= ExpectFlag.MOUNT_POINT
-        if rule.kind not in {Kind.WRITE, Kind.PIN}:
+        if rule.kind not in {ProfileRuleKind.WRITE, ProfileRuleKind.PIN}:
             flags |= ExpectFlag.READ_ONLY
         if not rule.inode:  # nobody knew it when this was planned
             flags |= ExpectFlag.OTHER

@@ -5,17 +5,19 @@ from __future__ import annotations
 from corral.linux.spec import MAX_PORTS, GatewayFlag, GatewaySockets
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import Front, Gateway
+from corral.model.launch import Front, GatewayRequest
 from corral.model.policy import NetMode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 #: Reserved for tests of networks (RFC 2544): no host of the Internet has one of these.
 BENCHMARK_ADDRESSES = "198.18.0.0/15"
 #: Where no route can be made: these are the sandbox's own without one.
 LOOPBACK_ADDRESSES = "127.64.0.0/10"
+#: Where no client connects: names are answered only where something is listened at (launcher/gateway.c).
+_NOBODYS_PORT = 1
 #: Always there: hosts may be permitted later, by whoever holds a session.
 _WEB_PORTS = frozenset({80, 443})
 _RULES = (Feature.NET_PORTS, Feature.NET_DOMAINS)
@@ -28,24 +30,31 @@ _MECHANISM = "net namespace whose connections corral's gateway makes"
 TRIAL = GatewaySockets((80, 443), GatewayFlag.ROUTES)
 
 
-def is_limited(ground: Ground) -> bool:
+def is_limited(resolved: ResolvedPolicy) -> bool:
     """Whether connections leave to some places and not to others."""
-    return ground.net.mode is NetMode.LIMITED
+    return resolved.net.mode is NetMode.LIMITED
 
 
-def has_sockets(ground: Ground) -> bool:
+def has_sockets(resolved: ResolvedPolicy) -> bool:
     """Whether connections are made for the command, or to it."""
-    return is_limited(ground) or bool(ground.published)
+    return is_limited(resolved) or bool(resolved.published)
 
 
-def sockets(ground: Ground, flags: GatewayFlag = GatewayFlag.ROUTES) -> GatewaySockets | None:
-    """The sockets that the launcher makes; None where there is no use for any."""
-    publish = GatewayFlag.PUBLISH if ground.published else GatewayFlag(0)
-    if not is_limited(ground):
+def sockets(
+    resolved: ResolvedPolicy, flags: GatewayFlag = GatewayFlag.ROUTES, *, observes: bool = False
+) -> GatewaySockets | None:
+    """The sockets that the launcher makes; None where there is no use for any.
+
+    `observes`: there is no network, and what was asked for is to be told.
+    """
+    publish = GatewayFlag.PUBLISH if resolved.published else GatewayFlag(0)
+    if observes:
+        return GatewaySockets((_NOBODYS_PORT,), flags)
+    if not is_limited(resolved):
         return GatewaySockets((), publish) if publish else None
-    from corral.model.connection import Rules  # most runs have no network
+    from corral.model.network.connection import Rules  # most runs have no network
 
-    ports = tuple(sorted(Rules(ground.net).ports | _WEB_PORTS))
+    ports = tuple(sorted(Rules(resolved.net).ports | _WEB_PORTS))
     if len(ports) > MAX_PORTS:
         raise UnenforceableError(
             "unenforceable",
@@ -57,14 +66,16 @@ def sockets(ground: Ground, flags: GatewayFlag = GatewayFlag.ROUTES) -> GatewayS
     return GatewaySockets(ports, flags | publish)
 
 
-def request(ground: Ground, addresses: str = BENCHMARK_ADDRESSES) -> Gateway | None:
+def request(
+    resolved: ResolvedPolicy, addresses: str = BENCHMARK_ADDRESSES, *, observes: bool = False
+) -> GatewayRequest | None:
     """What the runner is asked for; None where there are no sockets."""
-    return Gateway(Front.SOCKETS, addresses) if has_sockets(ground) else None
+    return GatewayRequest(Front.SOCKETS, addresses) if has_sockets(resolved) or observes else None
 
 
-def refuse_published(ground: Ground, backend: str) -> None:
+def refuse_published(resolved: ResolvedPolicy, backend: str) -> None:
     """For a backend in which servers listen on the host's own network, or nowhere."""
-    if ground.published:
+    if resolved.published:
         raise UnenforceableError(
             "unenforceable",
             f"{backend} cannot publish a port",
@@ -76,6 +87,6 @@ def refuse_published(ground: Ground, backend: str) -> None:
 
 def mechanisms(plan: Plan, text: str = _MECHANISM) -> dict[Feature, str]:
     """Who holds what is said about the network, where it is limited."""
-    if not is_limited(plan.ground):
+    if not is_limited(plan.resolved):
         return {}
     return {**dict.fromkeys(_RULES, text), **dict.fromkeys(_CEILINGS, "corral's gateway counts")}

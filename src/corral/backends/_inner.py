@@ -14,39 +14,63 @@ from corral.model.policy import NetMode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.plan import Ground, Plan
+    from collections.abc import Collection, Mapping, Sequence
+
+    from corral.model.plan import Plan, ResolvedPolicy
     from corral.model.probe import Probe
 
 
-def ground_spec(ground: Ground, probe: Probe, *, is_kept: bool) -> Spec:
+def resolved_spec(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> Spec:
     """What the launcher does in the sandbox of bwrap or firejail, but for what depends on its files."""
-    is_locked, holders = common.is_locked(probe), limiting.read_holders(probe, ground)
-    private_network = ground.net.mode is not NetMode.FULL
+    is_locked, holders = common.is_locked(probe), limiting.read_holders(probe, resolved)
+    private_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
     machine = probe.detail("machine")
     return Spec(
         argv=(),
         cwd="/",
         inside=True,
-        uid_map=common.id_map(ground.uid, ground.uid) if is_locked else "",
-        gid_map=common.id_map(ground.uid, ground.gid) if is_locked else "",
+        uid_map=common.id_map(resolved.uid, resolved.uid) if is_locked else "",
+        gid_map=common.id_map(resolved.uid, resolved.gid) if is_locked else "",
         lock=is_locked,
-        rlimits=common.rlimits(ground.limits)
-        + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
-        seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=is_kept),
+        rlimits=common.rlimits(resolved.limits)
+        + limiting.rlimits(resolved.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
+        seccomp=common.resolved_filter(resolved, machine, sockets, by_filter=False, kept=is_kept),
     )
 
 
-def rebuilt_landlock(ground: Ground, abi: int) -> Landlock:
+def rebuilt_landlock(resolved: ResolvedPolicy, abi: int) -> Landlock:
     """The same rules once more, by another mechanism, on the tree that the mounts have made."""
     read, write, device = landlock.read_rights, landlock.write_rights, landlock.device_rights
     listing = read(abi, is_directory=True, execute=False) & ~landlock.FsRight.READ_FILE
     paths = [PathRule(listing, "/"), PathRule(read(abi, is_directory=True, execute=False), "/proc")]
     paths += [PathRule(device(abi), f"/dev/{name}") for name in common.DEVICES]
     paths.append(PathRule(device(abi) | listing, "/dev/pts"))
-    paths += common.grant_rules(ground, abi)
-    paths += [PathRule(write(abi, is_directory=True), path) for path in ground.private]
+    paths += common.grant_rules(resolved, abi)
+    paths += [PathRule(write(abi, is_directory=True), path) for path in resolved.private]
     return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))
+
+
+def without_covered(rules: Sequence[PathRule], changeable: Collection[str] = ()) -> tuple[PathRule, ...]:
+    """Leave out rules that permit nothing which those of the directories above do not: rules add up.
+
+    Only where mounts hold the same: of what is left out nobody looks any more whether it is what was planned.
+    So nothing is left out for a directory in which commands change the way there (`changeable`): the private
+    areas of a kept sandbox, which its successor inherits.
+    """
+    rights: dict[str, int] = {}
+    for rule in rules:
+        if rule.path not in changeable:
+            rights[rule.path] = rights.get(rule.path, 0) | rule.rights
+    return tuple(rule for rule in rules if rule.rights & ~_permitted_above(rule.path, rights))
+
+
+def _permitted_above(path: str, rights: Mapping[str, int]) -> int:
+    found = 0
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        found |= rights.get(path, 0)
+    return found
 
 
 def trial_landlock(abi: int) -> Landlock | None:
@@ -83,12 +107,12 @@ def mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
 
 
 def has_no_network(plan: Plan) -> bool:
-    return plan.ground.net.mode is NetMode.NONE
+    return plan.resolved.net.mode is NetMode.NONE
 
 
 def check_abstract_sockets(plan: Plan, abi: int) -> None:
     """Raise UnenforceableError where the host's network comes with its abstract sockets."""
-    shared = plan.ground.net.mode is NetMode.FULL and Feature.IPC_PRIVATE not in plan.waived
+    shared = plan.resolved.net.mode is NetMode.FULL and Feature.IPC_PRIVATE not in plan.waived
     if not shared or (abi and landlock.scoped(abi)):
         return
     raise UnenforceableError(

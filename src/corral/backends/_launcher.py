@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.linux.spec import Watch
+    from corral.linux.spec import LimitWatch
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
     from corral.model.policy import Limits
 
 RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NOFILE = 1, 4, 7
@@ -33,6 +33,16 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _ERRNO_EPERM, _ERRNO_EACCES, _ERRNO_ENOSPC, _ERRNO_EUSERS = 1, 13, 28, 87
 
 _filters: dict[tuple[object, ...], bytes] = {}
+
+#: What the launcher holds in the same way wherever it is the first process of a sandbox.
+MECHANISMS = {
+    Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp",
+    Feature.SYSCALLS: "seccomp",
+    Feature.DESCRIPTORS: "close_range",
+    Feature.TERMINAL: "new session + seccomp",
+    Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
+    Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+}
 
 
 def base_probe(name: str, host: Host) -> Probe | None:
@@ -56,7 +66,7 @@ def compile_seccomp(
     by_filter: bool,
     single: bool = False,
     debugging: bool = False,
-    watch: Watch | None = None,
+    watch: LimitWatch | None = None,
     kept: bool = False,
     denied: frozenset[str] = frozenset(),
 ) -> bytes:
@@ -89,37 +99,37 @@ def compile_seccomp(
     return _filters[key]
 
 
-def ground_filter(
-    ground: Ground,
+def resolved_filter(
+    resolved: ResolvedPolicy,
     machine: str,
     sockets: SocketPolicy,
     *,
     by_filter: bool,
-    watch: Watch | None = None,
+    watch: LimitWatch | None = None,
     kept: bool = False,
 ) -> bytes:
-    """The filter that a ground asks for; `kept`: of a sandbox for many commands."""
+    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands."""
     return compile_seccomp(
         machine,
         sockets,
         by_filter=by_filter,
-        single=not ground.spawn,
-        debugging=ground.debug and ground.spawn,
+        single=not resolved.spawn,
+        debugging=resolved.debug and resolved.spawn,
         watch=watch,
         kept=kept,
-        denied=ground.deny_syscalls,
+        denied=resolved.deny_syscalls,
     )
 
 
 def single_process(plan: Plan) -> dict[Feature, str]:
     """The mechanism that keeps the command to one process, where the policy grants no other."""
-    return {} if plan.ground.spawn else {Feature.PROC_SINGLE: "seccomp: threads and exec only"}
+    return {} if plan.resolved.spawn else {Feature.PROC_SINGLE: "seccomp: threads and exec only"}
 
 
-def grant_rules(ground: Ground, abi: int) -> list[PathRule]:
+def grant_rules(resolved: ResolvedPolicy, abi: int) -> list[PathRule]:
     """The grants as Landlock rules, each with what must be found at its path."""
     rules = []
-    for grant in ground.grants:
+    for grant in resolved.grants:
         target = grant.target
         is_directory = target.kind is PathKind.DIRECTORY
         rights = landlock.write_rights if grant.access is FsAccess.WRITE else landlock.read_rights
@@ -136,7 +146,7 @@ def rlimits(limits: Limits) -> tuple[Rlimit, ...]:
 
 def wall_ms(plan: Plan) -> int:
     """The time limit for the launcher; 0 for none."""
-    seconds = plan.ground.limits.wall_seconds
+    seconds = plan.resolved.limits.wall_seconds
     return 0 if seconds is None else max(1, int(seconds * 1000))
 
 
@@ -163,9 +173,9 @@ def _serves(plan: Plan, *, namespaces: bool) -> ServeFlag:
 
     Limits that the launcher watches over come with a filter that keeps commands from waking each other.
     """
-    limits = plan.ground.limits
+    limits = plan.resolved.limits
     is_watched = limits.memory_bytes is not None or limits.cpus is not None or limits.pids is not None
-    is_own = not plan.ground.spawn or plan.ground.deny_syscalls or is_watched
+    is_own = not plan.resolved.spawn or plan.resolved.deny_syscalls or is_watched
     flags = ServeFlag(0) if is_own else ServeFlag.FILTERED
     if namespaces and limits.cpus is None:
         flags |= ServeFlag.SIGNALS
@@ -179,7 +189,7 @@ def own_pids(*, kept: bool) -> int:
 
 def network_is_private(plan: Plan) -> bool:
     """Whether the command gets no network but its own."""
-    return plan.ground.net.mode is not NetMode.FULL
+    return plan.resolved.net.mode is not NetMode.FULL
 
 
 #: Held by a mount beneath a writable one. Unlocked it comes off when the sandbox ends, and somebody else may

@@ -10,7 +10,7 @@ supervisor                  the launcher looks for itself, every few millisecond
 
 from __future__ import annotations
 
-from corral.linux.spec import Rlimit, Watch
+from corral.linux.spec import LimitWatch, Rlimit
 from corral.model.enforcer import CGROUP1, CGROUP2, RLIMIT, SUPERVISOR, SYSTEMD, TITLES
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
@@ -20,7 +20,7 @@ from corral.model.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Ground
+    from corral.model.plan import ResolvedPolicy
     from corral.model.policy import Limits
     from corral.model.probe import Probe
 
@@ -107,15 +107,15 @@ def without_supervisor(holders: Holders) -> Holders:
     return holders.replace(pairs=tuple(pair for pair in holders.pairs if pair[1] != SUPERVISOR))
 
 
-def read_holders(probe: Probe, ground: Ground | None = None) -> Holders:
-    """What `find_holders` found, from the facts of a probe, for this ground.
+def read_holders(probe: Probe, resolved: ResolvedPolicy | None = None) -> Holders:
+    """What `find_holders` found, from the facts of a probe, for this policy.
 
     A scope of systemd's costs as much as the rest of a launch: none is made for a default alone that the
     kernel holds without one.
     """
     pairs = [pair.partition(":")[::2] for pair in probe.detail("limits").split(",") if pair]
     by = {Feature(value): name for value, name in pairs}
-    is_default = ground is not None and "pids" in ground.held_defaults
+    is_default = resolved is not None and "pids" in resolved.held_defaults
     is_default = is_default and by.get(Feature.LIMIT_PIDS) == SYSTEMD
     if is_default and probe.detail("rlimit"):
         by[Feature.LIMIT_PIDS] = RLIMIT
@@ -139,7 +139,7 @@ def group_request(
     return GroupRequest(kind, **held, launcher_pids=launcher_pids + outer, ends_by_group=ends_by_group)
 
 
-def watch_request(limits: Limits, holders: Holders, *, processors: int, online: int = 0) -> Watch | None:
+def watch_request(limits: Limits, holders: Holders, *, processors: int, online: int = 0) -> LimitWatch | None:
     """What the launcher itself has to look after; None if there is nothing.
 
     `processors` are those that the caller may use now, `online` all that the command could move to, if more.
@@ -155,8 +155,8 @@ def watch_request(limits: Limits, holders: Holders, *, processors: int, online: 
     permille = max(1, min(1000, int(share / used * 1000))) if used else 0
     if used and permille == 1000 and used >= max(processors, online):
         used = permille = 0  # it is all there is
-    found = Watch(watched.get("memory_bytes", 0), watched.get("pids", 0), permille, used)
-    return None if found == Watch() else found
+    found = LimitWatch(watched.get("memory_bytes", 0), watched.get("pids", 0), permille, used)
+    return None if found == LimitWatch() else found
 
 
 def rlimits(limits: Limits, holders: Holders, *, launcher_pids: int = 1) -> tuple[Rlimit, ...]:

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from corral.model.plan import Grant, Ground, Plan, ResolvedPath
+    from corral.model.plan import Grant, Plan, ResolvedPath, ResolvedPolicy
 
     Place = tuple[int, str, int, bytes]  # depth, path, rank, record
 
@@ -105,7 +105,7 @@ def sealed_pins(plan: Plan) -> frozenset[str]:
     But for the git directories of submodules that the plan knows: commands work there, and no new one comes
     beside them. INVARIANT: that opens a shield in what is granted for writing, and never a grant for reading.
     """
-    is_read_only = {grant.target.path: grant.access is FsAccess.READ for grant in plan.ground.grants}
+    is_read_only = {grant.target.path: grant.access is FsAccess.READ for grant in plan.resolved.grants}
     shielded = {shield.target.path for shield in plan.shields}
     kept = shielded | {f"{watch.directory}/{watch.name}" for watch in plan.watches}
     found = set()
@@ -143,6 +143,12 @@ def copy_rules(copies: tuple[CopyMount, ...], abi: int) -> Iterator[PathRule]:
     return (PathRule(rights, mount.inside) for mount in copies)
 
 
+def above(path: str) -> Iterator[str]:
+    """Every directory above a path but the root."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
 @lru_cache(maxsize=256)
 def _linked(path: str, device: int, inode: int, text: str) -> Place:
     return place(Mount(MountKind.LINK, path, text, device=device, inode=inode), SHIELDED)
@@ -155,9 +161,9 @@ def _bound(path: str, device: int, inode: int, rank: int, *, is_read_only: bool)
     return place(Mount(MountKind.BIND, path, path, flags, device, inode), rank)
 
 
-def masks(ground: Ground) -> Iterator[Mount]:
+def masks(resolved: ResolvedPolicy) -> Iterator[Mount]:
     """Covers for what is denied and there."""
-    for target in ground.denied:
+    for target in resolved.denied:
         if target.kind is not PathKind.MISSING:
             yield Mount(MountKind.MASK, target.path, device=target.device, inode=target.inode)
 
@@ -172,9 +178,9 @@ def bind_path(target: ResolvedPath, flags: MountFlag) -> Mount:
     return Mount(MountKind.BIND, target.path, target.path, flags, target.device, target.inode)
 
 
-def private_files(ground: Ground) -> Iterator[Mount]:
+def private_files(resolved: ResolvedPolicy) -> Iterator[Mount]:
     """What corral itself writes into private areas."""
-    for file in ground.private_files:
+    for file in resolved.private_files:
         yield Mount(MountKind.FILE, file.path, mode=0o600, content=file.content)
 
 
@@ -195,8 +201,10 @@ def area_mode(path: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def is_beneath_writable(ground: Ground, path: str) -> bool:
+def is_beneath_writable(resolved: ResolvedPolicy, path: str) -> bool:
     """Whether a path lies inside a writable one, so that commands have a say in what is there."""
     return any(
-        path.startswith(f"{grant.target.path}/") for grant in ground.grants if grant.access is FsAccess.WRITE
+        path.startswith(f"{grant.target.path}/")
+        for grant in resolved.grants
+        if grant.access is FsAccess.WRITE
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from corral.backends import _gateway as gateway
 from corral.linux.spec import GatewayFlag, GatewaySockets
-from corral.model.launch import Front, Gateway
+from corral.model.launch import Front, GatewayRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Plan, ProxyPlace
+    from corral.model.plan import Plan, ProxyPlace, ResolvedPolicy
 
 #: Landlock knows ports from here on: a connection that nobody is asked about is refused by it (Linux 6.7).
 LEAST_ABI = 4
@@ -22,9 +22,9 @@ _USER = "corral"
 _NAMES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-def request(ground: Ground) -> Gateway | None:
+def request(resolved: ResolvedPolicy) -> GatewayRequest | None:
     """What the runner is asked for; None where the network is not limited."""
-    return Gateway(Front.PROXY, gateway.BENCHMARK_ADDRESSES) if gateway.is_limited(ground) else None
+    return GatewayRequest(Front.PROXY, gateway.BENCHMARK_ADDRESSES) if gateway.is_limited(resolved) else None
 
 
 def may_take_sockets(host: Host) -> bool:

@@ -169,7 +169,7 @@ def _except(path_filter: str, exceptions: Iterable[str]) -> str:
 def _processes(plan: Plan) -> Iterator[str]:
     """Set-user-id programs (`forbidden-exec-sugid`) are never allowed, so they do not start."""
     yield "(allow process-info* signal (target same-sandbox))"
-    if plan.ground.spawn:
+    if plan.resolved.spawn:
         yield "(allow process-fork)"
 
 
@@ -178,7 +178,7 @@ def _machine(plan: Plan) -> Iterator[str]:
     yield from _rule(
         "sysctl-read", [*names, *(f'(sysctl-name-prefix "{name}")' for name in _SYSCTL_PREFIXES)]
     )
-    services = _SERVICES + (_NET_SERVICES if plan.ground.net.mode is NetMode.FULL else ())
+    services = _SERVICES + (_NET_SERVICES if plan.resolved.net.mode is NetMode.FULL else ())
     yield from _rule("mach-lookup", (f'(global-name "{name}")' for name in services))
 
 
@@ -189,9 +189,9 @@ def _system() -> Iterator[str]:
 
 
 def _readable(plan: Plan, seat: Seat) -> Iterator[str]:
-    grants = plan.ground.grants
-    links = [link for link in plan.ground.links if link.path not in SYSTEM_LINKS]
-    denied = [target.path for target in plan.ground.denied]
+    grants = plan.resolved.grants
+    links = [link for link in plan.resolved.links if link.path not in SYSTEM_LINKS]
+    denied = [target.path for target in plan.resolved.denied]
     filters = []
     for grant in grants:
         root = grant.target.path
@@ -213,18 +213,18 @@ def _whole(grant: Grant) -> str:
 
 def _areas(plan: Plan, root: str) -> list[str]:
     """What lies in a granted tree and is not granted with it. A grant in there has its own rule."""
-    private = [area for path in plan.ground.private for area in (path, f"/private{path}")]
+    private = [area for path in plan.resolved.private for area in (path, f"/private{path}")]
     return [path for path in (*private, _DATA_VOLUME) if _is_inside(path, root)]
 
 
 def _writable(plan: Plan, seat: Seat) -> Iterator[str]:
     held = _protected(plan)
-    stricter = [target.path for target in plan.ground.denied]
-    stricter += [grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.READ]
+    stricter = [target.path for target in plan.resolved.denied]
+    stricter += [grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.READ]
     pins = [pin.path for pin in plan.pins if _is_open(plan, pin.path, held)]
     roots = [
         grant.target
-        for grant in plan.ground.grants
+        for grant in plan.resolved.grants
         if grant.access is FsAccess.WRITE and _is_open(plan, grant.target.path, held)
     ]
     filters = []
@@ -253,10 +253,10 @@ def _protected(plan: Plan) -> list[str]:
 
 def _is_open(plan: Plan, path: str, held: Iterable[str]) -> bool:
     """Whether a path as such may be written: neither held, nor denied, nor in something stricter."""
-    if _is_in_any(path, (*held, *(target.path for target in plan.ground.denied))):
+    if _is_in_any(path, (*held, *(target.path for target in plan.resolved.denied))):
         return False
-    areas: dict[str, FsAccess | None] = dict.fromkeys(plan.ground.private)
-    areas |= {grant.target.path: grant.access for grant in plan.ground.grants}
+    areas: dict[str, FsAccess | None] = dict.fromkeys(plan.resolved.private)
+    areas |= {grant.target.path: grant.access for grant in plan.resolved.grants}
     above = [area for area in areas if _is_in_any(path, (area,))]
     return bool(above) and areas[max(above, key=len)] is FsAccess.WRITE
 
@@ -273,7 +273,7 @@ def _named(path: str, root: str, end: str) -> str:
 
 def _network(plan: Plan, seat: Seat) -> Iterator[str]:
     """Sockets with a path are none of this: they are doors to whoever listens on this machine."""
-    mode = plan.ground.net.mode
+    mode = plan.resolved.net.mode
     if mode is NetMode.FULL:
         anywhere = '(remote ip "*:*")'
         yield from _rule("network-outbound", (anywhere, _literal(_RESOLVER)))

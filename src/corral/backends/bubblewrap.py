@@ -21,12 +21,12 @@ from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
 from corral.backends import _mounts as mounts
 from corral.backends._holes import read_version
-from corral.linux.encode import encode_command, encode_ground, join
+from corral.linux.encode import encode_command, encode_resolved, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Expect, ExpectFlag, Mount, MountKind, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.launch import HOSTNAME, Front, Gateway, Inside, Launch, Outer, StartFailure
+from corral.model.launch import HOSTNAME, Front, GatewayRequest, Inside, Launch, Outer, StartFailure
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import Dependence, Probe
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from corral.backends._mounts import Place
     from corral.linux.spec import GatewaySockets
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 PROGRAM = "bwrap"
 _LAUNCHER = "/.corral-launch"  # where the launcher is inside
@@ -120,31 +120,31 @@ class BubblewrapBackend:
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """Arguments for bwrap, and a spec for the launcher inside."""
-        abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        abi, resolved = int(probe.detail("landlock_abi")), plan.resolved
         inner.check_abstract_sockets(plan, abi)
-        _check_areas(ground)
+        _check_areas(resolved)
         is_locked = common.is_locked(probe)
-        frame = _frame(probe, ground.uid, has_gateway=gateway.is_limited(ground), is_locked=is_locked)
+        frame = _frame(probe, resolved.uid, has_gateway=gateway.is_limited(resolved), is_locked=is_locked)
         bond = () if plan.command.keeps else _BOND
-        holders = limiting.read_holders(probe, plan.ground)
+        holders = limiting.read_holders(probe, plan.resolved)
         command = common.command_spec(plan)
         return Launch(
             backend=self.name,
             argv=(
-                *(probe.detail("program"), *_namespaces(ground), *bond, *frame),
-                *_ground_arguments(ground),
+                *(probe.detail("program"), *_namespaces(resolved), *bond, *frame),
+                *_resolved_arguments(resolved),
                 *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
             ),
             env=(),
-            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
+            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(resolved.limits, holders)},
             spec=join(
-                _encoded_ground(ground, probe, is_kept=plan.command.keeps),
-                mounts.in_order((*_inner_mounts(ground), *mounts.shields(plan))),
+                _encoded_resolved(resolved, probe, is_kept=plan.command.keeps),
+                mounts.in_order((*_inner_mounts(resolved), *mounts.shields(plan))),
                 encode_command(command),
             ),
             outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
-            group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
-            gateway=gateway.request(ground),
+            group=limiting.group_request(resolved.limits, holders, launcher_pids=0, ends_by_group=False),
+            gateway=gateway.request(resolved),
             inside=Inside(command.env),
         )
 
@@ -153,12 +153,12 @@ def _holders(host: Host) -> Holders:
     return limiting.without_supervisor(limiting.find_holders(host, namespaced=True))
 
 
-def _namespaces(ground: Ground) -> tuple[str, ...]:
+def _namespaces(resolved: ResolvedPolicy) -> tuple[str, ...]:
     """Root keeps its ids as they are; anyone else is mapped to himself."""
     return (
         *("--unshare-ipc", "--unshare-pid", "--unshare-uts", "--hostname", HOSTNAME),
-        *(("--unshare-user",) if ground.uid != 0 else ()),
-        *(("--unshare-net",) if ground.net.mode is not NetMode.FULL else ()),
+        *(("--unshare-user",) if resolved.uid != 0 else ()),
+        *(("--unshare-net",) if resolved.net.mode is not NetMode.FULL else ()),
     )
 
 
@@ -188,54 +188,54 @@ def _devices() -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _ground_arguments(ground: Ground) -> tuple[str, ...]:
+def _resolved_arguments(resolved: ResolvedPolicy) -> tuple[str, ...]:
     """Mounts and links, shallow to deep."""
-    size = _area_size(ground)
+    size = _area_size(resolved)
     placed: list[tuple[str, tuple[str, ...]]] = []
-    for grant in ground.grants:
-        if not mounts.is_beneath_writable(ground, grant.target.path):
+    for grant in resolved.grants:
+        if not mounts.is_beneath_writable(resolved, grant.target.path):
             word = "--ro-bind" if grant.access is FsAccess.READ else "--bind"
             placed.append((grant.target.path, (word, grant.target.path, grant.target.path)))
-    placed += [(link.path, ("--symlink", link.text, link.path)) for link in ground.links]
-    for path in ground.private:
-        if not _is_made_inside(ground, path):
+    placed += [(link.path, ("--symlink", link.text, link.path)) for link in resolved.links]
+    for path in resolved.private:
+        if not _is_made_inside(resolved, path):
             mode = mounts.area_mode(path)
             placed.append((path, ("--perms", f"{mode:04o}", "--size", str(size), "--tmpfs", path)))
-    if any(mounts.masks(ground)):
+    if any(mounts.masks(resolved)):
         placed.append((_COVERS, ("--perms", "0700", "--size", "65536", "--tmpfs", _COVERS)))
     placed.sort(key=lambda pair: (pair[0].count("/"), pair[0]))
     return tuple(word for _, words in placed for word in words)
 
 
-def _area_size(ground: Ground) -> int:
+def _area_size(resolved: ResolvedPolicy) -> int:
     """Of each private area: an equal part, since bwrap cannot show one tmpfs in several places."""
-    if ground.limits.disk_bytes is None or not ground.private:
+    if resolved.limits.disk_bytes is None or not resolved.private:
         return _AREA_BYTES
-    return max(1, ground.limits.disk_bytes // len(ground.private))
+    return max(1, resolved.limits.disk_bytes // len(resolved.private))
 
 
-def _is_made_inside(ground: Ground, area: str) -> bool:
+def _is_made_inside(resolved: ResolvedPolicy, area: str) -> bool:
     """Whether the launcher makes a private area: it lies in what is granted, and covers masks and shields.
 
     In place it could not bind anything that is granted inside: by then the area hides it.
     """
-    granted = [grant.target.path for grant in ground.grants]
+    granted = [grant.target.path for grant in resolved.grants]
     return any(area.startswith(f"{path}/") for path in granted) and not any(
         path.startswith(f"{area}/") for path in granted
     )
 
 
 @lru_cache(maxsize=64)
-def _inner_mounts(ground: Ground) -> tuple[Place, ...]:
-    """What the launcher mounts of the ground: grants beneath writable ones, areas, masks, its own files."""
-    beneath = [grant for grant in ground.grants if mounts.is_beneath_writable(ground, grant.target.path)]
-    made = (*mounts.devices(), *map(mounts.bind_grant, beneath), *mounts.private_files(ground))
-    areas = (path for path in ground.private if _is_made_inside(ground, path))
-    size = _area_size(ground)
+def _inner_mounts(resolved: ResolvedPolicy) -> tuple[Place, ...]:
+    """What the launcher mounts of a policy: grants beneath writable ones, areas, masks, its own files."""
+    beneath = [grant for grant in resolved.grants if mounts.is_beneath_writable(resolved, grant.target.path)]
+    made = (*mounts.devices(), *map(mounts.bind_grant, beneath), *mounts.private_files(resolved))
+    areas = (path for path in resolved.private if _is_made_inside(resolved, path))
+    size = _area_size(resolved)
     return (
         *(mounts.place(mount, mounts.GRANTED) for mount in made),
         *(mounts.place(_area(path, size), mounts.PRIVATE) for path in areas),
-        *(mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground)),
+        *(mounts.place(mask, mounts.DENIED) for mask in mounts.masks(resolved)),
     )
 
 
@@ -244,33 +244,33 @@ def _area(path: str, size: int) -> Mount:
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
+def _encoded_resolved(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
     abi = int(probe.detail("landlock_abi"))
-    return encode_ground(
-        inner.ground_spec(ground, probe, is_kept=is_kept).replace(
-            gateway=gateway.sockets(ground),
-            landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
-            expects=tuple(_expects(ground)),
+    return encode_resolved(
+        inner.resolved_spec(resolved, probe, is_kept=is_kept).replace(
+            gateway=gateway.sockets(resolved),
+            landlock=inner.rebuilt_landlock(resolved, abi) if abi else None,
+            expects=tuple(_expects(resolved)),
         )
     )
 
 
-def _expects(ground: Ground) -> Iterator[Expect]:
+def _expects(resolved: ResolvedPolicy) -> Iterator[Expect]:
     """What bwrap has to have done, and the launcher where it lies beneath."""
     yield Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
-    for grant in ground.grants:
+    for grant in resolved.grants:
         flags = ExpectFlag.READ_ONLY if grant.access is FsAccess.READ else ExpectFlag(0)
         target = grant.target
         yield Expect(target.path, flags | ExpectFlag.MOUNT_POINT, target.device, target.inode)
-    for path in ground.private:
+    for path in resolved.private:
         yield Expect(path, ExpectFlag.TMPFS)
     for name in common.DEVICES:
         yield Expect(f"/dev/{name}", ExpectFlag.READ_ONLY | ExpectFlag.OTHER)
 
 
-def _check_areas(ground: Ground) -> None:
-    for path in ground.private:
-        if mounts.is_beneath_writable(ground, path) and not _is_made_inside(ground, path):
+def _check_areas(resolved: ResolvedPolicy) -> None:
+    for path in resolved.private:
+        if mounts.is_beneath_writable(resolved, path) and not _is_made_inside(resolved, path):
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend bubblewrap cannot make the private area {path}",
@@ -282,7 +282,7 @@ def _check_areas(ground: Ground) -> None:
 
 def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     named = inner.mechanisms(plan, abi)
-    user = "bwrap's user namespace, " if plan.ground.uid != 0 else ""
+    user = "bwrap's user namespace, " if plan.resolved.uid != 0 else ""
     del named[Feature.LIMIT_DISK_FILES]
     return {
         **named,
@@ -325,7 +325,7 @@ def _trial(probe: Probe, host: Host, *, lock: bool, sockets: GatewaySockets | No
         ),
         env=(),
         enforced={},
-        gateway=Gateway(Front.SOCKETS),
-        spec=join(encode_ground(spec), encode_command(spec)),
+        gateway=GatewayRequest(Front.SOCKETS),
+        spec=join(encode_resolved(spec), encode_command(spec)),
         outer=Outer(start_seconds=_START_SECONDS),
     )

@@ -13,7 +13,7 @@ Order        mounts go from shallow to deep; nothing is mounted inside a path of
 
 from __future__ import annotations
 
-from corral.backends._engine_words import CONDITIONS, DOCKER, VARIABLES
+from corral.backends.engine.messages import CONDITIONS, DOCKER, VARIABLES
 from corral.model.feature import Feature
 from corral.model.probe import Dependence
 
@@ -35,12 +35,12 @@ class DockerBackend:
 
     def probe(self, host: Host) -> Probe:
         """Ask the engine, which answers for this machine or not at all, and run a command in it."""
-        from corral.backends._engine_probe import probe_engine
+        from corral.backends.engine.probe import probe_engine
 
         return probe_engine(DOCKER, host)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """Arguments for `docker run`, and a spec for the launcher."""
-        from corral.backends._engine import lower_engine
+        from corral.backends.engine.lowering import lower_engine
 
         return lower_engine(DOCKER, plan, probe)

@@ -21,9 +21,9 @@ from corral.backends import _firejail_profile as profiles
 from corral.backends import _inner as inner
 from corral.backends import _launcher as common
 from corral.backends import _limits as limiting
-from corral.backends._firejail_profile import Kind, Rule
+from corral.backends._firejail_profile import ProfileRule, ProfileRuleKind
 from corral.linux import landlock
-from corral.linux.encode import encode_command, encode_expects, encode_ground, encode_paths, join
+from corral.linux.encode import encode_command, encode_expects, encode_paths, encode_resolved, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.feature import Feature
@@ -34,9 +34,9 @@ from corral.model.probe import Dependence, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.backends._firejail_profile import Files
+    from corral.backends._firejail_profile import ProfileFiles
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 PROGRAM = "firejail"
 #: The first that starts a program without a shell; CVE-2022-31214 and CVE-2021-26910 are mended in it.
@@ -163,12 +163,12 @@ class FirejailBackend:
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """A profile for firejail, and a spec for the launcher inside."""
-        abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        abi, resolved = int(probe.detail("landlock_abi")), plan.resolved
         inner.check_abstract_sockets(plan, abi)
         is_locked = common.is_locked(probe)
-        holders = limiting.read_holders(probe, plan.ground)
-        scratch = f"{ground.scratch}/corral-{plan.run_id}"
-        home = f"{scratch}/home" if ground.private else ""
+        holders = limiting.read_holders(probe, plan.resolved)
+        scratch = f"{resolved.scratch}/corral-{plan.run_id}"
+        home = f"{scratch}/home" if resolved.private else ""
         files = _files(plan, probe, home)
         command = common.command_spec(plan, _redirected(plan.env, home, files.areas) if home else plan.env)
         write = landlock.write_rights(abi, is_directory=True)
@@ -177,21 +177,21 @@ class FirejailBackend:
             backend=self.name,
             argv=(
                 *(probe.detail("program"), "--quiet", f"--profile={scratch}/profile"),
-                *(*_options(abi, files, ground.uid, is_locked=is_locked), *_network(ground)),
+                *(*_options(abi, files, resolved.uid, is_locked=is_locked), *_network(resolved)),
                 *(probe.detail("launcher"), "--control", "3"),
             ),
             env=_ENVIRONMENT,
-            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
+            enforced={**_mechanisms(plan, abi), **limiting.mechanisms(resolved.limits, holders)},
             spec=join(
-                _encoded_ground(ground, probe, is_kept=plan.command.keeps),
+                _encoded_resolved(resolved, probe, is_kept=plan.command.keeps),
                 encode_expects(files.expects),
                 encode_paths(PathRule(write, path) for path in areas),
                 encode_command(command),
             ),
             outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
             scratch=scratch,
-            scratch_files=tuple(_scratch_files(ground, scratch, home, files)),
-            group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=False),
+            scratch_files=tuple(_scratch_files(resolved, scratch, home, files)),
+            group=limiting.group_request(resolved.limits, holders, launcher_pids=0, ends_by_group=False),
             inside=Inside(command.env),
         )
 
@@ -210,7 +210,7 @@ def _read_version(text: str) -> str:
     return ".".join(parts)
 
 
-def _options(abi: int, files: Files, uid: int, *, is_locked: bool) -> tuple[str, ...]:
+def _options(abi: int, files: ProfileFiles, uid: int, *, is_locked: bool) -> tuple[str, ...]:
     """What every sandbox has. Descriptor 3 is the launcher's way to corral; it takes no other along."""
     kept = ",".join(common.LOCKING_CAPABILITIES).lower()
     return (
@@ -222,21 +222,21 @@ def _options(abi: int, files: Files, uid: int, *, is_locked: bool) -> tuple[str,
     )
 
 
-def _network(ground: Ground) -> tuple[str, ...]:
-    return ("--net=none",) if ground.net.mode is not NetMode.FULL else ()
+def _network(resolved: ResolvedPolicy) -> tuple[str, ...]:
+    return ("--net=none",) if resolved.net.mode is not NetMode.FULL else ()
 
 
-def _files(plan: Plan, probe: Probe, home: str) -> Files:
-    ground = plan.ground
-    own = [Rule(probe.detail("launcher"), Kind.READ)]
+def _files(plan: Plan, probe: Probe, home: str) -> ProfileFiles:
+    resolved = plan.resolved
+    own = [ProfileRule(probe.detail("launcher"), ProfileRuleKind.READ)]
     if home:
-        own.append(Rule(home, Kind.WRITE))
+        own.append(ProfileRule(home, ProfileRuleKind.WRITE))
     return profiles.make_files(
-        (*own, *profiles.ground_rules(ground), *profiles.protection(plan)),
-        links=ground.links,
+        (*own, *profiles.resolved_rules(resolved), *profiles.protection(plan)),
+        links=resolved.links,
         root_links=_root_links(probe),
-        private=ground.private,
-        home=ground.home,
+        private=resolved.private,
+        home=resolved.home,
         is_locked=common.is_locked(probe),
     )
 
@@ -245,14 +245,16 @@ def _root_links(probe: Probe) -> tuple[str, ...]:
     return tuple(filter(None, probe.detail("root_links").split("/")))
 
 
-def _scratch_files(ground: Ground, scratch: str, home: str, files: Files) -> list[PrivateFile]:
+def _scratch_files(
+    resolved: ResolvedPolicy, scratch: str, home: str, files: ProfileFiles
+) -> list[PrivateFile]:
     profile = "".join(f"{line}\n" for line in files.lines)
     made = [PrivateFile(f"{scratch}/profile", profile.encode("utf-8", "surrogateescape"))]
     if home:
         made.append(PrivateFile(home, b"", mode=0o700, is_directory=True))
         made += [
-            PrivateFile(f"{home}/{file.path.removeprefix(ground.home + '/')}", file.content)
-            for file in ground.private_files
+            PrivateFile(f"{home}/{file.path.removeprefix(resolved.home + '/')}", file.content)
+            for file in resolved.private_files
         ]
     return made
 
@@ -268,19 +270,19 @@ def _redirected(
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(ground: Ground, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
-    rules = _landlock(ground, int(probe.detail("landlock_abi")))
-    return encode_ground(inner.ground_spec(ground, probe, is_kept=is_kept).replace(landlock=rules))
+def _encoded_resolved(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
+    rules = _landlock(resolved, int(probe.detail("landlock_abi")))
+    return encode_resolved(inner.resolved_spec(resolved, probe, is_kept=is_kept).replace(landlock=rules))
 
 
-def _landlock(ground: Ground, abi: int) -> Landlock:
+def _landlock(resolved: ResolvedPolicy, abi: int) -> Landlock:
     """Here it is the first wall, since firejail leaves the root directory and its own files in sight."""
     read, device = landlock.read_rights, landlock.device_rights
     listing = read(abi, is_directory=True, execute=False) & ~landlock.FsRight.READ_FILE
     paths = [PathRule(read(abi, is_directory=True, execute=False), "/proc")]
     paths += [PathRule(device(abi), f"/dev/{name}") for name in common.DEVICES]
     paths.append(PathRule(device(abi) | listing, "/dev/pts"))
-    for rule in common.grant_rules(ground, abi):
+    for rule in common.grant_rules(resolved, abi):
         is_other = profiles.top_of(rule.path) == profiles.SYSFS
         paths.append(rule.replace(device=0, inode=0) if is_other else rule)
     return Landlock(landlock.handled_fs(abi), 0, landlock.scoped(abi), tuple(paths))
@@ -292,7 +294,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
     return {
         Feature.FS_READ: f"{lock} + firejail's mounts",
         Feature.FS_WRITE: f"{lock} + firejail's read-only mounts",
-        **(metadata if plan.ground.uid != 0 else {}),
+        **(metadata if plan.resolved.uid != 0 else {}),
         Feature.FS_DENY: "covered, or read-only, by firejail's mounts",
         Feature.FS_PROTECT: "firejail's read-only mounts, pinned; what is missing is guarded",
         Feature.FS_PRIVATE: "firejail's tmpfs, and a fresh directory that $HOME leads to",
@@ -300,12 +302,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.PROC_SHIELDED: f"pid namespace + {lock}",
         Feature.PROC_CONTAINED: "pid namespace: all end with firejail",
         Feature.IPC_PRIVATE: f"ipc namespace + {lock}",
-        Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp",
-        Feature.SYSCALLS: "seccomp",
-        Feature.DESCRIPTORS: "close_range",
-        Feature.TERMINAL: "new session + seccomp",
-        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
-        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **common.MECHANISMS,
         **({Feature.NET_NONE: "net namespace with loopback only"} if common.network_is_private(plan) else {}),
         **common.single_process(plan),
     }
@@ -316,7 +313,10 @@ def _trial(probe: Probe, host: Host, *, lock: bool) -> Launch:
     abi = int(probe.detail("landlock_abi"))
     launcher = probe.detail("launcher")
     files = profiles.make_files(
-        (Rule(launcher, Kind.READ),), root_links=_root_links(probe), home=host.home, is_locked=lock
+        (ProfileRule(launcher, ProfileRuleKind.READ),),
+        root_links=_root_links(probe),
+        home=host.home,
+        is_locked=lock,
     )
     told = tuple("--" + line.replace(" ", "=", 1) for line in files.lines)
     spec = Spec(
@@ -339,6 +339,6 @@ def _trial(probe: Probe, host: Host, *, lock: bool) -> Launch:
         ),
         env=_ENVIRONMENT,
         enforced={},
-        spec=join(encode_ground(spec), encode_command(spec)),
+        spec=join(encode_resolved(spec), encode_command(spec)),
         outer=Outer(start_seconds=_START_SECONDS, failures=_FAILURES),
     )

@@ -24,7 +24,7 @@ from corral.backends import _limits as limiting
 from corral.backends import _proxy as proxy
 from corral.backends._mounts import is_beneath_writable
 from corral.linux import landlock
-from corral.linux.encode import encode_command, encode_ground, encode_paths, join
+from corral.linux.encode import encode_command, encode_paths, encode_resolved, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.errors import UnenforceableError
@@ -32,13 +32,13 @@ from corral.model.feature import Feature
 from corral.model.launch import Inside, Launch
 from corral.model.plan import PrivateFile
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import Probe
+from corral.model.probe import PROXIED, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.backends._limits import Holders
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 #: ABI 3 holds truncation; without it a file outside could be emptied.
 _LEAST_ABI = 3
@@ -120,7 +120,7 @@ class LandlockBackend:
                 ("launcher", host.launcher()[0]),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
-                ("proxy", "yes" if may_proxy else "no"),
+                (PROXIED, "yes" if may_proxy else "no"),
                 *holders.details(),
             ),
             approximates=holders.approximates + _APPROXIMATES + (() if scoped else _APPROXIMATES_UNSCOPED),
@@ -128,19 +128,19 @@ class LandlockBackend:
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """A spec without namespaces; $HOME and $TMPDIR lead to a scratch directory of this run."""
-        abi, ground = int(probe.detail("landlock_abi")), plan.ground
+        abi, resolved = int(probe.detail("landlock_abi")), plan.resolved
         if Feature.FS_PRIVATE not in plan.waived:
-            _check_areas(ground)
+            _check_areas(resolved)
         if Feature.FS_WRITE not in plan.waived:
-            _check_read_only(ground)
-        gateway.refuse_published(ground, self.name)
-        scratch = f"{ground.scratch}/corral-{plan.run_id}"
-        private = bool(ground.private)
-        is_proxied = gateway.is_limited(ground) and probe.detail("proxy") == "yes"
+            _check_read_only(resolved)
+        gateway.refuse_published(resolved, self.name)
+        scratch = f"{resolved.scratch}/corral-{plan.run_id}"
+        private = bool(resolved.private)
+        is_proxied = gateway.is_limited(resolved) and probe.detail(PROXIED) == "yes"
         env = proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied)
         command = common.command_spec(plan, env, namespaces=False)
-        holders = limiting.read_holders(probe, plan.ground)
-        encoded = _encoded_ground(ground, abi, probe.detail("machine"), holders, is_proxied=is_proxied)
+        holders = limiting.read_holders(probe, plan.resolved)
+        encoded = _encoded_resolved(resolved, abi, probe.detail("machine"), holders, is_proxied=is_proxied)
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
         return Launch(
             backend=self.name,
@@ -148,25 +148,25 @@ class LandlockBackend:
             env=(),
             enforced={
                 **_mechanisms(plan, abi, is_proxied=is_proxied),
-                **limiting.mechanisms(ground.limits, holders),
+                **limiting.mechanisms(resolved.limits, holders),
             },
             spec=join(encoded, encode_paths(rules), encode_command(command)),
             holds_descriptors=True,  # a rule is about the file, not about the way to it
             scratch=scratch if private else "",
             scratch_files=tuple(
-                PrivateFile(f"{scratch}/{file.path.removeprefix(ground.home + '/')}", file.content)
-                for file in ground.private_files
+                PrivateFile(f"{scratch}/{file.path.removeprefix(resolved.home + '/')}", file.content)
+                for file in resolved.private_files
                 if private
             ),
-            group=limiting.group_request(ground.limits, holders, launcher_pids=0, ends_by_group=True),
-            gateway=proxy.request(ground) if is_proxied else None,
+            group=limiting.group_request(resolved.limits, holders, launcher_pids=0, ends_by_group=True),
+            gateway=proxy.request(resolved) if is_proxied else None,
             inside=Inside(command.env, has_own_root=False),
         )
 
 
-def _check_areas(ground: Ground) -> None:
+def _check_areas(resolved: ResolvedPolicy) -> None:
     """Inside a grant the name of a private area leads to what the host has there."""
-    for path in ground.private_in_grants:
+    for path in resolved.private_in_grants:
         raise UnenforceableError(
             "unenforceable",
             f"the backend landlock cannot make the private area {path}",
@@ -176,10 +176,10 @@ def _check_areas(ground: Ground) -> None:
         )
 
 
-def _check_read_only(ground: Ground) -> None:
+def _check_read_only(resolved: ResolvedPolicy) -> None:
     """Rules add up: what one permits for a directory, none takes back further down."""
-    for grant in ground.grants:
-        if grant.access is FsAccess.READ and is_beneath_writable(ground, grant.target.path):
+    for grant in resolved.grants:
+        if grant.access is FsAccess.READ and is_beneath_writable(resolved, grant.target.path):
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend landlock cannot keep {grant.target.requested} read-only",
@@ -190,34 +190,34 @@ def _check_read_only(ground: Ground) -> None:
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(
-    ground: Ground, abi: int, machine: str, holders: Holders, *, is_proxied: bool
+def _encoded_resolved(
+    resolved: ResolvedPolicy, abi: int, machine: str, holders: Holders, *, is_proxied: bool
 ) -> tuple[int, bytes]:
     # INVARIANT: where corral connects the command's sockets, Landlock still permits no port to the command.
-    no_network = ground.net.mode is not NetMode.FULL
+    no_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
     if is_proxied:
         sockets = SocketPolicy.PROXIED
-    watch = limiting.watch_request(ground.limits, holders, processors=1)
-    return encode_ground(
+    watch = limiting.watch_request(resolved.limits, holders, processors=1)
+    return encode_resolved(
         Spec(
             argv=(),
             cwd="/",
             gateway=proxy.ASKING if is_proxied else None,
             watch=watch,
-            rlimits=common.rlimits(ground.limits) + limiting.rlimits(ground.limits, holders),
-            landlock=_rules(ground, abi, no_network=no_network),
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=True, watch=watch),
+            rlimits=common.rlimits(resolved.limits) + limiting.rlimits(resolved.limits, holders),
+            landlock=_rules(resolved, abi, no_network=no_network),
+            seccomp=common.resolved_filter(resolved, machine, sockets, by_filter=True, watch=watch),
         )
     )
 
 
-def _rules(ground: Ground, abi: int, *, no_network: bool) -> Landlock:
+def _rules(resolved: ResolvedPolicy, abi: int, *, no_network: bool) -> Landlock:
     paths = [PathRule(landlock.device_rights(abi), f"/dev/{name}") for name in common.DEVICES]
     for name in _PROC_FILES:
         rights = landlock.read_rights(abi, is_directory=name == "sys", execute=False)
         paths.append(PathRule(rights, f"/proc/{name}"))
-    paths += common.grant_rules(ground, abi)
+    paths += common.grant_rules(resolved, abi)
     handled_net = landlock.handled_net(abi) if no_network else 0
     return Landlock(landlock.handled_fs(abi), handled_net, landlock.scoped(abi), tuple(paths))
 
@@ -229,12 +229,7 @@ def _mechanisms(plan: Plan, abi: int, *, is_proxied: bool) -> dict[Feature, str]
         Feature.FS_READ: lock,
         Feature.FS_WRITE: lock,
         Feature.FS_PRIVATE: "a fresh directory that $HOME and $TMPDIR lead to",
-        Feature.PRIVILEGES: "no_new_privs, no capabilities, seccomp",
-        Feature.SYSCALLS: "seccomp",
-        Feature.DESCRIPTORS: "close_range",
-        Feature.TERMINAL: "new session + seccomp",
-        Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
-        Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
+        **common.MECHANISMS,
         **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
         **_network(plan, lock, is_proxied=is_proxied),
         **common.single_process(plan),
@@ -256,4 +251,4 @@ def _trial_spec(abi: int, machine: str, *, asks: bool) -> bytes:
         landlock=Landlock(landlock.handled_fs(abi), landlock.handled_net(abi), landlock.scoped(abi)),
         seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True),
     )
-    return join(encode_ground(spec), encode_command(spec))
+    return join(encode_resolved(spec), encode_command(spec))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 INSTANCE = "default"
 _GUEST_SECONDS = 60.0
 #: The whole command goes through ssh as one argument of a shell, which has 128 KiB (execve(2)).
-_MOST_ERRAND_BYTES = 96 * 1024
+_MOST_REQUEST_BYTES = 96 * 1024
 
 #: The guest's network is not the host's, and what its gateway says has no way back yet.
 _OF_GATEWAY = gateway.CLAIMS | {Feature.NET_EXCEPT}
@@ -52,7 +52,7 @@ _APPROXIMATES = (
 #: The guest has its own.
 _OF_THE_GUEST = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER", "CORRAL_SANDBOX"})
 
-#: $0 is the sign, then: limactl, the instance, the run, the errand.
+#: $0 is the sign, then: limactl, the instance, the run, the request.
 #: ORDER: a machine that cannot be reached is found out first. The note is asked for when the status is there.
 #: Who loses the machine in between cannot know whether the command ran: that is told as a killed command.
 _SCRIPT = """\
@@ -78,7 +78,7 @@ kill -KILL $$
 """
 
 
-class Mount(Record):
+class GuestMount(Record):
     location: str
     is_writable: bool
 
@@ -143,32 +143,32 @@ class LimaBackend:
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
-        """A shell script that sends the guest's corral on an errand and asks what became of it."""
-        from corral.policy.errand import Errand, encode_errand
+        """A shell script that sends the guest's corral on a request and asks what became of it."""
+        from corral.policy.remote_request import RemoteRequest, encode_request
 
-        mounts = [Mount(*pair) for pair in _load(probe.detail("mounts"))]
+        mounts = [GuestMount(*pair) for pair in _load(probe.detail("mounts"))]
         _check_program(plan, probe.detail("limactl"))
         _check_mounts(plan, mounts)
         held = probe.detail("held").split(",")
-        errand = encode_errand(
-            Errand(
+        request = encode_request(
+            RemoteRequest(
                 run_id=plan.run_id,
                 argv=plan.command.argv,
                 cwd=plan.command.cwd,
-                workspace=plan.ground.workspace,
+                workspace=plan.resolved.workspace,
                 policy=_for_guest(plan),
                 # What the guest can hold as far as it can see, it holds: to waive it is to promise less.
                 waived=tuple(sorted({feature.value for feature in plan.waived} - set(held))),
                 terminal=plan.command.stdio is StdioMode.TERMINAL,
             )
         )
-        if len(errand) > _MOST_ERRAND_BYTES:
+        if len(request) > _MOST_REQUEST_BYTES:
             raise _refused(
                 "the command and its policy are too long for the way into the virtual machine",
-                f"they have {len(errand)} bytes, and ssh takes {_MOST_ERRAND_BYTES}",
+                f"they have {len(request)} bytes, and ssh takes {_MOST_REQUEST_BYTES}",
                 "pass data on stdin or in a file",
             )
-        scratch = f"{plan.ground.scratch}/corral-{plan.run_id}"
+        scratch = f"{plan.resolved.scratch}/corral-{plan.run_id}"
         sign = f"{scratch}/started"
         limactl = probe.detail("limactl")
         place = probe.detail("lima_home")
@@ -176,7 +176,7 @@ class LimaBackend:
         guest = f"{probe.detail('guest')} in the instance {INSTANCE} of Lima"
         return Launch(
             backend=self.name,
-            argv=("/bin/sh", "-c", _SCRIPT, sign, limactl, INSTANCE, plan.run_id, errand),
+            argv=("/bin/sh", "-c", _SCRIPT, sign, limactl, INSTANCE, plan.run_id, request),
             env=(*plan.env, *more),
             enforced={
                 feature: guest for feature in plan.requires & probe.enforces if feature not in RUNNER_FEATURES
@@ -188,14 +188,14 @@ class LimaBackend:
 
 def _for_guest(plan: Plan) -> Policy:
     """The same policy, with this machine's home and variables where it means them."""
-    policy, home = plan.policy, plan.ground.home
+    policy, home = plan.policy, plan.resolved.home
     passed = frozenset(name for name in policy.env.passed if name in _OF_THE_GUEST)
     fixed = tuple((name, value) for name, value in plan.env if name not in _OF_THE_GUEST)
     return policy.replace(
         fs=tuple(_of_this_machine(rule, home) for rule in policy.fs),
         env=EnvPolicy(passed, fixed),
-        limits=plan.ground.limits,  # with the defaults that it has said it holds: there is no other record
-        defaults=policy.defaults.replace(**dict.fromkeys(plan.ground.held_defaults)),
+        limits=plan.resolved.limits,  # with the defaults that it has said it holds: there is no other record
+        defaults=policy.defaults.replace(**dict.fromkeys(plan.resolved.held_defaults)),
     )
 
 
@@ -214,7 +214,7 @@ def _expanded(path: str, home: str) -> str:
 
 def _check_program(plan: Plan, limactl: str) -> None:
     # TRUST: an earlier command may have made it, or changed it.
-    for grant in plan.ground.grants:
+    for grant in plan.resolved.grants:
         root = grant.target.path
         if grant.access is FsAccess.WRITE and (limactl == root or _is_inside(limactl, root)):
             raise _refused(
@@ -224,16 +224,16 @@ def _check_program(plan: Plan, limactl: str) -> None:
             )
 
 
-def _check_mounts(plan: Plan, mounts: list[Mount]) -> None:
+def _check_mounts(plan: Plan, mounts: list[GuestMount]) -> None:
     """Whatever of this machine the policy is about must be there inside, by the same name."""
-    ground = plan.ground
-    wanted = {(ground.workspace, False), (plan.command.cwd, False)}
-    for grant in ground.grants:
+    resolved = plan.resolved
+    wanted = {(resolved.workspace, False), (plan.command.cwd, False)}
+    for grant in resolved.grants:
         if grant.access is FsAccess.WRITE:
             wanted.add((grant.target.path, True))
     for rule in plan.policy.fs:
         if not rule.optional and rule.access is FsAccess.READ and not rule.path.startswith("${workspace}"):
-            wanted.add((_expanded(rule.path, ground.home), False))
+            wanted.add((_expanded(rule.path, resolved.home), False))
     for path, writes in sorted(wanted):
         above = [mount for mount in mounts if path == mount.location or _is_inside(path, mount.location)]
         nearest = max(above, key=lambda mount: len(mount.location), default=None)
@@ -269,7 +269,7 @@ def _find_instance(output: str) -> dict[str, Any] | None:
     return None
 
 
-def _mounts(instance: dict[str, Any]) -> list[Mount]:
+def _mounts(instance: dict[str, Any]) -> list[GuestMount]:
     """Those that appear inside by their own path. `~` is expanded by Lima itself in what it lists."""
     config = instance.get("config")
     listed = config.get("mounts") if isinstance(config, dict) else None
@@ -277,7 +277,7 @@ def _mounts(instance: dict[str, Any]) -> list[Mount]:
     for mount in listed or ():
         location = str(mount.get("location", "")).rstrip("/") or "/"
         if location.startswith("/") and (mount.get("mountPoint") or location).rstrip("/") == location:
-            found.append(Mount(location, mount.get("writable") is True))
+            found.append(GuestMount(location, mount.get("writable") is True))
     return found
 
 

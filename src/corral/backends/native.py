@@ -20,13 +20,14 @@ from corral.backends import _limits as limiting
 from corral.backends import _mounts as mounts
 from corral.backends._surroundings import explain_surroundings
 from corral.linux import landlock
-from corral.linux.encode import encode_command, encode_ground, encode_paths, join
+from corral.linux.encode import encode_command, encode_paths, encode_resolved, join
 from corral.linux.filter import SocketPolicy
-from corral.linux.spec import Areas, Mount, MountFlag, MountKind, Spec
+from corral.linux.spec import Areas, Mount, MountFlag, MountKind, PathRule, Spec
 from corral.model.feature import Feature
 from corral.model.launch import HOSTNAME, Inside, Launch
-from corral.model.policy import NetMode
-from corral.model.probe import Probe
+from corral.model.plan import PathKind
+from corral.model.policy import FsAccess, NetMode
+from corral.model.probe import OBSERVED, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
     from corral.backends._limits import Holders
     from corral.backends._mounts import Place
-    from corral.linux.spec import GatewaySockets
+    from corral.linux.spec import GatewaySockets, Landlock
     from corral.model.backend import Host
     from corral.model.launch import CopyMount
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -46,6 +47,7 @@ _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
 #: Of all private areas together, where the policy does not say; and how large a file is on average, at least.
 _AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
+_SYSTEM_FILES = "/etc"
 
 #: The most that it claims on any host.
 CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
@@ -86,6 +88,7 @@ class NativeBackend:
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
                 ("processors", " ".join(map(str, host.processors()))),
+                (OBSERVED, "yes" if found.has_gateway else "no"),
                 *holders.details(),
             ),
             approximates=holders.approximates,
@@ -93,28 +96,29 @@ class NativeBackend:
         return found.about(probe)
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
-        """A spec for the launcher: the ground once, then the shields and the command of this run."""
+        """A spec for the launcher: the resolved policy once, then the shields and the command of this run."""
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
-        ground = plan.ground
+        resolved = plan.resolved
         inner.check_abstract_sockets(plan, abi)
         is_locked = common.is_locked(probe)
         command = common.command_spec(plan)
-        holders = limiting.read_holders(probe, plan.ground)
+        holders = limiting.read_holders(probe, plan.resolved)
         copies = mounts.copy_mounts(plan)
         return Launch(
             backend=self.name,
             argv=(probe.detail("launcher"),),
             env=(),
-            enforced={**inner.mechanisms(plan, abi), **limiting.mechanisms(ground.limits, holders)},
+            enforced={**inner.mechanisms(plan, abi), **limiting.mechanisms(resolved.limits, holders)},
             spec=join(
-                _encoded_ground(
-                    ground,
+                _encoded_resolved(
+                    resolved,
                     abi,
                     machine,
                     holders,
                     _processors(probe),
                     is_kept=plan.command.keeps,
                     is_locked=is_locked,
+                    observes=plan.observes,
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -122,12 +126,12 @@ class NativeBackend:
             ),
             copies=copies,
             group=limiting.group_request(
-                ground.limits,
+                resolved.limits,
                 holders,
                 launcher_pids=common.own_pids(kept=plan.command.keeps),
                 ends_by_group=False,
             ),
-            gateway=gateway.request(ground),
+            gateway=gateway.request(resolved, observes=plan.observes),
             inside=Inside(command.env),
         )
 
@@ -138,8 +142,8 @@ def _processors(probe: Probe) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground(
-    ground: Ground,
+def _encoded_resolved(
+    resolved: ResolvedPolicy,
     abi: int,
     machine: str,
     holders: Holders,
@@ -147,46 +151,47 @@ def _encoded_ground(
     *,
     is_kept: bool,
     is_locked: bool,
+    observes: bool,
 ) -> tuple[int, bytes]:
-    private_network = ground.net.mode is not NetMode.FULL
+    private_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
-    watch = limiting.watch_request(ground.limits, holders, processors=processors[0], online=processors[1])
-    return encode_ground(
+    watch = limiting.watch_request(resolved.limits, holders, processors=processors[0], online=processors[1])
+    return encode_resolved(
         Spec(
             argv=(),
             cwd="/",
             namespaces=_NAMESPACES | (NEWNET if private_network else 0),
-            uid_map=common.id_map(ground.uid, ground.uid),
-            gid_map=common.id_map(ground.uid, ground.gid),
+            uid_map=common.id_map(resolved.uid, resolved.uid),
+            gid_map=common.id_map(resolved.uid, resolved.gid),
             lock=is_locked,
             hostname=HOSTNAME,
             loopback=private_network,
-            gateway=gateway.sockets(ground),
+            gateway=gateway.sockets(resolved, observes=observes),
             watch=watch,
-            areas=_areas(ground) if ground.private else None,
-            rlimits=common.rlimits(ground.limits)
-            + limiting.rlimits(ground.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
-            landlock=inner.rebuilt_landlock(ground, abi) if abi else None,
-            seccomp=common.ground_filter(
-                ground, machine, sockets, by_filter=False, watch=watch, kept=is_kept
+            areas=_areas(resolved) if resolved.private else None,
+            rlimits=common.rlimits(resolved.limits)
+            + limiting.rlimits(resolved.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
+            landlock=_landlock(resolved, abi) if abi else None,
+            seccomp=common.resolved_filter(
+                resolved, machine, sockets, by_filter=False, watch=watch, kept=is_kept
             ),
         )
     )
 
 
 def _encoded_mounts(plan: Plan, copies: tuple[CopyMount, ...], *, is_locked: bool) -> tuple[int, bytes]:
-    """All mounts of a run. Those of the ground are kept encoded; the protection of this run joins them."""
-    kept = _encoded_ground_mounts(plan.ground, is_locked=is_locked)
+    """All mounts of a run. Those of the policy are kept encoded; the protection of this run joins them."""
+    kept = _encoded_resolved_mounts(plan.resolved, is_locked=is_locked)
     return mounts.in_order((*kept, *mounts.shields(plan, copies)))
 
 
 @lru_cache(maxsize=64)
-def _encoded_ground_mounts(ground: Ground, *, is_locked: bool) -> tuple[Place, ...]:
-    made = (_proc(is_locked=is_locked), *_ground_mounts(ground))
+def _encoded_resolved_mounts(resolved: ResolvedPolicy, *, is_locked: bool) -> tuple[Place, ...]:
+    made = (_proc(is_locked=is_locked), *_resolved_mounts(resolved))
     return (
         *(mounts.place(mount, mounts.GRANTED) for mount in made),
-        *(mounts.place(_private(path), mounts.PRIVATE) for path in ground.private),
-        *(mounts.place(mask, mounts.DENIED) for mask in mounts.masks(ground)),
+        *(mounts.place(_private(path), mounts.PRIVATE) for path in resolved.private),
+        *(mounts.place(mask, mounts.DENIED) for mask in mounts.masks(resolved)),
     )
 
 
@@ -195,12 +200,42 @@ def _proc(*, is_locked: bool) -> Mount:
     return Mount(MountKind.PROC, "/proc", flags=MountFlag(0) if is_locked else _READ_ONLY)
 
 
-def _ground_mounts(ground: Ground) -> Iterator[Mount]:
+def _resolved_mounts(resolved: ResolvedPolicy) -> Iterator[Mount]:
     yield from _device_mounts()
-    yield from map(mounts.bind_grant, ground.grants)
-    for link in ground.links:
+    copied = _copied(resolved)
+    for grant in resolved.grants:
+        mount = mounts.bind_grant(grant)
+        yield mount.replace(kind=MountKind.COPY) if mount.target in copied else mount
+    for link in resolved.links:
         yield Mount(MountKind.SYMLINK, link.path, link.text)
-    yield from mounts.private_files(ground)
+    yield from mounts.private_files(resolved)
+
+
+@lru_cache(maxsize=64)
+def _copied(resolved: ResolvedPolicy) -> frozenset[str]:
+    """Files of the system in /etc: copied into the root, where nothing is written, unless they are large.
+
+    A directory that is granted or private as a whole shows them itself, or is written.
+    """
+    taken = {*resolved.private, *(grant.target.path for grant in resolved.grants)}
+    return frozenset(
+        grant.target.path
+        for grant in resolved.grants
+        if grant.is_system
+        and grant.access is FsAccess.READ
+        and grant.target.kind is PathKind.FILE
+        and grant.target.path.startswith(f"{_SYSTEM_FILES}/")
+        and taken.isdisjoint(mounts.above(grant.target.path))
+    )
+
+
+def _landlock(resolved: ResolvedPolicy, abi: int) -> Landlock:
+    """One rule for a directory of the launcher's own, in which nothing is but what it has put there."""
+    rules = inner.rebuilt_landlock(resolved, abi)
+    own = [PathRule(landlock.device_rights(abi), "/dev")]
+    if _copied(resolved):
+        own.append(PathRule(landlock.read_rights(abi, is_directory=True), _SYSTEM_FILES))
+    return rules.replace(paths=inner.without_covered((*own, *rules.paths), resolved.private))
 
 
 def _device_mounts() -> Iterator[Mount]:
@@ -215,21 +250,21 @@ def _private(path: str) -> Mount:
     return Mount(MountKind.AREA, path, mode=mounts.area_mode(path))
 
 
-def _areas(ground: Ground) -> Areas:
+def _areas(resolved: ResolvedPolicy) -> Areas:
     """The one file system in which all private areas lie; what corral itself makes there does not count."""
-    size = ground.limits.disk_bytes or _AREAS_BYTES
-    files = ground.limits.disk_files or size // _BYTES_PER_FILE + 1
-    own = len(ground.private) + 1 + len(set(_places_in_areas(ground)))
-    return Areas(size + len(ground.private_files) * _BYTES_PER_FILE, files + own)
+    size = resolved.limits.disk_bytes or _AREAS_BYTES
+    files = resolved.limits.disk_files or size // _BYTES_PER_FILE + 1
+    own = len(resolved.private) + 1 + len(set(_places_in_areas(resolved)))
+    return Areas(size + len(resolved.private_files) * _BYTES_PER_FILE, files + own)
 
 
-def _places_in_areas(ground: Ground) -> Iterator[str]:
+def _places_in_areas(resolved: ResolvedPolicy) -> Iterator[str]:
     """Files, links, and places to mount on in a private area, with the directories that lead there."""
-    made = [*ground.private, *(grant.target.path for grant in ground.grants)]
-    made += [link.path for link in ground.links] + [file.path for file in ground.private_files]
+    made = [*resolved.private, *(grant.target.path for grant in resolved.grants)]
+    made += [link.path for link in resolved.links] + [file.path for file in resolved.private_files]
     for path in made:
         place = path
-        while any(place.startswith(f"{area}/") for area in ground.private):
+        while any(place.startswith(f"{area}/") for area in resolved.private):
             yield place
             place = place.rpartition("/")[0]
 
@@ -251,4 +286,4 @@ def _trial_spec(abi: int, host: Host, *, lock: bool, sockets: GatewaySockets | N
         landlock=inner.trial_landlock(abi),
         seccomp=common.compile_seccomp(host.machine, SocketPolicy.NAMESPACED, by_filter=False),
     )
-    return join(encode_ground(spec), encode_command(spec))
+    return join(encode_resolved(spec), encode_command(spec))

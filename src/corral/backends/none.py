@@ -41,7 +41,7 @@ class NoneBackend:
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """The command itself."""
-        limits = plan.ground.limits
+        limits = plan.resolved.limits
         ulimits = []
         if limits.open_files is not None:
             ulimits.append(("-n", limits.open_files))

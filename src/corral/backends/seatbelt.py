@@ -23,7 +23,7 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.launch import Launch
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
-from corral.model.probe import Probe
+from corral.model.probe import PROXIED, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,21 +98,22 @@ class SeatbeltBackend:
             True,
             CLAIMS if host.uid else _CLAIMS,
             version="sandbox-exec",
+            details=((PROXIED, "yes"),),
             approximates=_APPROXIMATES if host.uid else _APPROXIMATES + _APPROXIMATES_ROOT,
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """The command in a shell in `sandbox-exec`; $HOME and $TMPDIR lead to a scratch directory."""
-        ground = plan.ground
-        if ground.deny_syscalls:
+        resolved = plan.resolved
+        if resolved.deny_syscalls:
             raise UnenforceableError(
                 "unenforceable",
                 "the policy's system calls cannot be denied",
-                why=f"Seatbelt has no list of system calls: {', '.join(sorted(ground.deny_syscalls))}",
+                why=f"Seatbelt has no list of system calls: {', '.join(sorted(resolved.deny_syscalls))}",
                 fix="leave syscall:deny out, or use --backend lima",
                 lacking=frozenset({Feature.SYSCALLS}),
             )
-        if ground.debug:
+        if resolved.debug:
             raise UnenforceableError(
                 "unenforceable",
                 "Seatbelt cannot grant process:debug",
@@ -120,32 +121,32 @@ class SeatbeltBackend:
                 fix="leave process:debug out, or use --backend lima",
                 lacking=frozenset(),
             )
-        gateway.refuse_published(ground, self.name)
-        scratch = f"{ground.scratch}/corral-{plan.run_id}"
-        private = bool(ground.private)
-        is_proxied = gateway.is_limited(ground)
+        gateway.refuse_published(resolved, self.name)
+        scratch = f"{resolved.scratch}/corral-{plan.run_id}"
+        private = bool(resolved.private)
+        is_proxied = gateway.is_limited(resolved)
         port = plan.proxy.port if is_proxied else 0
         seat = Seat(scratch, f"{scratch}/.corral-started", private, proxy_port=port)
         # TRUST: as an argument. A file could be changed by a command of another run that may write to the
         # directory of temporary files; an argument by nobody, and it is gone as soon as the command begins.
         profile = build_profile(plan, seat)
         _check_size(profile)
-        own_files = ground.private_files if private else ()
+        own_files = resolved.private_files if private else ()
         return Launch(
             backend=self.name,
             argv=(
                 *(PROGRAM, "-p", profile),
-                *(_SHELL, "-c", _script(ground.limits), seat.started, *plan.command.argv),
+                *(_SHELL, "-c", _script(resolved.limits), seat.started, *plan.command.argv),
             ),
             env=proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied),
             enforced=_mechanisms(plan, probe),
             scratch=scratch,
             scratch_files=tuple(
-                PrivateFile(f"{scratch}/{file.path.removeprefix(ground.home + '/')}", file.content)
+                PrivateFile(f"{scratch}/{file.path.removeprefix(resolved.home + '/')}", file.content)
                 for file in own_files
             ),
             started=seat.started,
-            gateway=proxy.request(ground),
+            gateway=proxy.request(resolved),
             cwd=plan.command.cwd,
         )
 
@@ -199,9 +200,9 @@ def _mechanisms(plan: Plan, probe: Probe) -> dict[Feature, str]:
         Feature.LIMIT_FILE_SIZE: "RLIMIT_FSIZE",
         Feature.LIMIT_OPEN_FILES: "RLIMIT_NOFILE",
     }
-    if plan.ground.net.mode is NetMode.NONE:
+    if plan.resolved.net.mode is NetMode.NONE:
         named[Feature.NET_NONE] = f"{profile}: no sockets"
     named |= gateway.mechanisms(plan, f"{profile}: one port, that of corral's proxy")
-    if not plan.ground.spawn:
+    if not plan.resolved.spawn:
         named[Feature.PROC_SINGLE] = f"{profile}: no fork"
     return {feature: how for feature, how in named.items() if feature in probe.enforces}

@@ -1,0 +1,1 @@
+"""The command line: arguments in, words out; everything else is the library's."""

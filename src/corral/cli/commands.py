@@ -117,6 +117,21 @@ def compile_(output: str | None, show: str | None, **options: Any) -> None:
 
 
 @cli.command()
+@with_options(without=("sandbox", "image", "line", "terminal", "stats", "json"))
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="AGENT...")
+def wrap(words: tuple[str, ...], **options: Any) -> None:
+    """Run an agent itself in a sandbox: claude, codex or gemini, with its arguments.
+
+    It can write the workspace and what it keeps in your home, but not its settings, and reach the host of its
+    model. Its tools, its MCP servers and its commands are all inside.
+    """
+    from corral.cli.options import defaults
+    from corral.cli.wrap import wrap as wrap_agent
+
+    sys.exit(wrap_agent({**defaults(), **options}, words))
+
+
+@cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def doctor(*, as_json: bool) -> None:
     """Say which backends work here, and what the others need."""
@@ -135,18 +150,18 @@ def demo(backend: str) -> None:
 
 
 @cli.command()
-@click.option("--told", metavar="RUN", help="Print what became of an earlier errand, and forget it.")
-@click.argument("errand", required=False)
-def guest(errand: str | None, told: str | None) -> None:
-    """Carry out an errand for a corral outside of this machine.
+@click.option("--told", metavar="RUN", help="Print what became of an earlier request, and forget it.")
+@click.argument("request", required=False)
+def guest(request: str | None, told: str | None) -> None:
+    """Carry out a request for a corral outside of this machine.
 
     This is for the backend `lima`, which calls it inside its virtual machine. Nobody else has a use for it.
     """
     from corral.cli.guest import carry_out, tell
 
-    if (errand is None) == (told is None):
-        raise click.UsageError("give either an errand or --told")
-    sys.exit(tell(told) if told is not None else carry_out(errand or ""))
+    if (request is None) == (told is None):
+        raise click.UsageError("give either a request or --told")
+    sys.exit(tell(told) if told is not None else carry_out(request or ""))
 
 
 @cli.command()
@@ -164,11 +179,13 @@ def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _add_groups() -> None:
-    from corral.cli.image_commands import image
-    from corral.cli.install_commands import install
-    from corral.cli.policy_commands import policy, why  # they need `with_options`, from above
-    from corral.cli.session_commands import sandbox, session, status_here
+    from corral.cli.hook.commands import hook
+    from corral.cli.image.commands import image
+    from corral.cli.install.commands import install
+    from corral.cli.policy.commands import policy, why  # they need `with_options`, from above
+    from corral.cli.session.commands import sandbox, session, status_here
 
+    cli.add_command(hook)
     cli.add_command(image)
     cli.add_command(install)
     cli.add_command(policy)

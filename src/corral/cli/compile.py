@@ -9,24 +9,24 @@ import shlex
 import sys
 
 from corral.cli.options import defaults
-from corral.cli.printable import printable
 from corral.cli.request import build_request
 from corral.cli.run import report_error
-from corral.compilation import compile_sandbox
+from corral.compiled_plans.compiler import compile_sandbox
 from corral.config.find import working_directory
 from corral.config.traced import note_configuration
-from corral.host import control_directories
+from corral.host.real import control_directories
 from corral.linux.compiled import MalformedPlan, SeenNothing, SeenSilence, SeenStamp, decode_plan
 from corral.model.errors import CorralError, PolicyError
+from corral.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
+    from corral.compiled_plans.traced_host import Trace
     from corral.linux.compiled import CompiledPlan
     from corral.sandbox import Sandbox
-    from corral.trace import Trace
 
 _MOST_BYTES = 16 * 1024 * 1024
 _PLACES = {"write": "may write", "read": "may read", "private": "private", "denied": "denied"}

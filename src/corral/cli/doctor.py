@@ -7,16 +7,16 @@ import sys
 import textwrap
 
 from corral import __version__
-from corral.backends._engine_words import advise_storage
 from corral.backends._holes import known_holes
 from corral.backends._surroundings import find_container
+from corral.backends.engine.messages import advise_storage
 from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
 from corral.cli.matrix import LEGEND, hold_of, render_matrix
-from corral.cli.printable import printable
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.container import DEFAULT_IMAGE
 from corral.model.enforcer import TITLES
 from corral.model.feature import Feature
+from corral.model.printable import printable
 from corral.model.probe import Probe
 
 TYPE_CHECKING = False

@@ -9,7 +9,6 @@ from corral.backends.registry import ENGINES, UNCONFINED
 from corral.cli.elsewhere import NOTE, as_elsewhere
 from corral.cli.fidelity import summarize
 from corral.cli.limits import list_limits
-from corral.cli.printable import printable
 from corral.cli.request import build_command, build_request
 from corral.cli.run import report_error
 from corral.linux.bpf import disassemble
@@ -20,6 +19,7 @@ from corral.model.errors import CorralError
 from corral.model.feature import PROMISES, RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
+from corral.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
     from corral.model.plan import Plan
-    from corral.planner import Explanation
+    from corral.pipeline.planner import Explanation
 
 
-_LED = frozenset({MountKind.BIND, MountKind.SYMLINK, MountKind.LINK})
+_LED = frozenset({MountKind.BIND, MountKind.SYMLINK, MountKind.LINK, MountKind.COPY})
 
 
 def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
@@ -60,7 +60,7 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     """The explanation as lines for a person."""
     plan = explanation.plan
     yield f"command    {' '.join(plan.command.argv)}"
-    yield f"workspace  {plan.ground.workspace}"
+    yield f"workspace  {plan.resolved.workspace}"
     yield f"profile    {plan.policy.name}"
     yield f"backend    {explanation.probe.backend} ({explanation.probe.version})"
     if explanation.probe.backend in ENGINES:
@@ -73,13 +73,13 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     if explanation.probe.backend == UNCONFINED:
         yield "nothing is confined: the command can do whatever you can, but for what the runner keeps"
         yield from _section("environment", (name for name, _ in plan.env))
-        yield from _section("limits", list_limits(plan.ground.limits))
+        yield from _section("limits", list_limits(plan.resolved.limits))
         return
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
     yield from _section("may read", _paths(plan, FsAccess.READ))
-    yield from _section("private, gone afterwards", plan.ground.private)
+    yield from _section("private, gone afterwards", plan.resolved.private)
     yield from _section("denied", _denied(plan))
-    yield from _section("denied, and nothing of that kind here now", plan.ground.idle)
+    yield from _section("denied, and nothing of that kind here now", plan.resolved.idle)
     yield from _section("hidden in homes, here now", _hidden(plan))
     yield from _section("protected, here now", (shield.target.path for shield in plan.shields))
     copies = explanation.launch.copies
@@ -88,8 +88,8 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     patterns = (glob.text for search in plan.searches for glob in search.globs)
     yield from _section("patterns that nothing new may fulfil", sorted(patterns))
     yield from _section("notes", plan.notes)
-    yield from _section("network", [plan.ground.net.mode.value, *sorted(plan.ground.net.allow)])
-    yield from _section("limits", list_limits(plan.ground.limits))
+    yield from _section("network", [plan.resolved.net.mode.value, *sorted(plan.resolved.net.allow)])
+    yield from _section("limits", list_limits(plan.resolved.limits))
     yield from _section("not limited here, by default it would be", _unheld(plan))
     yield from _section("environment", (name for name, _ in plan.env))
     yield "enforced"
@@ -124,7 +124,7 @@ def _columns(entries: list[str]) -> Iterator[str]:
 
 
 def _paths(plan: Plan, access: FsAccess) -> Iterator[str]:
-    for grant in plan.ground.grants:
+    for grant in plan.resolved.grants:
         if grant.access is access:
             target = grant.target
             renamed = target.requested != target.path
@@ -132,14 +132,14 @@ def _paths(plan: Plan, access: FsAccess) -> Iterator[str]:
 
 
 def _denied(plan: Plan) -> Iterator[str]:
-    ground = plan.ground
-    return (target.requested for target in ground.denied if target.path not in ground.hidden)
+    resolved = plan.resolved
+    return (target.requested for target in resolved.denied if target.path not in resolved.hidden)
 
 
 def _hidden(plan: Plan) -> Iterator[str]:
-    ground = plan.ground
-    there = (target for target in ground.denied if target.kind is not PathKind.MISSING)
-    return (target.requested for target in there if target.path in ground.hidden)
+    resolved = plan.resolved
+    there = (target for target in resolved.denied if target.kind is not PathKind.MISSING)
+    return (target.requested for target in there if target.path in resolved.hidden)
 
 
 def _unheld(plan: Plan) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
     return {
         "v": 1,
         "command": list(plan.command.argv),
-        "workspace": plan.ground.workspace,
+        "workspace": plan.resolved.workspace,
         "cwd": plan.command.cwd,
         "profile": plan.policy.name,
         "policy_hash": plan.policy.digest(),
@@ -194,17 +194,17 @@ def _as_json(explanation: Explanation, fidelity: Fidelity) -> dict[str, Any]:
         "fallback": None if explanation.refusal is None else list(explanation.refusal.reasons),
         "read": list(_paths(plan, FsAccess.READ)),
         "write": list(_paths(plan, FsAccess.WRITE)),
-        "private": list(plan.ground.private),
+        "private": list(plan.resolved.private),
         "denied": list(_denied(plan)),
-        "denied_by_patterns": dict(plan.ground.denied_by),
-        "denied_idle": list(plan.ground.idle),
+        "denied_by_patterns": dict(plan.resolved.denied_by),
+        "denied_idle": list(plan.resolved.idle),
         "hidden": list(_hidden(plan)),
         "patterns": sorted({glob.text for search in plan.searches for glob in search.globs}),
         "shielded": [shield.target.path for shield in plan.shields],
         "guarded": [f"{watch.directory}/{watch.name}" for watch in plan.watches],
         "notes": list(plan.notes),
-        "network": plan.ground.net.mode.value,
-        "limits": list(list_limits(plan.ground.limits)),
+        "network": plan.resolved.net.mode.value,
+        "limits": list(list_limits(plan.resolved.limits)),
         "unheld": {feature.value: value for feature, value in plan.unheld},
         "environment": [name for name, _ in plan.env],
         "enforced": {

@@ -7,12 +7,12 @@ import sys
 import textwrap
 
 from corral.backends.registry import UNCONFINED
-from corral.cli.printable import printable
 from corral.cli.request import build_request
 from corral.cli.run import report_error
 from corral.model.errors import CorralError, UnenforceableError
 from corral.model.feature import PROMISES
 from corral.model.fidelity import Hold
+from corral.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

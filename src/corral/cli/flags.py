@@ -7,7 +7,7 @@ from corral.cli.options import OPTIONS
 from corral.cli.request import FLAG_CAPABILITIES, flag_capabilities, waived_names
 from corral.config.keys import BY_NAME, KEYS
 from corral.config.setting import Origin, Setting, Source
-from corral.model.capability import parse_capability
+from corral.model.rules.capability import parse_capability
 from corral.policy.preset import check_preset
 
 TYPE_CHECKING = False

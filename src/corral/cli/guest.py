@@ -1,4 +1,4 @@
-"""`corral guest`: carry out an errand of a corral outside of this machine, and tell it what became of it.
+"""`corral guest`: carry out a request of a corral outside of this machine, and tell it what became of it.
 
 The exit status alone cannot say whether the command ran. So there is a note in the state directory, which no
 command is granted; the other side asks for it when the status is there.
@@ -12,16 +12,16 @@ import signal
 import sys
 
 from corral.cli.run import passed_on, report_error
-from corral.host import state_directory
+from corral.host.real import state_directory
+from corral.host.state import read_state, write_state
 from corral.model.errors import CorralError, SetupError
 from corral.model.plan import StdioMode
-from corral.policy.errand import decode_errand
+from corral.policy.remote_request import decode_request
 from corral.sandbox import Sandbox
-from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.policy.errand import Errand
+    from corral.policy.remote_request import RemoteRequest
 
 #: What a note can say. BEGUN is left when this corral was killed: then nobody knows.
 BEGUN, RAN, REFUSED, NOTHING = "begun", "ran", "refused", "nothing"
@@ -29,18 +29,18 @@ _MOST_NOTE_BYTES = 16
 
 
 def carry_out(text: str) -> int:
-    """Run what the errand says; returns the exit status."""
+    """Run what the request says; returns the exit status."""
     try:
-        errand = decode_errand(text)
-        _note(errand.run_id, BEGUN)
+        request = decode_request(text)
+        _note(request.run_id, BEGUN)
     except CorralError as error:
         return report_error(error, as_json=False)
     try:
-        status = _run(errand)
+        status = _run(request)
     except CorralError as error:
-        _note(errand.run_id, RAN if error.ran else REFUSED)
+        _note(request.run_id, RAN if error.ran else REFUSED)
         return report_error(error, as_json=False)
-    _note(errand.run_id, RAN)
+    _note(request.run_id, RAN)
     return status
 
 
@@ -54,14 +54,14 @@ def tell(run_id: str) -> int:
     return 0
 
 
-def _run(errand: Errand) -> int:
-    sandbox = Sandbox(errand.policy, workspace=errand.workspace, waive=errand.waived)
-    stdio = StdioMode.TERMINAL if errand.terminal else StdioMode.INHERIT
-    prepared = sandbox.read_command(errand.argv, cwd=errand.cwd, stdin=None, stdio=stdio)
-    attempt = sandbox.prepare(prepared)
+def _run(request: RemoteRequest) -> int:
+    sandbox = Sandbox(request.policy, workspace=request.workspace, waive=request.waived)
+    stdio = StdioMode.TERMINAL if request.terminal else StdioMode.INHERIT
+    prepared = sandbox.read_command(request.argv, cwd=request.cwd, stdin=None, stdio=stdio)
+    planned = sandbox.prepare(prepared)
     for name in passed_on():
-        signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
-    return attempt.run().exit_status
+        signal.signal(getattr(signal, name), lambda number, _frame: planned.send(number))
+    return planned.run().exit_status
 
 
 def _note(run_id: str, what: str) -> None:
@@ -69,8 +69,8 @@ def _note(run_id: str, what: str) -> None:
         write_state(_name(run_id), what.encode())
     except OSError as problem:
         raise SetupError(
-            "errand-note",
-            "the errand cannot be carried out",
+            "remote-note",
+            "the request cannot be carried out",
             why=f"nothing can be noted in {state_directory() or 'the state directory'}: {problem.strerror}",
             fix="give the user of this machine a home directory that can be written to",
         ) from problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.model.quantities import format_duration, format_share, format_size
+from corral.model.rules.quantities import format_duration, format_share, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from corral.model.errors import CorralError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
@@ -19,8 +20,16 @@ _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 
 def main() -> NoReturn:
     """Entry point of the `corral` command."""
+    run_quickly(_main)
+
+
+def run_quickly(program: Callable[[], int]) -> NoReturn:
+    """Run a program of corral's, and exit at once; what goes wrong is said in corral's words."""
     try:
-        _main()
+        CorralError.speaks_of_flags = True
+        _open_closed_streams()
+        gc.disable()  # nothing lives long enough to be worth looking for
+        _leave(program())
     except KeyboardInterrupt:  # before a command was there to have it
         os._exit(130)
     except BrokenPipeError:
@@ -31,9 +40,6 @@ def main() -> NoReturn:
 
 def _main() -> NoReturn:
     arguments = sys.argv[1:]
-    CorralError.speaks_of_flags = True
-    _open_closed_streams()
-    gc.disable()  # nothing lives long enough to be worth looking for
     if arguments[:1] == ["run"]:
         from corral.cli.options import parse_quickly
 
@@ -42,6 +48,8 @@ def _main() -> NoReturn:
             from corral.cli.run import run_request
 
             _leave(run_request(*parsed))
+    if arguments[:1] == ["hook"]:
+        _answer_quickly(arguments[1:])
     if arguments[:2] == ["session", "exec"]:
         _execute_quickly(arguments[2:])
     if arguments[:1] == ["status"]:
@@ -52,19 +60,33 @@ def _main() -> NoReturn:
     raise SystemExit(0)
 
 
+def _answer_quickly(arguments: list[str]) -> None:
+    """An agent waits for it before each command."""
+    from corral.cli.hook.call import AGENTS, CALLERS
+
+    if len(arguments) == 1 and arguments[0] in AGENTS:
+        from corral.cli.hook.respond import respond
+
+        _leave(respond(arguments[0]))
+    if len(arguments) == 5 and arguments[0] == "exec" and arguments[1] in CALLERS:
+        from corral.cli.hook.execute import execute
+
+        _leave(execute(*arguments[1:]))
+
+
 def _execute_quickly(arguments: list[str]) -> None:
-    from corral.cli.session_options import parse_exec
+    from corral.cli.session.options import parse_exec
 
     line = parse_exec(arguments)
     if line is not None:
-        from corral.cli.session_exec import execute
+        from corral.cli.session.exec import execute
 
         _leave(execute(line))
 
 
 def _show_line_quickly(arguments: list[str]) -> None:
     """A prompt asks for it each time."""
-    from corral.cli.session_here import parse_line, print_line
+    from corral.cli.session.here import parse_line, print_line
 
     parsed = parse_line(arguments)
     if parsed is not None:
@@ -90,7 +112,7 @@ def _report_unexpected(problem: Exception) -> int:
 def _open_closed_streams() -> None:
     """Daemons start programs with closed descriptors; Python then has no streams at all."""
     if None in {sys.stdin, sys.stdout, sys.stderr}:
-        from corral.runtime.stdio import ensure_stdio
+        from corral.streams.stdio import ensure_stdio
 
         ensure_stdio()
         sys.stdin = sys.stdin or open(0, closefd=False)

@@ -36,7 +36,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "allow",
         ("--allow",),
-        "Let it connect to a host: files.example.org, *.example.com, db:5432.",
+        "Let it connect to a host: files.example.org, *.example.com, db:5432; or @pip, @npm, @git.",
         "HOST",
         multiple=True,
     ),

@@ -15,8 +15,8 @@ from corral.config.find import (
 )
 from corral.model.container import Container
 from corral.model.errors import CapabilitySyntaxError, PolicyError
-from corral.model.pattern import escape, is_floating, is_pattern
 from corral.model.record import Record
+from corral.model.rules.pattern import escape, is_floating, is_pattern
 from corral.policy.compose import compose
 from corral.policy.preset import DEFAULT_PRESET, preset_backend
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
+    from corral.config.bundles import ConfigurationFile
     from corral.config.configuration import Configuration
     from corral.config.setting import Setting
-    from corral.host import RealHost
+    from corral.host.real import RealHost
     from corral.sandbox import Sandbox
 
 #: Flag -> the capability it stands for, in the order in which they are applied.
@@ -60,6 +61,7 @@ def build_request(
     options: Mapping[str, Any], command: str | tuple[str, ...] = (), *, for_run: bool = True
 ) -> Request:
     """What to do with a command: flags on top of the configuration, if there is one."""
+    options = _with_bundles(options)
     _check_contradiction(options)
     if not is_configured(options):
         return Request(_build_from_flags(options), command)
@@ -76,6 +78,7 @@ def build_request(
 
 def load_request(options: Mapping[str, Any]) -> Configuration:
     """The configuration with the flags on top of it, whether or not there are files."""
+    options = _with_bundles(options)
     _check_contradiction(options)
     from corral.cli.flags import flag_settings
     from corral.config.load import load_configuration
@@ -90,10 +93,27 @@ def load_request(options: Mapping[str, Any]) -> Configuration:
     configuration = configuration.replace(pattern_files=tuple(map(os.path.abspath, options["deny_from"])))
     compiled = configuration.compiled
     if options["allow"] or options["cap"]:
-        from corral.cli.named_hosts import check_hosts
+        from corral.cli.session.hosts import check_hosts
 
         check_hosts(options, compiled.policy, compiled.origins)
     return configuration
+
+
+def _with_bundles(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, with the hosts of each bundle in its place (`--allow @npm`)."""
+    if not any(host.startswith("@") for host in options["allow"]):
+        return options
+    from corral.config.bundles import expand_bundles
+
+    return {**options, "allow": expand_bundles(options["allow"], bundle_place(options["cwd"]))}
+
+
+def bundle_place(cwd: str | None) -> ConfigurationFile:
+    """Where bundles are looked up."""
+    from corral.config.bundles import ConfigurationFile
+
+    workspace = os.path.realpath(os.path.join(working_directory(), cwd or ""))
+    return ConfigurationFile(workspace, os.path.expanduser("~"), os.environ)
 
 
 def is_configured(options: Mapping[str, Any]) -> bool:
@@ -147,7 +167,7 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             else:
                 yield flag, f"{capability}:{value}"
     if options["allow"]:
-        from corral.cli.named_hosts import capabilities_for
+        from corral.cli.session.hosts import capabilities_for
 
         for host in options["allow"]:
             yield from (("allow", text) for text in capabilities_for(host))
@@ -166,7 +186,7 @@ def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:
     profile = options["profile"] or DEFAULT_PRESET
     policy = compose(profile, (text for _, text in flag_capabilities(options)))
     if options["allow"] or options["cap"]:
-        from corral.cli.named_hosts import check_hosts
+        from corral.cli.session.hosts import check_hosts
 
         check_hosts(options, policy, {})
     of_preset = preset_backend(profile)
@@ -187,7 +207,7 @@ def _host_with(pattern_files: Iterable[str]) -> RealHost | None:
     """TRUST: a command that could write a file of patterns would permit itself what they deny."""
     if not pattern_files:
         return None
-    from corral.host import RealHost
+    from corral.host.real import RealHost
 
     return RealHost(own_files=map(os.path.abspath, pattern_files))
 

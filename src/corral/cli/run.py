@@ -7,22 +7,25 @@ import os
 import signal
 import sys
 
-from corral.cli.printable import printable
 from corral.model.errors import CorralError, PolicyError
+from corral.model.event import THE_COMMAND, shown
 from corral.model.plan import StdioMode
+from corral.model.printable import printable
 from corral.model.result import Outcome
 from corral.model.violation import Evidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
     from corral.cli.request import Request
     from corral.model.errors import UnenforceableError
+    from corral.model.event import Event
     from corral.model.feature import Feature
+    from corral.model.network.traffic import Traffic
     from corral.model.result import Result
-    from corral.model.traffic import Traffic
+    from corral.pipeline.planned_run import PlannedRun
     from corral.runtime.monitor import Monitor
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
@@ -37,7 +40,8 @@ _LIMITS_SAID = {
     Outcome.BLOCKED: "the sandbox ended it",
 }
 
-
+#: A command may try as many different things as it likes: what comes later is told at the end.
+_MOST_LINES = 32
 _WITHOUT_PROXY = (
     "nothing was asked of corral's proxy; with landlock, a program that goes by no http_proxy has no network"
     " (with native it needs none)"
@@ -48,17 +52,22 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     """Run what was asked for; returns the exit status."""
     from corral.cli.request import build_command, build_request  # `session exec` has no use for it
 
+    lines = EventLines()
     try:
         command = build_command(options, words)
         request = build_request(options, command)
         announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
-        result = _carry_out(request, options)
+        result = _carry_out(request, options, lines)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
         print_json({**result.to_json(), "configuration": _configuration_json(request)})
+    if result.events:
+        from corral.cli.last import keep_last
+
+        keep_last(command, result)
     if options["verbose"] or not options["json"]:
-        for line in describe_result(result, verbose=bool(options["verbose"])):
+        for line in describe_result(result, verbose=bool(options["verbose"]), told=lines.told):
             say(line)
         if not result.ok:
             from corral.cli.advice import advise
@@ -100,7 +109,23 @@ def report_error(error: CorralError, *, as_json: bool, about_command: bool = Tru
     return error.exit_status
 
 
-def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
+class EventLines:
+    """Says what corral refuses at the moment when it does, in a line each."""
+
+    def __init__(self) -> None:
+        self.told: set[Event] = set()
+        self.end = "\n"  # of a line
+
+    def __call__(self, event: Event) -> None:
+        # What is guessed is known at the end only, and said if the command has failed; what is about the
+        # command itself comes after the line that says how it ended.
+        is_early = event.evidence is Evidence.OBSERVED and event.subject != THE_COMMAND
+        if is_early and len(self.told) < _MOST_LINES:
+            self.told.add(event)
+            say(event.describe(), end=self.end)
+
+
+def _carry_out(request: Request, options: Mapping[str, Any], lines: EventLines) -> Result:
     stdio = StdioMode.INHERIT
     if options["json"]:
         stdio = StdioMode.CAPTURE
@@ -114,15 +139,25 @@ def _carry_out(request: Request, options: Mapping[str, Any]) -> Result:
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
-    attempt = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
-    if attempt.refusal is not None:
-        _warn_of_fallback(request, attempt.refusal)
-    elif attempt.unheld and not request.sandbox.is_unconfined and not options["json"]:
-        _tell_once(attempt.unheld)
+    planned = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
+    if planned.refusal is not None:
+        _warn_of_fallback(request, planned.refusal)
+    elif planned.unheld and not request.sandbox.is_unconfined and not options["json"]:
+        _tell_once(planned.unheld)
     for name in passed_on():
-        signal.signal(getattr(signal, name), lambda number, _frame: attempt.send(number))
-    signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(attempt.send))
-    return attempt.run(say)
+        signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(planned, number))
+    signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(planned.send))
+    if not options["json"]:
+        if stdio is StdioMode.TERMINAL and os.isatty(0):
+            lines.end = "\r\n"  # the caller's terminal is raw meanwhile
+        planned.listen(lines)
+    return planned.run(say)
+
+
+def _pass_on(planned: PlannedRun, number: int) -> None:
+    planned.send(number)
+    if planned.is_checking and number in {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}:
+        say("the command has ended; corral checks what it left, and ends when that is done")
 
 
 def passed_on() -> tuple[str, ...]:
@@ -183,7 +218,7 @@ def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:
 
 def _tell_once(unheld: tuple[tuple[Feature, str], ...]) -> None:
     """That a default is not held here; it is in the record of every run, and need not be said before each."""
-    from corral.state import read_state, write_state
+    from corral.host.state import read_state, write_state
 
     texts = ", ".join(f"{feature.value} ({value})" for feature, value in unheld)
     line = (
@@ -205,7 +240,7 @@ def _dropped(request: Request) -> str:
 
 
 def _configuration_json(request: Request) -> dict[str, Any] | None:
-    from corral.cli.effective import summary_json
+    from corral.cli.policy.effective import summary_json
 
     if request.configuration is None:
         return None
@@ -225,24 +260,29 @@ def _unconfined_because(request: Request) -> str:
     return f"backend = none, {configuration.origin_of('backend')}"
 
 
-def describe_result(result: Result, *, verbose: bool) -> Iterator[str]:
-    """What there is to say about a run besides its status, a line each."""
+def describe_result(result: Result, *, verbose: bool, told: Collection[Event] = ()) -> Iterator[str]:
+    """What there is to say about a run besides its status and what was `told` already, a line each."""
     if result.outcome in _LIMITS_SAID:
         what = "failed" if result.exit_code is not None else "was stopped"
         yield f"the command {what}: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})"
     yield from result.notes
-    for violation in result.violations:
-        if verbose or violation.evidence is Evidence.OBSERVED:
-            yield violation.describe()
+    for event in result.events:
+        if event.replace(count=1) in told:
+            if event.count > 1:
+                yield f"{event.feature.value}: {shown(event.subject)}: {event.count} times in all"
+        elif verbose or event.evidence is Evidence.OBSERVED or not result.ok:
+            yield event.describe()
     if result.network is not None:
         yield from _describe_network(result, result.network)
+    if verbose and result.handoff:
+        yield f"changed, and run by the host later: {', '.join(result.handoff)}"
     if verbose:
         yield from _describe_enforcement(result)
 
 
 def _describe_network(result: Result, traffic: Traffic) -> Iterator[str]:
     """What stood in the way and was not the policy."""
-    from corral.model.traffic import SENTENCES, NetReason  # most runs have no network
+    from corral.model.network.traffic import SENTENCES, NetReason  # most runs have no network
 
     for event in traffic.refusals:
         if event.reason is NetReason.TOO_MANY and event.port:
@@ -271,6 +311,7 @@ def print_json(value: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
-def say(text: str) -> None:
+def say(text: str, end: str = "\n") -> None:
     """A line of corral's own, beside what the command prints."""
-    sys.stderr.write(f"corral: {printable(text)}\n")
+    sys.stderr.write(f"corral: {printable(text)}{end}")
+    sys.stderr.flush()

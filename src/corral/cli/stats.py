@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from corral.model.quantities import format_size
+from corral.model.rules.quantities import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from corral.model.network.traffic import HostTraffic, Traffic
     from corral.model.result import Result, UsageSample
-    from corral.model.traffic import HostTraffic, Traffic
 
 #: A run that is over before says nothing on the way.
 PATIENCE_SECONDS = 2.0
@@ -73,7 +73,7 @@ def describe_traffic(traffic: Traffic) -> Iterator[str]:
 
 def _why_failed(traffic: Traffic, host: HostTraffic) -> str:
     """A name that does not exist is another matter than one that is refused."""
-    from corral.model.traffic import FAILURES, SENTENCES
+    from corral.model.network.traffic import FAILURES, SENTENCES
 
     reasons = {
         SENTENCES[event.reason]: None

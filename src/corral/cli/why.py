@@ -7,12 +7,12 @@ import os
 from corral.cli.request import load_request
 from corral.config.find import working_directory
 from corral.config.setting import Origin, Source, shorten
-from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Decision, Reason
-from corral.model.endpoint import DEFAULT_PORTS, Endpoint, has_port, parse_endpoint
 from corral.model.errors import PolicyError
-from corral.model.pattern import escape, is_pattern, literal
+from corral.model.network.endpoint import DEFAULT_PORTS, Endpoint, has_port, parse_endpoint
 from corral.model.record import Record
+from corral.model.rules.capability import Capability, PolicyDraft
+from corral.model.rules.pattern import escape, is_pattern, literal
 from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ _COPIED = "a command changes a copy; what is harmless of that is taken over when
 _LOOPBACK = frozenset({"localhost", "127.0.0.1"})
 
 
-class Answer(Record):
+class WhyReport(Record):
     """All there is to say."""
 
     operation: str
@@ -72,9 +72,38 @@ def explain_why(
         rule, change, refusal = None, Change(), ""
     is_copied = operation == "write" and decision.reason is Reason.PROTECTED and not refusal
     is_copied = is_copied and _has_copy(sandbox, decision.subject)
-    answer = Answer(operation, target, decision, rule, change, refusal, is_copied)
+    answer = WhyReport(operation, target, decision, rule, change, refusal, is_copied)
     status = 3 if refusal else 0 if decision.allowed else 1
     return status, _render(answer), _json(answer)
+
+
+def explain_last() -> tuple[int, Iterable[str], dict[str, Any]]:
+    """What the last run was told that was told anything; exit status 1 if there was none."""
+    from corral.cli.last import read_last
+
+    lines = read_last()
+    if not lines:
+        return 1, ["no run of yours has been refused anything yet"], {"last": None}
+    return 0, [lines[0], *(f"  {line}" for line in lines[1:])], {"last": lines}
+
+
+def explain_message(message: str, options: Mapping[str, Any]) -> tuple[int, Iterable[str], dict[str, Any]]:
+    """What a policy has to do with what a program printed; exit status 1 if that explains it, else 0."""
+    from corral.model.event import event_of
+    from corral.runtime.inference import candidates, infer
+
+    sandbox = load_request(options).sandbox(for_run=False)
+    plan = sandbox.planner.plan(sandbox.read_command(("true",)))
+    events = [event_of(violation) for violation in infer(plan, message)]
+    missing = message.lower().find("no such file or directory")
+    if not events and missing >= 0:
+        for name in candidates(message, missing):
+            path = os.path.join(sandbox.workspace, os.path.expanduser(name))
+            if "/" in name and os.path.lexists(path):  # it is there, outside
+                return explain_why("read", path, options)
+    if not events:
+        return 0, ["nothing in this policy explains it"], {"events": []}
+    return 1, [event.describe() for event in events], {"events": [event.to_json() for event in events]}
 
 
 def _decide(operation: str, target: str, configuration: Configuration, sandbox: Sandbox) -> Decision:
@@ -245,7 +274,7 @@ def _wanted(operation: str, decision: Decision) -> Capability:
     return Capability("filesystem", "write" if operation == "write" else "read", escape(path))
 
 
-def _render(answer: Answer) -> Iterator[str]:
+def _render(answer: WhyReport) -> Iterator[str]:
     operation, target, decision, change = answer.operation, answer.target, answer.decision, answer.change
     yield f"{'in part' if answer.is_copied else 'yes' if decision.allowed else 'no'}: {operation} {target}"
     if operation != "connect" and os.path.basename(decision.subject) != os.path.basename(target):
@@ -266,7 +295,7 @@ def _render(answer: Answer) -> Iterator[str]:
         yield f"  but      nothing would run at all: {answer.refusal}"
 
 
-def _json(answer: Answer) -> dict[str, Any]:
+def _json(answer: WhyReport) -> dict[str, Any]:
     decision, rule = answer.decision, answer.rule
     return {
         "operation": answer.operation,

@@ -1,8 +1,8 @@
 """Compile a sandbox: its plan, made by the same code as for a run, for the launcher to use alone.
 
-What only the runner does, a compiled plan cannot have: control groups, the guard of names that do not exist
-yet, directories that are made and removed for a run. A policy that asks for these is refused, unless they are
-waived.
+What only the runner does, a compiled plan cannot have: scopes of systemd's, the guard of names that do not
+exist yet, directories that are made and removed for a run. A policy that asks for these is refused, unless
+they are waived. Control groups are made by the launcher, as the runner makes them here once for a trial.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ import os
 import time
 
 from corral.backends.registry import get_backend
-from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, ground_of
+from corral.compiled_plans.traced_host import Trace, TracedHost
+from corral.limits.discover import make_own_group
+from corral.limits.files import read
+from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, resolved_of
+from corral.linux.encode import append_groups, append_made_groups
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, StdioMode
 from corral.model.policy import FsAccess
 from corral.planning.build import DEFAULT_PATH, fixed_environment
+from corral.planning.resolve import is_beneath
 from corral.policy import preset
 from corral.runtime.check import check
-from corral.trace import Trace, TracedHost
+from corral.runtime.starter import GRACE_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +35,14 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.launch import Launch
     from corral.model.plan import Plan
-    from corral.planner import Explanation
+    from corral.pipeline.planner import Explanation
     from corral.sandbox import Sandbox
 
 #: Backends whose sandbox the launcher makes by itself.
 BACKENDS = ("native", "landlock")
 MECHANISM = "corral-launch"
+#: Which groups the caller is in. A plan is for these: one made elsewhere could free a command from limits.
+MEMBERSHIP = "/proc/self/cgroup"
 #: Time stamps are as coarse as the kernel's tick; a younger one may hide a second change.
 _TICK_NS = 20_000_000
 _ROUNDS = 5
@@ -46,7 +53,7 @@ _LIMITS = {
 }
 
 
-class Compiled:
+class Compilation:
     """A plan for the launcher, and where it may not be written."""
 
     def __init__(self, plan: CompiledPlan, launcher: str, forbidden: tuple[str, ...]) -> None:
@@ -81,7 +88,7 @@ class Compiled:
         return target
 
 
-def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compiled:
+def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compilation:
     """Plan with a trace of everything that was seen.
 
     `make` is called with the trace, in which it notes the files that it reads, before it reads them. It may
@@ -101,7 +108,7 @@ def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compiled:
     )
 
 
-def _compile(sandbox: Sandbox, trace: Trace) -> Compiled:
+def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
     for name in sorted(os.listdir(_presets())):
         trace.note_content(os.path.join(_presets(), name))
     hosts: list[Host] = []
@@ -112,40 +119,79 @@ def _compile(sandbox: Sandbox, trace: Trace) -> Compiled:
 
     traced = sandbox.through(wrap, BACKENDS)
     command = traced.read_command(("true",), stdin=None, stdio=StdioMode.INHERIT)
-    _check_groups(traced)
+    _check_groups(traced, hosts[0])
     explanation = traced.planner.explain(command)
     plan, launch = _check_runner(explanation)
     check(plan, launch)
     for path in hosts[0].corral_files() if _writable(plan) else ():
         hosts[0].lstat(path)
-    assert launch.spec is not None
-    limits = plan.ground.limits
+    spec = _with_groups(launch, trace)
+    limits = plan.resolved.limits
     compiled = CompiledPlan(
-        PlanHost(plan.ground.uid, plan.ground.gid, _build(launch.argv[0]), _boot(), os.uname().release),
+        PlanHost(plan.resolved.uid, plan.resolved.gid, _build(launch.argv[0]), _boot(), os.uname().release),
         trace.seen,
         EnvironmentRules(
             tuple(sorted(plan.policy.env.passed)),
             (("PATH", DEFAULT_PATH),),
-            tuple(sorted(fixed_environment(plan.policy, plan.ground, plan.waived).items())),
+            tuple(sorted(fixed_environment(plan.policy, plan.resolved, plan.waived).items())),
         ),
         limits.output_bytes,
-        ground_of(launch.spec),
+        resolved_of(spec),
         json.dumps(_note(explanation, plan, launch)),
     )
-    return Compiled(compiled, launch.argv[0], (plan.ground.workspace, *_writable(plan)))
+    return Compilation(compiled, launch.argv[0], (plan.resolved.workspace, *_writable(plan)))
 
 
-def _check_groups(sandbox: Sandbox) -> None:
-    """Raise UnenforceableError for limits that a control group holds."""
+def _check_groups(sandbox: Sandbox, host: Host) -> None:
+    """Raise UnenforceableError for limits that a control group holds, where the launcher can make none."""
     limits = sandbox.policy.limits
+    if any(enforcer.holds for enforcer in host.enforcers()):
+        return
     needed = {feature for feature, field in _LIMITS.items() if getattr(limits, field) is not None}
     if limits.pids is not None and os.geteuid() == 0:
         needed.add(Feature.LIMIT_PIDS)
     lacking = needed - sandbox.waived
     if lacking:
         raise _cannot_compile(
-            frozenset(lacking), "a control group holds that limit, and a compiled plan has nobody to make one"
+            frozenset(lacking), "a control group holds that limit, and the launcher may make none here"
         )
+
+
+def _with_groups(launch: Launch, trace: Trace) -> bytes:
+    """The spec, with the control group that the run needs: made here once, to see what it takes."""
+    assert launch.spec is not None
+    request = launch.group
+    if request is None or not request.is_needed:
+        return launch.spec
+    trace.note_text(MEMBERSHIP, read(MEMBERSHIP))
+    group = make_own_group(request, f"trial{os.urandom(4).hex()}")
+    try:
+        records, settings = group.records(int(GRACE_SECONDS * 1000)), tuple(group.settings)
+    finally:
+        group.remove()
+    used = [path for path, _ in settings]
+    used += [record.path for record in (records.kill, records.cpu_time) if record is not None]
+    # Those that only count are left out: nobody asks a plan what a command has cost.
+    directories = dict.fromkeys(group.directories.values())
+    places = tuple(place for place in directories if any(is_beneath(path, place) for path in used))
+
+    def made(path: str) -> str:
+        number = next(number for number, place in enumerate(places) if is_beneath(path, place))
+        return f"%{number}{path[len(places[number]) :]}"
+
+    spec = append_groups(
+        launch.spec,
+        tuple(
+            record.replace(path=made(record.path))
+            for record in records.groups
+            if any(is_beneath(record.path, place) for place in places)
+        ),
+        records.kill and records.kill.replace(path=made(records.kill.path)),
+        records.cpu_time and records.cpu_time.replace(path=made(records.cpu_time.path)),
+    )
+    return append_made_groups(
+        spec, map(os.path.dirname, places), ((made(path), value) for path, value in settings)
+    )
 
 
 def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
@@ -192,7 +238,7 @@ def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
                 f"the backend {launch.backend} needs a directory that is made for each run, and removed",
             )
         # Without private areas at all, rather than with one that stays.
-        plan = plan.replace(ground=plan.ground.replace(private=(), private_files=()))
+        plan = plan.replace(resolved=plan.resolved.replace(private=(), private_files=()))
         launch = get_backend(launch.backend).lower(plan, explanation.probe)
     return plan, launch
 
@@ -209,7 +255,7 @@ def _cannot_compile(features: frozenset[Feature], why: str) -> UnenforceableErro
 
 
 def _writable(plan: Plan) -> tuple[str, ...]:
-    return tuple(grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE)
+    return tuple(grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE)
 
 
 def _presets() -> str:
@@ -218,7 +264,7 @@ def _presets() -> str:
 
 def _build(launcher: str) -> str:
     """What the launcher was built from, as it says itself."""
-    from corral.tool import run_tool
+    from corral.host.tool import run_tool
 
     told = run_tool((launcher, "--build"), 10.0, {})
     text = told.output.strip()
@@ -261,23 +307,23 @@ def _note(explanation: Explanation, plan: Plan, launch: Launch) -> dict[str, Any
     """What `corral compile --show` prints."""
     named = {**dict.fromkeys(RUNNER_FEATURES, MECHANISM), **launch.enforced}
     by_access = {
-        access: [grant.target.path for grant in plan.ground.grants if grant.access is access]
+        access: [grant.target.path for grant in plan.resolved.grants if grant.access is access]
         for access in (FsAccess.WRITE, FsAccess.READ)
     }
     return {
         "profile": plan.policy.name,
         "policy_hash": plan.policy.digest(),
-        "workspace": plan.ground.workspace,
+        "workspace": plan.resolved.workspace,
         "backend": f"{launch.backend} ({explanation.probe.version})",
         "write": by_access[FsAccess.WRITE],
         "read": by_access[FsAccess.READ],
-        "private": list(plan.ground.private),
+        "private": list(plan.resolved.private),
         "denied": [
             target.requested
-            for target in plan.ground.denied
-            if target.kind is not PathKind.MISSING or target.path not in plan.ground.hidden
+            for target in plan.resolved.denied
+            if target.kind is not PathKind.MISSING or target.path not in plan.resolved.hidden
         ],
-        "network": plan.ground.net.mode.value,
+        "network": plan.resolved.net.mode.value,
         "enforced": {feature.value: named[feature] for feature in plan.requires - plan.waived},
         "waived": sorted(feature.value for feature in plan.waived),
         "unheld": [f"{feature.value} ({value})" for feature, value in plan.unheld],

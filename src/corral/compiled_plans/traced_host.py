@@ -14,7 +14,9 @@ from corral.linux.compiled import (
     SeenObject,
     SeenSilence,
     SeenStamp,
+    SeenText,
 )
+from corral.model.enforcer import CGROUP1, CGROUP2
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.model.plan import FileStamp
     from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
+
+
+#: Those that take no other process to make; systemd would have to be asked.
+_OWN_GROUPS = frozenset({CGROUP1, CGROUP2})
 
 
 class Trace:
@@ -67,12 +73,16 @@ class Trace:
         """A file that may change as it likes, as long as it says nothing to corral."""
         self._note("silence", SeenSilence(path))
 
+    def note_text(self, path: str, text: str) -> None:
+        """What a file of the kernel's says."""
+        self._note("text", SeenText(path, text))
+
     def _note(self, kind: str, seen: Seen) -> None:
         self._seen.setdefault((kind, seen.path), seen)
 
 
 class TracedHost:
-    """Another host's answers, and a trace of them. It has no control groups: nobody would make them later.
+    """Another host's answers, and a trace of them. It has the control groups that the launcher can make.
 
     INVARIANT: the trace has every answer about a file that planning gets. So whoever finds all of them true
     again may take the plan for the one that would be made now.
@@ -127,7 +137,7 @@ class TracedHost:
         return self._host.landlock_abi()
 
     def enforcers(self) -> tuple[Enforcer, ...]:
-        return ()
+        return tuple(enforcer for enforcer in self._host.enforcers() if enforcer.name in _OWN_GROUPS)
 
     def processors(self) -> tuple[int, int]:
         return self._host.processors()

@@ -1,0 +1,1 @@
+"""Configuration files: found, read, trusted, and turned into a policy."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from corral.backends.registry import UNCONFINED
-from corral.config.compile import capabilities_of_setting
-from corral.host import RealHost, state_directory
-from corral.model.capability import Capability, PolicyDraft
+from corral.config.to_policy import capabilities_of_setting
+from corral.host.real import RealHost, state_directory
 from corral.model.policy import FsAccess
 from corral.model.record import Record
+from corral.model.rules.capability import Capability, PolicyDraft
 from corral.planning.resolve import Resolver, expand, is_beneath
 from corral.policy.preset import PRESETS, load_preset
 from corral.sandbox import Sandbox

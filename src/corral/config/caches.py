@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from corral.directory import no_directory, not_writable
-from corral.host import state_directory
+from corral.host.directory import no_directory, not_writable
+from corral.host.real import state_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,20 +6,20 @@ from corral.backends.registry import UNCONFINED
 from corral.config.keys import FALLBACKS
 from corral.config.setting import Origin, Source, shorten
 from corral.config.values import SAME
-from corral.host import RealHost
-from corral.model.capability import Capability, PolicyDraft, capabilities_of
+from corral.host.real import RealHost
 from corral.model.container import DEFAULT_IMAGE, Container
-from corral.model.pattern import escape, literal
-from corral.model.quantities import parse_duration
 from corral.model.record import Record
+from corral.model.rules.capability import Capability, PolicyDraft, capabilities_of
+from corral.model.rules.pattern import escape, literal
+from corral.model.rules.quantities import parse_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.config.compile import Compiled
     from corral.config.narrow import SettingCut
     from corral.config.setting import Setting
+    from corral.config.to_policy import Compiled
     from corral.model.policy import Policy
     from corral.sandbox import Sandbox
 

@@ -5,7 +5,7 @@ Between layers there are none: the later one has the last word.
 
 from __future__ import annotations
 
-from corral.config.compile import capabilities_of_setting, compile_settings
+from corral.config.to_policy import capabilities_of_setting, compile_settings
 from corral.model.policy import NetMode
 from corral.model.problem import Problem
 from corral.policy.contradiction import PERMITS, first_lost

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
-from corral.directory import no_directory
-from corral.host import CONFIG_NAMES, config_directory, state_directory
+from corral.host.directory import no_directory
+from corral.host.real import CONFIG_NAMES, config_directory, state_directory
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 

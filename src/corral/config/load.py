@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import os
 
-from corral.config.compile import (
-    Compiled,
-    add_settings,
-    capabilities_of_setting,
-    compile_settings,
-    is_lasting,
-)
 from corral.config.configuration import Configuration, FileState
 from corral.config.contradiction import contradictions
 from corral.config.document import DocumentProblems
@@ -25,12 +18,19 @@ from corral.config.narrow import SettingCut, narrow
 from corral.config.read import read_settings
 from corral.config.remembered import read_remembered
 from corral.config.setting import Source
+from corral.config.to_policy import (
+    Compiled,
+    add_settings,
+    capabilities_of_setting,
+    compile_settings,
+    is_lasting,
+)
 from corral.config.trust import check_trust, forget_missing
 from corral.config.values import nearest
 from corral.config.variables import read_variables
-from corral.directory import no_directory
-from corral.model.capability import is_narrowing
+from corral.host.directory import no_directory
 from corral.model.errors import ConfigurationError, PolicyError
+from corral.model.rules.capability import is_narrowing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from corral.config.find import Found
     from corral.config.setting import FileSettings, Setting
-    from corral.model.capability import Capability
     from corral.model.problem import Problem
+    from corral.model.rules.capability import Capability
 
 _IN_PYPROJECT = ("tool", "corral")
 _ONLY_USER = "only your own configuration can say it"

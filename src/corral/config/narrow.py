@@ -10,12 +10,12 @@ so do a writable root and a container that is kept.
 from __future__ import annotations
 
 from corral.backends.registry import AUTO_NAME, CONFINING, UNCONFINED
-from corral.config.compile import Compiled, capabilities_of_setting, compile_settings, with_backends
 from corral.config.keys import BY_NAME
 from corral.config.setting import Setting
-from corral.model.capability import is_narrowing
+from corral.config.to_policy import Compiled, capabilities_of_setting, compile_settings, with_backends
 from corral.model.policy import FsAccess
 from corral.model.record import Record
+from corral.model.rules.capability import is_narrowing
 from corral.policy.preset import load_preset, preset_backend
 
 TYPE_CHECKING = False

@@ -8,6 +8,7 @@ import stat
 from corral.model.errors import PolicyError
 
 _MOST_BYTES = 1 << 20
+_BLANKS = frozenset(" \t\r")
 
 
 def read_pattern_file(path: str) -> tuple[str, ...]:
@@ -16,7 +17,7 @@ def read_pattern_file(path: str) -> tuple[str, ...]:
     A line without a slash holds at any depth below whatever is granted; any other begins in the workspace.
     """
     found = []
-    for number, line in enumerate(_read(path).splitlines(), 1):
+    for number, line in enumerate(_read(path).split("\n"), 1):
         text = _stripped(line)
         if not text or text.startswith("#"):
             continue
@@ -34,9 +35,14 @@ def read_pattern_file(path: str) -> tuple[str, ...]:
 
 def _stripped(line: str) -> str:
     """Without spaces at the end, but for one that a backslash keeps."""
-    text = line.rstrip(" \t\r")
-    is_kept = text.endswith("\\") and len(text) < len(line)
-    return (f"{text[:-1]} " if is_kept else text).replace("\\ ", " ")
+    found, end, at = [], 0, 0
+    while at < len(line):
+        step = line[at : at + 2] if line[at] == "\\" else line[at]
+        at += len(step)
+        found.append(" " if step == "\\ " else step)
+        if step not in _BLANKS:
+            end = len(found)
+    return "".join(found[:end])
 
 
 def _read(path: str) -> str:

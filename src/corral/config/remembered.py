@@ -16,7 +16,7 @@ from binascii import crc32
 from corral import __version__
 from corral.config.keys import BY_NAME, KEYS
 from corral.config.setting import FileSettings, Origin, Section, Setting, Source
-from corral.state import read_state, write_state
+from corral.host.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

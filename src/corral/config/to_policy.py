@@ -5,10 +5,10 @@ from __future__ import annotations
 from corral.backends.registry import AUTO_NAME, UNCONFINED
 from corral.config.keys import BY_NAME
 from corral.config.setting import Origin, Setting, Source
-from corral.model.capability import Capability, PolicyDraft, is_narrowing, parse_capability
-from corral.model.endpoint import has_port
+from corral.model.network.endpoint import has_port
 from corral.model.policy import FsAccess, NetMode, Policy
 from corral.model.record import Record
+from corral.model.rules.capability import Capability, PolicyDraft, is_narrowing, parse_capability
 from corral.policy.preset import DEFAULT_PRESET, preset_backend, preset_lines
 
 TYPE_CHECKING = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from corral.config.find import PYPROJECT, TRUST_FILE, find_project_files, named_by_environment
-from corral.host import CONFIG_NAMES, config_directory, state_directory
+from corral.host.real import CONFIG_NAMES, config_directory, state_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.trace import Trace
+    from corral.compiled_plans.traced_host import Trace
 
 
 def note_configuration(trace: Trace, workspace: str, named: str | None) -> None:

@@ -11,9 +11,9 @@ import os
 
 from corral.config.document import DocumentProblems, read_document
 from corral.config.find import PYPROJECT, TRUST_FILE
-from corral.host import CONFIG_NAMES
+from corral.host.real import CONFIG_NAMES
+from corral.host.state import read_state, write_state
 from corral.model.errors import PolicyError
-from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

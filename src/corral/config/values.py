@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.model.capability import parse_capability
 from corral.model.container import (
     EXAMPLES,
     parse_image,
@@ -12,10 +11,11 @@ from corral.model.container import (
     parse_user,
     parse_volume,
 )
-from corral.model.endpoint import has_port, host_in_url, parse_endpoint, parse_host
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.feature import Feature
+from corral.model.network.endpoint import has_port, host_in_url, parse_endpoint, parse_host
 from corral.model.record import Record
+from corral.model.rules.capability import parse_capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

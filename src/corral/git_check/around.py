@@ -1,7 +1,8 @@
 """A workspace inside a larger repository: the index of that one has directories in here as well.
 
-Its git directory is out of reach for commands. But `git rm`, typed in the workspace, works with that index,
-and follows a link that a command has put in the place of one of its directories.
+Its git directory is out of reach for commands, unless it is granted as well. But `git rm`, typed in the
+workspace, works with that index, and follows a link that a command has put in the place of one of its
+directories.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ from __future__ import annotations
 import os
 import time
 
-from corral.git.config import MalformedConfig, read_config
-from corral.git.keys import hash_length
-from corral.git.pointer import read_path, read_pointer
-from corral.runtime.git_files import read_file
-from corral.runtime.git_index import read_whole_index
-from corral.runtime.git_pointers import is_beneath
-from corral.runtime.git_work import Work
-from corral.runtime.unchanged import memorise
+from corral.git_check.files import read_file
+from corral.git_check.index import read_whole_index
+from corral.git_check.pointers import is_beneath
+from corral.git_formats.config import MalformedConfig, read_config
+from corral.git_formats.keys import hash_length
+from corral.git_formats.pointer import read_path, read_pointer
+from corral.untrusted_files.unchanged import memorise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from corral.runtime.git_remembered import Memories
-    from corral.runtime.git_tracked import Tracked
+    from corral.git_check.remembered import Memories
+    from corral.git_check.tracked import Tracked
+    from corral.git_check.work import Work
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_BYTES = 1 << 13
@@ -36,25 +37,35 @@ class Around:
 
     def __init__(self, roots: Sequence[str], memories: Memories) -> None:
         found = ((root, *find_around(root)) for root in roots)
-        # What lies beneath another root is looked at itself.
+        # What lies beneath another root is looked at itself; in a git directory no index has anything.
         self._found = [
             (root, worktree, git)
             for root, worktree, git in found
-            if worktree and not any(is_beneath(worktree, top) for top in roots)
+            if worktree and not is_beneath(root, git) and not any(is_beneath(worktree, top) for top in roots)
         ]
         self._memories = memories
 
-    def tracked(self) -> Iterator[Tracked]:
-        """Raises MalformedIndex for an index that is not understood."""
-        for root, worktree, git in self._found:
-            key = (git, root, True)
-            found = self._memories.find(key)
-            if found is None:
-                self._memories.forget(key)
-                looked_ns = time.time_ns()
-                found = ([], (), _tracked_in(root, worktree, git), True, {})
-                self._memories.keep(key, memorise([git, f"{git}/index"], looked_ns), found)
-            yield from found[2]
+    def places(self) -> list[tuple[str, str, str]]:
+        """Each root in a larger worktree, with that and its git directory."""
+        return self._found
+
+    def tracked(self, found_at: tuple[str, str, str], work: Work) -> tuple[Tracked, ...]:
+        """Raises MalformedIndex for an index that is not understood, and TooMuchWork."""
+        root, worktree, git = found_at
+        key = (git, root, True)
+        found = self._memories.find(key)
+        if found is None:
+            self._memories.forget(key)
+            looked_ns, part = time.time_ns(), work.part()
+            try:
+                tracked = _tracked_in(root, worktree, git, part)
+            finally:
+                work.add(part.spent)
+            found = ([], (), tracked, True, {}, part.spent)
+            self._memories.keep(key, memorise([git, f"{git}/index"], looked_ns), found)
+        else:
+            work.add(found[-1])
+        return found[2]
 
 
 def find_around(root: str) -> tuple[str, str]:
@@ -71,7 +82,7 @@ def find_around(root: str) -> tuple[str, str]:
     return "", ""
 
 
-def _tracked_in(root: str, worktree: str, git: str) -> tuple[Tracked, ...]:
+def _tracked_in(root: str, worktree: str, git: str, work: Work) -> tuple[Tracked, ...]:
     """As if a directory were a worktree of its own: what the index around it has in there."""
     try:
         handle = os.open(git, _DIRECTORY)
@@ -81,7 +92,7 @@ def _tracked_in(root: str, worktree: str, git: str) -> tuple[Tracked, ...]:
         if not os.path.lexists(f"{git}/index"):
             return ()
         length = _hash_length(handle, git)
-        _, directories = read_whole_index(Work(), handle, git, length, may_have_names=True)
+        _, directories = read_whole_index(work, handle, git, length, may_have_names=True)
     finally:
         os.close(handle)
     start = os.fsencode(os.path.relpath(root, worktree)) + b"/"

@@ -11,13 +11,12 @@ import contextlib
 import fcntl
 import os
 
+from corral.git_check.settings import Changed, GitSettings
 from corral.linux.encode import append_mounts
 from corral.linux.spec import Mount, MountFlag, MountKind
-from corral.model.errors import SetupError
-from corral.runtime.git_settings import Changed, GitSettings
-from corral.runtime.quarantine import make_private
-from corral.runtime.removal import remove_tree
-from corral.runtime.status import path_changed
+from corral.model.errors import SetupError, path_changed
+from corral.untrusted_files.quarantine import make_private
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

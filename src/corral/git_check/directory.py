@@ -10,37 +10,38 @@ from __future__ import annotations
 import os
 import posixpath
 
-from corral.git.config import MalformedConfig, read_config, without
-from corral.git.index import MalformedIndex
-from corral.git.keys import OBJECT_FORMAT, harmless_remotes, has_extensions, hash_length, is_harmless
-from corral.git.pointer import read_path
-from corral.git.sequencer import is_judged_by_its_head, is_state, unsafe_state
-from corral.runtime.git_files import (
+from corral.git_check.files import (
     changed_ns,
     has_entry,
     identity_of,
     inside,
     is_git_directory,
     is_gone,
-    is_there,
     link_text,
     names_of,
 )
-from corral.runtime.git_hazard import Hazard, inner_repository, not_a_file
-from corral.runtime.git_hooks import named_places
-from corral.runtime.git_index import SECOND_NAME, TOO_LARGE, read_whole_index
-from corral.runtime.git_tracked import way_to
-from corral.runtime.git_work import TooMuch, Work
+from corral.git_check.hazard import Hazard, inner_repository, not_a_file
+from corral.git_check.hooks import named_places
+from corral.git_check.index import SECOND_NAME, TOO_LARGE, filled, read_whole_index
+from corral.git_check.tracked import way_to
+from corral.git_check.work import TooMuchWork, Work
+from corral.git_formats.config import MalformedConfig, read_config, without
+from corral.git_formats.index import MalformedIndex
+from corral.git_formats.keys import OBJECT_FORMAT, harmless_remotes, has_extensions, hash_length, is_harmless
+from corral.git_formats.pointer import read_path
+from corral.git_formats.sequencer import NAMES, is_judged_by_its_head, is_state, unsafe_state
+from corral.untrusted_files.folding import GitNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
-    from corral.git.config import Entry as Setting
-    from corral.runtime.git_files import Entry
-    from corral.runtime.git_hooks import WorktreeHooks
-    from corral.runtime.git_pointers import Pointers
-    from corral.runtime.git_tracked import Tracked
+    from corral.git_check.files import Entry
+    from corral.git_check.hooks import WorktreeHooks
+    from corral.git_check.pointers import Pointers
+    from corral.git_check.remembered import Identity
+    from corral.git_check.tracked import Tracked
+    from corral.git_formats.config import ConfigEntry as Setting
 
 
 _EXCERPT = 60
@@ -52,14 +53,18 @@ _UNFINISHED = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 _WORKTREE = "core.worktree"
 _ALTERNATES = frozenset({"objects/info/alternates", "objects/info/http-alternates"})
 _MOST_DEPTH = 64
+_NAMES = GitNames(
+    *(*_HELD, *NAMES, ".git", "index", "gitdir", "refs", "worktrees", "modules"),
+    *("info", "pack", "alternates", "http-alternates", "multi-pack-index.d"),
+)
 
 
 class GitDirectory:
     """Looked at by descriptor. `is_held`: its hooks and settings cannot have changed.
 
     `worktree` is where its index belongs. `pointers` says where paths may lead that are named in here, and is
-    told which worktrees the git directories in here have. `since_ns` is when commands began. `work` counts;
-    what is `left_out`, as paths of the host, is not looked at.
+    told which worktrees the git directories in here have. `since_ns` is when commands began, `objects` where
+    objects were then, as far as there is a then. `work` counts; what is `left_out` is not looked at.
     """
 
     def __init__(
@@ -74,21 +79,18 @@ class GitDirectory:
         is_held: bool,
         hooks: WorktreeHooks,
         left_out: Collection[str] = (),
+        objects: Mapping[str, Identity] | None = None,
     ) -> None:
-        self._path = path
-        self._handle = handle
-        self._worktree = worktree
-        self._pointers = pointers
-        self._since_ns = since_ns
-        self._is_held = is_held
-        self._hooks = hooks
-        self._work = work
-        self._left_out = left_out
+        self._path, self._handle, self._worktree = path, handle, worktree
+        self._pointers, self._since_ns, self._is_held = pointers, since_ns, is_held
+        self._hooks, self._work = hooks, work
+        self._left_out, self._objects_before = left_out, objects
         self.gitlinks: tuple[str, ...] = ()  # directories in which git would run
         self.tracked: tuple[Tracked, ...] = ()  # where git removes files that an index has
         self.seen: list[str] = []  # what the last look depended on, as paths in here
         self.depends_on_others = False  # on what is not in here
-        self.failure: OSError | None = None  # which ended the last look
+        self.objects: dict[str, Identity] = {}
+        self.failure: Exception | None = None  # which ended the last look
 
     def _may_lead_to(self, place: str, text: str) -> bool:
         """Whether git may follow a path that the file at this place names.
@@ -108,8 +110,8 @@ class GitDirectory:
 
         What has been found is told all the same.
         """
-        self.gitlinks, self.tracked, self.seen, self.depends_on_others = (), (), [], False
-        self.failure = None
+        self.gitlinks, self.tracked, self.seen = (), (), []
+        self.depends_on_others, self.failure = False, None
         found = []
         try:
             length = self._hash_length(self._handle, "")
@@ -117,15 +119,15 @@ class GitDirectory:
             for hazard in whole:
                 found.append(hazard)
                 self._work.take_away(self._on_host(posixpath.dirname(hazard.place)))
-        except TooMuch:
+        except TooMuchWork:
             pass  # which whoever counts sees as well
-        except OSError as problem:
+        except Exception as problem:
             self.failure = problem
         return found
 
     def _list(self, handle: int, place: str) -> list[Entry]:
         path = self._on_host(place)
-        return [] if path in self._left_out else self._work.list(handle, path)
+        return [] if path in self._left_out else self._work.list(handle, path, _NAMES)
 
     def _read(self, handle: int, place: str, *, only_head: bool = False) -> bytes | None:
         """A file, by its directory and its place in here."""
@@ -180,7 +182,9 @@ class GitDirectory:
         """What a part has; if it fails, that ends it and nothing else."""
         try:
             yield from part
-        except OSError as problem:
+        except TooMuchWork:
+            raise
+        except Exception as problem:
             self.failure = self.failure or problem
 
     def _enter(self, handle: int, prefix: str, name: str, length: int, *, is_held: bool) -> Iterator[Hazard]:
@@ -209,15 +213,19 @@ class GitDirectory:
     def _objects(self, handle: int, place: str) -> Iterator[Hazard]:
         """Only those directories of objects in which something is new: git touches what it finds there.
 
-        In these no entry is believed by its own time, which is as old as it was in another directory.
+        In these no entry is believed by its own time, which is as old as it was in another directory. Nor are
+        they themselves, if that which they are in was not here before.
         """
+        path, status = self._on_host(place), os.fstat(handle)
+        here = self.objects[path] = (status.st_dev, status.st_ino)
+        is_new = self._objects_before is not None and self._objects_before.get(path) != here
         for name, is_directory, _ in self._list(handle, place):
             if not is_directory or name in {"info", "pack"}:
                 continue
             self.seen.append(f"{place}/{name}")
             if len(name) != 2:
                 yield Hazard(f"{place}/{name}", "git has no such directory of objects")
-            elif changed_ns(handle, name) >= self._since_ns:
+            elif is_new or changed_ns(handle, name) >= self._since_ns:
                 for inner in self._inside(handle, name):
                     for entry, is_inner_directory, is_file in self._list(inner, f"{place}/{name}"):
                         if is_inner_directory:
@@ -233,9 +241,12 @@ class GitDirectory:
         if name.count("/") > _MOST_DEPTH:
             yield Hazard(prefix + name, "git has no directory as deep as that")
             return
+        here, is_refs = self._on_host(prefix + name), f"{name}/".startswith("refs/")
         for entry, is_directory, is_file in self._list(handle, prefix + name):
             if entry == ".git":
                 yield inner_repository(handle, f"{prefix}{name}/{entry}")
+            elif is_refs and is_file and self._work.is_reference(handle, here, entry):
+                self.seen.append(f"{prefix}{name}/{entry}")
             elif not is_directory:
                 yield from self._file(handle, prefix, f"{name}/{entry}", is_file=is_file)
             elif only is None or entry in only:
@@ -414,7 +425,8 @@ class GitDirectory:
         self.depends_on_others |= bool(content.shared)
         for path in (*content.gitlinks, *content.sparse):
             self._work.look_up(self._on_host(place), f"{worktree}/{path}")
-        unsafe = (*content.unsafe, *self._filled(worktree, content.sparse))
+        self.depends_on_others |= bool(content.sparse)
+        unsafe = (*content.unsafe, *filled(worktree, content.sparse, self._pointers))
         if unsafe:
             why = f"git would write, or enter, {unsafe[0]!r}"
             yield Hazard(place, why, "\0".join(unsafe).encode("utf-8", "surrogateescape"))
@@ -422,17 +434,6 @@ class GitDirectory:
         places = [top for top in dict.fromkeys((worktree, *claimed)) if top]
         self.gitlinks += tuple(os.path.join(top, path) for top in places for path in content.gitlinks)
         self.tracked += tuple((self._on_host(place), top, directories) for top in places if directories)
-
-    def _filled(self, worktree: str, sparse: tuple[str, ...]) -> list[str]:
-        """Those of the directories that git says it has left out of the worktree, and that are there."""
-        self.depends_on_others |= bool(sparse)
-        top = self._pointers.open(worktree) if worktree and sparse else -1
-        if top < 0:
-            return []
-        try:
-            return [path for path in sparse if is_there(top, path)]
-        finally:
-            os.close(top)
 
     def _hash_length(self, handle: int, prefix: str) -> int:
         """How many bytes the names of objects have, as the configuration of a repository says."""

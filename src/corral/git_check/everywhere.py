@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-from corral.runtime.unchanged import is_local, latest_ns
+from corral.untrusted_files.unchanged import is_local, latest_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from corral.runtime.unchanged import Folders
+    from corral.untrusted_files.unchanged import Folders
 
 #: A directory is a step, and one that is too far down for the kernel's paths as many as it has above it.
 MOST_STEPS = 1 << 17
@@ -76,7 +76,7 @@ class Elsewhere:
     def __init__(self, roots: Sequence[str], folders: Folders, tell: Callable[[str, str], None]) -> None:
         self._roots, self._folders, self._tell = roots, folders, tell
         self._found: tuple[str, ...] | None = None
-        self._begun: frozenset[str] = frozenset()  # which were looked at before commands
+        self.begun: frozenset[str] = frozenset()  # which were looked at before commands
         self._since_ns = 0
         self._is_told = False
         self.has_searched = False  # since commands ran
@@ -95,11 +95,11 @@ class Elsewhere:
 
     def begin(self, looked_at: Iterable[str], began_ns: int) -> None:
         """Commands are about to start, and these have been looked at: what is in them is the host's own."""
-        self._begun, self._since_ns, self._is_told = frozenset(looked_at), began_ns, False
+        self.begun, self._since_ns, self._is_told = frozenset(looked_at), began_ns, False
 
     def is_hosts(self, worktree: str, path: str, place: str) -> bool:
         """Whether what is at a place was there before, in a repository that was not looked at then."""
-        if worktree in self._begun or not self._are_times_kept():
+        if worktree in self.begun or not self._are_times_kept():
             return False
         roots = [root for root in self._roots if f"{path}/".startswith(f"{root}/")]
         if not roots or os.path.isfile(f"{worktree}/.git"):
@@ -111,10 +111,10 @@ class Elsewhere:
 
     def is_unknown(self, path: str) -> bool:
         """Whether it lies in such a repository."""
-        return any(path.startswith(f"{worktree}/") for worktree in {*(self._found or ())} - self._begun)
+        return any(path.startswith(f"{worktree}/") for worktree in {*(self._found or ())} - self.begun)
 
     def _are_times_kept(self) -> bool:
-        return all(is_local(os.lstat(root).st_dev) for root in self._roots)
+        return all(is_local(os.lstat(root).st_dev) for root in self._roots if os.path.lexists(root))
 
     def _give_up(self, directory: str) -> None:
         if not self._is_told:

@@ -6,9 +6,9 @@ import errno
 import os
 import stat
 
-from corral.git.pointer import is_head
-from corral.runtime.removal import open_up
-from corral.runtime.unchanged import latest_ns
+from corral.git_formats.pointer import is_head
+from corral.untrusted_files.removal import open_up
+from corral.untrusted_files.unchanged import latest_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_TEXT_BYTES = 4 << 20
+_MOST_NAME_BYTES = 65  # of an object, with the end of the line
+_HEX_AND_NEWLINE = b"0123456789abcdef\n"
 _TRIES = 3
 _NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _NO_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EISDIR})
@@ -75,6 +77,21 @@ def _let_owner_in(handle: int) -> None:
     status = os.fstat(handle)
     if status.st_mode & 0o500 != 0o500 and status.st_uid == os.geteuid() != 0:
         os.fchmod(handle, stat.S_IMODE(status.st_mode) | 0o700)
+
+
+def reopen(path: str, mode: int) -> None:
+    """Give a directory's owner the rights back that he had when this was its mode, if it is there."""
+    try:
+        handle = os.open(path, _NAME | os.O_DIRECTORY)
+    except OSError:
+        return  # who opens it to look into it is told
+    try:
+        status = os.fstat(handle)
+        missing = mode & 0o700 & ~status.st_mode
+        if missing and status.st_uid == os.geteuid():
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(status.st_mode) | missing)
+    finally:
+        os.close(handle)
 
 
 def descend(handle: int, path: str, *, may_open: bool = True) -> int:
@@ -166,8 +183,21 @@ def _is_open(handle: int, name: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_mode & 0o700 == 0o700
 
 
+def in_the_way(handle: int) -> list[str]:
+    """What stands in the place of `HEAD`, `objects` or `refs`, and has to go before these can be made."""
+    wrong = ["HEAD"] if has_entry(handle, "HEAD") and not is_head(read_file(handle, "HEAD") or b"") else []
+    return wrong + [
+        name for name in ("objects", "refs") if has_entry(handle, name) and not _is_kept(handle, name)
+    ]
+
+
+def _is_kept(handle: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
+
+
 def make_whole(handle: int, head: bytes) -> None:
     """Put back what makes it a git directory. Links and the like have been taken away."""
+    _let_owner_write(handle)
     if not has_entry(handle, "HEAD"):
         write_new(handle, "HEAD", head)
     for name in ("objects", "refs"):
@@ -175,6 +205,12 @@ def make_whole(handle: int, head: bytes) -> None:
             os.mkdir(name, dir_fd=handle)
         elif not _is_open(handle, name):
             os.close(open_up(handle, name))
+
+
+def _let_owner_write(handle: int) -> None:
+    status = os.fstat(handle)
+    if status.st_mode & 0o300 != 0o300 and status.st_uid == os.geteuid():
+        os.fchmod(handle, stat.S_IMODE(status.st_mode) | 0o700)
 
 
 def write_new(handle: int, name: str, content: bytes) -> None:
@@ -242,6 +278,22 @@ def read_head(handle: int, name: str, most: int, count: Callable[[int], None]) -
         count(min(size, most))
         return os.pread(descriptor, most, 0)
     return None
+
+
+def is_reference(handle: int, name: str) -> bool:
+    """Whether it is a file with the name of an object and nothing else. Quick: there may be very many."""
+    try:
+        descriptor = os.open(name, _FILE, dir_fd=handle)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_size > _MOST_NAME_BYTES:
+            return False
+        data = os.read(descriptor, _MOST_NAME_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    return len(data) == status.st_size and data.rstrip(b"\n").isalnum() and not data.strip(_HEX_AND_NEWLINE)
 
 
 def _opened(handle: int, name: str) -> Iterator[tuple[int, int]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from corral.git_check.files import link_text
 from corral.model.record import Record
-from corral.runtime.git_files import link_text
 
 _EXCERPT = 60
 #: By such a link `git init` finds out whether there can be links; it removes it at once.

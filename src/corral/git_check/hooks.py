@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 
-from corral.runtime.git_files import descend, identity_of, is_there, link_text, read_file
-from corral.runtime.git_hazard import Hazard
+from corral.git_check.files import descend, identity_of, is_there, link_text, read_file
+from corral.git_check.hazard import Hazard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from corral.git.config import Entry
-    from corral.runtime.git_pointers import Pointers
-    from corral.runtime.git_work import Work
+    from corral.git_check.pointers import Pointers
+    from corral.git_check.work import Work
+    from corral.git_formats.config import ConfigEntry
 
 
 #: Above the git directory, or the repository's own: not taken for hooks, whatever a setting says.
@@ -70,7 +70,7 @@ class WorktreeHooks:
         return False
 
 
-def named_places(entries: Iterable[Entry]) -> tuple[str, ...]:
+def named_places(entries: Iterable[ConfigEntry]) -> tuple[str, ...]:
     """Where a configuration that the plan does not hold has git look for hooks, inside the git directory.
 
     INVARIANT: never above it. A command may have written this, and what is there is taken away.

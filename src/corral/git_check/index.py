@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 
-from corral.git.index import MalformedIndex, read_index
-from corral.runtime.git_files import has_entry, names_of
-from corral.runtime.git_work import MOST_INDEX_BYTES
+from corral.git_check.files import has_entry, is_there, names_of
+from corral.git_check.work import MOST_INDEX_BYTES
+from corral.git_formats.index import MalformedIndex, read_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.git.index import IndexContent
-    from corral.runtime.git_work import Work
+    from corral.git_check.pointers import Pointers
+    from corral.git_check.work import Work
+    from corral.git_formats.index import IndexContent
 
 SECOND_NAME = "it has a second name, by which git would write it as another file"
 TOO_LARGE = "it is too large to be looked at"
@@ -43,3 +44,14 @@ def _read(work: Work, handle: int, directory: str, name: str, *, may_have_names:
     if not may_have_names and names_of(handle, name) != 1:
         raise MalformedIndex(SECOND_NAME)
     return data
+
+
+def filled(worktree: str, sparse: tuple[str, ...], pointers: Pointers) -> list[str]:
+    """Those of the directories that git says it has left out of the worktree, and that are there."""
+    top = pointers.open(worktree) if worktree and sparse else -1
+    if top < 0:
+        return []
+    try:
+        return [path for path in sparse if is_there(top, path)]
+    finally:
+        os.close(top)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 
+from corral.git_check.files import identity_of, link_text, read_file
+from corral.git_check.hazard import Hazard
 from corral.model.errors import SetupError
-from corral.runtime.git_files import identity_of, link_text, read_file
-from corral.runtime.git_hazard import Hazard
-from corral.runtime.unchanged import list_directory
+from corral.untrusted_files.unchanged import list_directory
 
 _WAIT = "git would wait for it: it is not a file"
 _EXCERPT = 60
 #: `git push origin`, where no remote has that name, takes it for a path, and follows what is there.
 _REMOTES = tuple(f"{name}{end}" for name in ("origin", "upstream") for end in ("", ".git"))
 _MOST_POINTER_BYTES = 1 << 14
+_MOST_NAMED = 5
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corral.model.violation import Violation
 
 
 class Looked:
@@ -63,15 +70,40 @@ def remotes_in(handle: int) -> list[Hazard]:
     return found
 
 
-def unreadable(problem: Exception, *, ran: bool) -> SetupError:
-    """A look that failed."""
+def unreadable(failures: Mapping[str, Exception], *, ran: bool, left: tuple[str, ...] = ()) -> SetupError:
+    """Looks that failed, by what was not looked at; and what else could not be taken away."""
+    why = [f"{path}: {problem}".removeprefix(": ") for path, problem in failures.items()]
+    more = f"; and {len(why) - _MOST_NAMED} others" if len(why) > _MOST_NAMED else ""
+    others = f"; not taken away: {', '.join(left[:_MOST_NAMED])}" if left else ""
     return SetupError(
         "guard",
         "a git directory could not be checked"
         + (", and what the command left there is there" if ran else ""),
-        why=str(problem),
-        fix="do not use git there before you have looked at it"
+        why=f"not looked at: {'; '.join(why[:_MOST_NAMED])}{more}{others}",
+        fix="do not use git there before you have looked at it; the next run checks it first"
         if ran
         else "look at what is in it, which a command may have left; then make it readable for its owner",
         ran=ran,
+    )
+
+
+def unchecked_before(mark: str, why: str) -> SetupError:
+    """An earlier run ended before its check did, and the check fails now as well."""
+    return SetupError(
+        "guard",
+        "what an earlier command left for git has not been checked",
+        why=why,
+        fix=f"remove what it left there; if all of it is your own, remove {mark}",
+    )
+
+
+def taken_away_now(found: tuple[Violation, ...]) -> SetupError:
+    """An earlier run ended before its check did; what it left was found now."""
+    told = [f"{violation.subject} ({violation.detail})" for violation in found[:_MOST_NAMED]]
+    more = f" and {len(found) - _MOST_NAMED} others" if len(found) > _MOST_NAMED else ""
+    return SetupError(
+        "guard",
+        "what an earlier command left for git was not checked when it ended, and is taken away now",
+        why=f"found: {', '.join(told)}{more}",
+        fix="look at quarantine if some of it was yours, and run it again",
     )

@@ -10,8 +10,16 @@ from __future__ import annotations
 
 import os
 
-from corral.git.pointer import read_pointer
-from corral.runtime.git_files import descend, has_entry, has_no_link, link_text, names_of, read_file
+from corral.git_check.files import (
+    descend,
+    has_entry,
+    has_no_link,
+    link_text,
+    names_of,
+    read_file,
+    reopen,
+)
+from corral.git_formats.pointer import read_pointer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,11 +35,17 @@ class Pointers:
         self._roots = roots
         self._worktrees: dict[str, str] = {}  # of git directories inside others, as far as both agree
         self.may_open = False  # what its owner has no rights in: afterwards that is a command's doing
+        self.modes: dict[str, int] = {}  # of the roots, before commands
 
     def begin(self, *, may_open: bool) -> None:
         """A new look: what the last one has found may have been taken away."""
         self._worktrees.clear()
         self.may_open = may_open
+        if may_open:
+            for root in sorted(self._roots, key=len):
+                reopen(root, self.modes.get(root, 0))
+        else:
+            self.modes = {root: os.stat(root).st_mode for root in self._roots}
 
     def agree(self, worktree: str, git_directory: str) -> bool:
         """Whether a worktree leads to the git directory that names it; then `.git` may stay there."""
@@ -88,7 +102,10 @@ class Pointers:
         root = self.top_of(path)
         if not root:
             return -1
-        handle = os.open(root, _DIRECTORY)
+        try:
+            handle = os.open(root, _DIRECTORY)
+        except FileNotFoundError:
+            return -1
         try:
             return descend(handle, path[len(root) + 1 :], may_open=self.may_open)
         finally:

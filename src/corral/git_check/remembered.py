@@ -11,22 +11,25 @@ import marshal
 import os
 from binascii import crc32
 
-from corral.runtime.git_hazard import Hazard
-from corral.runtime.quarantine import make_private
-from corral.runtime.unchanged import Memory
+from corral.git_check.hazard import Hazard
+from corral.untrusted_files.quarantine import make_private
+from corral.untrusted_files.unchanged import Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from corral.runtime.git_tracked import Tracked
+    from corral.git_check.tracked import Tracked
 
+    Identity = tuple[int, int]  # device, inode
     # What was found in a git directory: hazards, gitlinks, directories in the index, whether it is whole,
-    # the steps it took.
-    Found = tuple[list[Hazard], tuple[str, ...], tuple[Tracked, ...], bool, dict[str, int]]
+    # what its directories of objects are, the steps it took.
+    Found = tuple[
+        list[Hazard], tuple[str, ...], tuple[Tracked, ...], bool, dict[str, Identity], dict[str, int]
+    ]
     Key = tuple[str, str, bool]  # a git directory, its worktree, whether the plan holds its settings
 
-_FORMAT = 1
+_FORMAT = 2
 _MOST_BYTES = 1 << 28
 _MOST_FILES = 256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -16,15 +16,15 @@ from corral.model.feature import Feature
 from corral.model.launch import COPY_NAME
 from corral.model.plan import MOST_COPIED_BYTES
 from corral.model.violation import Evidence, Violation
-from corral.runtime.removal import open_up, remove_tree
-from corral.runtime.stamps import stamp_from
-from corral.runtime.steps import open_beneath, open_regular, read_bounded
+from corral.untrusted_files.removal import open_up, remove_tree
+from corral.untrusted_files.stamps import stamp_from
+from corral.untrusted_files.steps import open_beneath, open_regular, read_bounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.git.judge import Judgement
+    from corral.git_formats.judge import Judgement
     from corral.model.plan import ConfigCopy, FileStamp
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -81,8 +81,8 @@ class GitSettings:
         if data == self._judged:
             return ()
         self._judged = data
-        from corral.git.config import MalformedConfig
-        from corral.git.judge import Unproved, judge
+        from corral.git_formats.config import MalformedConfig
+        from corral.git_formats.judge import Unproved, judge
 
         try:
             judgement = judge(self._original, data)

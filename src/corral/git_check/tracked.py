@@ -9,16 +9,16 @@ import errno
 import os
 import stat
 
-from corral.runtime.git_files import descend, link_text
-from corral.runtime.git_hazard import Hazard
-from corral.runtime.git_pointers import is_beneath
+from corral.git_check.files import descend, link_text
+from corral.git_check.hazard import Hazard
+from corral.git_check.pointers import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.runtime.git_pointers import Pointers
-    from corral.runtime.git_work import Work
+    from corral.git_check.pointers import Pointers
+    from corral.git_check.work import Work
 
     # An index, the worktree that it belongs to, and the directories there that its entries are in.
     Tracked = tuple[str, str, frozenset[bytes]]

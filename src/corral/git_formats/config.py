@@ -35,7 +35,7 @@ class MalformedConfig(ValueError):
         self.line = line
 
 
-class Entry(Record):
+class ConfigEntry(Record):
     """One setting. Text that is not UTF-8 has surrogates, as in the names of files."""
 
     name: str  # as git compares it: section and key in lower case, the subsection as it was written
@@ -66,7 +66,7 @@ class Entry(Record):
         return tuple(dict.fromkeys(text for text in (self.value, self.older_value) if text is not None))
 
 
-def read_config(data: bytes) -> tuple[Entry, ...]:
+def read_config(data: bytes) -> tuple[ConfigEntry, ...]:
     """Every setting of a file, in order; MalformedConfig if git would refuse the file.
 
     Nothing is included from other files: `include.path` is a setting like others.
@@ -74,7 +74,7 @@ def read_config(data: bytes) -> tuple[Entry, ...]:
     return tuple(_Parser(data).entries())
 
 
-def without(data: bytes, drop: Callable[[Entry], bool]) -> bytes:
+def without(data: bytes, drop: Callable[[ConfigEntry], bool]) -> bytes:
     """The file without the settings that are to be dropped; the rest stays as it is, byte for byte.
 
     A section keeps its header, also when nothing is left in it.
@@ -88,7 +88,7 @@ def without(data: bytes, drop: Callable[[Entry], bool]) -> bytes:
     return b"".join((*kept, data[at:]))
 
 
-def span_of(data: bytes, entry: Entry) -> tuple[int, int]:
+def span_of(data: bytes, entry: ConfigEntry) -> tuple[int, int]:
     """What to cut out: the whole line of a setting; only the setting if a header shares the line."""
     start, end = entry.start, entry.end
     while start and data[start - 1] in _BLANK:
@@ -153,7 +153,7 @@ class _Parser:
         self._stem = b""  # the section with its dot
         self._names_left = len(data) * _MOST_NAMES_PER_BYTE + _ALWAYS
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ConfigEntry]:
         """The states of git's own loop: between settings, in a comment, in a header, in a setting."""
         found = []
         character = self._skip_mark()
@@ -219,7 +219,7 @@ class _Parser:
             raise self._malformed()
         return bytes(name)
 
-    def _entry(self, first: int) -> Entry:
+    def _entry(self, first: int) -> ConfigEntry:
         start, line = self._characters.at, self._characters.line
         key = bytearray([first])
         while (character := self._next()) in _KEY:
@@ -235,7 +235,7 @@ class _Parser:
         if self._names_left < 0:
             raise self._malformed()
         name = _text(self._stem + bytes(key).lower())
-        return Entry(name, value, older, line, start, self._characters.at)
+        return ConfigEntry(name, value, older, line, start, self._characters.at)
 
     def _value(self) -> tuple[bytes, bytes]:
         """A value behind its `=`, as git reads it since 2.45 and as it did before."""

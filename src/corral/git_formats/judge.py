@@ -8,24 +8,32 @@ after, and leads nobody elsewhere:
   - a branch follows a remote that was there before, and where pushes go is the user's choice, unless the
     repository had no remote at all;
   - no new remote is called `origin`, which git uses where nothing else is said, if there are others; nor is
-    it called like an address, which git would then take for the remote;
+    it called like an address or a path, `.` for one, which git would then take for the remote; and no
+    branch that follows a remote is made to follow `.`;
   - what keeps git from doing something is not removed.
 """
 
 from __future__ import annotations
 
-from corral.git.config import read_config
-from corral.git.keys import chooses_where_to_push, harmless_remotes, is_address, is_harmless, protects
-from corral.git.rewrite import key_of, rewrite
+from corral.git_formats.config import read_config
+from corral.git_formats.keys import (
+    chooses_where_to_push,
+    harmless_remotes,
+    is_address,
+    is_harmless,
+    is_path,
+    protects,
+)
+from corral.git_formats.rewrite import key_of, rewrite
 from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from corral.git.config import Entry
+    from corral.git_formats.config import ConfigEntry
 
-    Entries = tuple[Entry, ...]
+    Entries = tuple[ConfigEntry, ...]
 
 NOT_HARMLESS = "git could run a program, read a file or go elsewhere because of it"
 NOT_THE_COMMANDS = "what it says is not a command's to change"
@@ -64,8 +72,8 @@ def judge(before: bytes, after: bytes) -> Judgement:
     return Judgement(data, taken, tuple(refused.items()))
 
 
-def _by_name(entries: Iterable[Entry]) -> dict[str, Entries]:
-    found: dict[str, list[Entry]] = {}
+def _by_name(entries: Iterable[ConfigEntry]) -> dict[str, Entries]:
+    found: dict[str, list[ConfigEntry]] = {}
     for entry in entries:
         found.setdefault(entry.name, []).append(entry)
     return {name: tuple(group) for name, group in found.items()}
@@ -114,6 +122,8 @@ def _objection(
 ) -> str:
     """Why a name stays as it was; empty if nothing speaks against it."""
     first = (new or old)[0]
+    if first.section == "remote" and first.subsection not in before.names and is_path(first.subsection or ""):
+        return ODD_NAME
     if not all(is_harmless(entry, remotes) for entry in new):
         return NOT_HARMLESS
     if not all(is_harmless(entry, before.harmless) for entry in old):
@@ -133,12 +143,13 @@ def _objection(
     if chooses_where_to_push(first):
         return WHERE_TO_PUSH if before.names else ""
     if first.section == "branch" and first.key == "remote":
-        known = all(entry.value == "." or entry.value in before.names for entry in new)
+        here = all(entry.value == "." for entry in old)  # `.` is this repository
+        known = all((here and entry.value == ".") or entry.value in before.names for entry in new)
         return "" if known or not before.names else WHERE_TO_PUSH
     return ""
 
 
-def _address_objection(entry: Entry, old: Entries, before: _Remotes) -> str:
+def _address_objection(entry: ConfigEntry, old: Entries, before: _Remotes) -> str:
     name = entry.subsection
     if old or (name is None and before.names):  # without a name it is for every remote
         return EXISTING_ADDRESS
@@ -146,7 +157,7 @@ def _address_objection(entry: Entry, old: Entries, before: _Remotes) -> str:
         return ""
     if name in before.names:
         return EXISTING_ADDRESS
-    return ODD_NAME if "/" in name or ":" in name or (name == "origin" and before.names) else ""
+    return ODD_NAME if ":" in name or (name == "origin" and before.names) else ""
 
 
 def _prove(data: bytes, old: Mapping[str, Entries], taken: Mapping[str, Entries], before: bytes) -> None:
@@ -167,5 +178,5 @@ def _prove(data: bytes, old: Mapping[str, Entries], taken: Mapping[str, Entries]
         raise Unproved("the settings could not be written so that git reads them as they were meant")
 
 
-def _identity(entry: Entry) -> tuple[str, str | None, str | None]:
+def _identity(entry: ConfigEntry) -> tuple[str, str | None, str | None]:
     return entry.name, entry.value, entry.older_value

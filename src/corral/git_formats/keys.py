@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from corral.git.config import Entry
+    from corral.git_formats.config import ConfigEntry
 
 _FALSE = frozenset({"false", "no", "off", "0", ""})
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -210,7 +210,7 @@ _PROTECTING = frozenset((*_ONLY_FALSE.split(), *_ONLY_TRUE.split(), "core.reposi
 _REMOTES = frozenset({"branch.*.remote", "branch.*.pushremote", "remote.pushdefault"})
 
 
-def is_harmless(entry: Entry, remotes: Collection[str] = ()) -> bool:
+def is_harmless(entry: ConfigEntry, remotes: Collection[str] = ()) -> bool:
     """Whether git can do nothing new because of a setting. `remotes` are those of the same repository.
 
     TRUST: ask about every setting of a file that there is now, with `harmless_remotes` of that file, not
@@ -221,6 +221,8 @@ def is_harmless(entry: Entry, remotes: Collection[str] = ()) -> bool:
         return False
     if subsection is not None and subsection.startswith(("-", "/")):
         return False  # `git fetch --all` puts the names of remotes on a command line, as they are
+    if entry.section == "remote" and subsection is not None and is_path(subsection):
+        return False
     pattern = _pattern(entry)
     if pattern in _REMOTES:
         return entry.value == "." or entry.value in remotes
@@ -230,6 +232,11 @@ def is_harmless(entry: Entry, remotes: Collection[str] = ()) -> bool:
     return check is not None and check(entry.value)
 
 
+def is_path(remote: str) -> bool:
+    """Whether the name of a remote is also a path: who types that path, or follows `.`, gets the remote."""
+    return remote in {".", ".."} or "/" in remote
+
+
 def _is_fetched_apart(refspec: str, own: str) -> bool:
     """Whether a fetch changes only what is known of this remote: elsewhere it could delete branches."""
     source, _, target = refspec.removeprefix("+").partition(":")
@@ -237,7 +244,7 @@ def _is_fetched_apart(refspec: str, own: str) -> bool:
     return _is_ref(refspec) and source.startswith("refs/") and is_own and ".." not in target
 
 
-def harmless_remotes(entries: Iterable[Entry]) -> frozenset[str]:
+def harmless_remotes(entries: Iterable[ConfigEntry]) -> frozenset[str]:
     """The remotes with a harmless URL: git then looks for no directory and no file of that name."""
     return frozenset(
         entry.subsection
@@ -249,20 +256,20 @@ def harmless_remotes(entries: Iterable[Entry]) -> frozenset[str]:
 OBJECT_FORMAT = "extensions.objectformat"
 
 
-def has_extensions(entries: Iterable[Entry]) -> bool:
+def has_extensions(entries: Iterable[ConfigEntry]) -> bool:
     """Whether git heeds `extensions`: a repository of the first version has none."""
     versions = [entry.value for entry in entries if entry.name == "core.repositoryformatversion"]
     return bool(versions) and versions[-1] == "1"
 
 
-def hash_length(entries: Collection[Entry]) -> int:
+def hash_length(entries: Collection[ConfigEntry]) -> int:
     """How many bytes the names of objects have in a repository with these settings."""
     formats = [entry.value for entry in entries if entry.name == OBJECT_FORMAT]
     is_long = has_extensions(entries) and bool(formats) and (formats[-1] or "").lower() == "sha256"
     return 32 if is_long else 20
 
 
-def names_program_or_path(entry: Entry, remotes: Collection[str] = ()) -> str:
+def names_program_or_path(entry: ConfigEntry, remotes: Collection[str] = ()) -> str:
     """What the value may lead to: "hooks", "include", "program" (or any other path); "" if to nothing."""
     pattern = _pattern(entry).lower()
     if pattern == "core.hookspath":
@@ -272,17 +279,17 @@ def names_program_or_path(entry: Entry, remotes: Collection[str] = ()) -> str:
     return "" if is_harmless(entry, remotes) else "program"
 
 
-def is_address(entry: Entry) -> bool:
+def is_address(entry: ConfigEntry) -> bool:
     """Whether the value is where something is fetched from or pushed to."""
     return _pattern(entry) in _ADDRESSES
 
 
-def chooses_where_to_push(entry: Entry) -> bool:
+def chooses_where_to_push(entry: ConfigEntry) -> bool:
     """Whether the value is the remote that pushes go to, beside the one that a branch follows."""
     return _pattern(entry) in {"branch.*.pushremote", "remote.pushdefault"}
 
 
-def protects(entry: Entry) -> bool:
+def protects(entry: ConfigEntry) -> bool:
     """Whether git may do more when a harmless setting is gone: the user's own may say otherwise."""
     return _pattern(entry) in _PROTECTING or entry.section == "extensions"
 
@@ -336,7 +343,7 @@ def _is_made_of(text: str, others: str) -> bool:
     return bool(text) and (_ALPHANUMERIC | frozenset(others)).issuperset(text)
 
 
-def _pattern(entry: Entry) -> str:
+def _pattern(entry: ConfigEntry) -> str:
     return f"{entry.section}.{entry.key}" if entry.subsection is None else f"{entry.section}.*.{entry.key}"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from corral.git.config import read_config, span_of
+from corral.git_formats.config import read_config, span_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from corral.git.config import Entry
+    from corral.git_formats.config import ConfigEntry
 
     Setting = tuple[str, str | None]  # the key as it is to be written, and the value
     Edit = tuple[int, int, bytes]  # from here to there stands this
@@ -24,7 +24,7 @@ def rewrite(data: bytes, changes: Mapping[str, tuple[Setting, ...]]) -> bytes:
     """
     if data and not data.endswith(b"\n"):
         data += b"\n"
-    by_name: dict[str, list[Entry]] = {}
+    by_name: dict[str, list[ConfigEntry]] = {}
     ends = _bare_headers(data)  # of sections: where the next line begins
     for entry in read_config(data):
         by_name.setdefault(entry.name, []).append(entry)
@@ -48,13 +48,13 @@ def rewrite(data: bytes, changes: Mapping[str, tuple[Setting, ...]]) -> bytes:
     return _edited(data, edits) + tail
 
 
-def key_of(data: bytes, entry: Entry) -> str:
+def key_of(data: bytes, entry: ConfigEntry) -> str:
     """A key as it stands in the file, capital letters and all."""
     size = len(entry.key)
     return data[entry.start : entry.start + size].decode("ascii")
 
 
-def _replaced(own: list[Entry], settings: tuple[Setting, ...]) -> Iterable[Edit]:
+def _replaced(own: list[ConfigEntry], settings: tuple[Setting, ...]) -> Iterable[Edit]:
     for entry, setting in zip(own, settings, strict=True):
         if entry.value != setting[1]:
             yield entry.start, entry.end, _line(setting)

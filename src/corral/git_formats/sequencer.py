@@ -10,9 +10,9 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as malformed
 
-from corral.git.config import MalformedConfig, read_config
-from corral.git.index import is_unsafe
-from corral.git.pointer import is_head
+from corral.git_formats.config import MalformedConfig, read_config
+from corral.git_formats.index import is_unsafe
+from corral.git_formats.pointer import is_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _directory(name: str) -> str:
 
 
 def _is_pack_index(name: str) -> bool:
-    return name.startswith("objects/pack/multi-pack-index.d/") and name.endswith(".midx")
+    return name.startswith("objects/pack/multi-pack-index.d/") and name.lower().endswith(".midx")
 
 
 def _shown(text: bytes) -> str:
@@ -354,3 +354,5 @@ _DIRECTORIES = {
     **dict.fromkeys(("remotes/", "branches/"), "git would take an address from it"),
     "gitweb/": "git instaweb would run it",
 }
+#: Every name that is on the way to one of them.
+NAMES = frozenset(name for path in (*_CHECKS, *_DIRECTORIES) for name in path.split("/") if name)

@@ -13,14 +13,14 @@ import contextlib
 import os
 
 from corral import __version__
-from corral.host import state_directory
+from corral.host.real import state_directory
+from corral.host.state import read_state, write_state
 from corral.model.feature import Feature
 from corral.model.probe import LIMITS_FILE, Dependence, Probe, read_hard_limits
-from corral.state import read_state, write_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.host import RealHost
+    from corral.host.real import RealHost
     from corral.model.backend import Backend
 
 _MAX_BYTES = 16_384

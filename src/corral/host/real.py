@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from corral.model.errors import SetupError
 from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
-from corral.runtime.stamps import stamp_of
+from corral.untrusted_files.stamps import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.model.plan import FileStamp
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
 _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
 #: Files that configure corral, in the user's directory or in a project's.
@@ -185,7 +185,7 @@ class RealHost:
         """Let systemd make a scope around the launcher; returns what went wrong."""
         from corral.linux.encode import encode
         from corral.linux.spec import Spec
-        from corral.runtime.spawn import try_spec
+        from corral.runtime.launcher.spawn import try_spec
 
         launcher, _ = self.launcher()
         spec = encode(Spec(argv=("/corral-trial",), cwd="/"))
@@ -196,7 +196,7 @@ class RealHost:
         return "" if trial.phase == "exec" else f"{trial.detail} (errno {trial.errno})"
 
     def try_launch(self, spec: bytes) -> LaunchTrial:
-        from corral.runtime.spawn import try_spec
+        from corral.runtime.launcher.spawn import try_spec
 
         launcher, reason = self.launcher()
         if not launcher:
@@ -204,7 +204,7 @@ class RealHost:
         return try_spec(launcher, spec)
 
     def which(self, name: str) -> str:
-        from corral.programs import find_program
+        from corral.host.programs import find_program
 
         return find_program(name, self._distrusted)
 
@@ -213,19 +213,22 @@ class RealHost:
         self._distrusted = tuple(paths)
 
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
-        from corral.tool import run_tool  # only probes come here
+        from corral.host.tool import leaving_no_pause, run_tool  # only probes come here
 
-        return run_tool(argv, seconds, {**os.environ, "PATH": self.tool_path()})
+        with leaving_no_pause(argv[0]):
+            return run_tool(argv, seconds, {**os.environ, "PATH": self.tool_path()})
 
     def tool_path(self) -> str:
-        from corral.programs import trusted_path
+        from corral.host.programs import trusted_path
 
         return trusted_path(self._distrusted)
 
     def try_outer(self, launch: Launch) -> LaunchTrial:
-        from corral.runtime.outer import try_outer
+        from corral.host.tool import leaving_no_pause
+        from corral.runtime.launcher.outer import try_outer
 
-        return try_outer(launch)
+        with leaving_no_pause(launch.argv[0]):
+            return try_outer(launch)
 
     def corral_files(self) -> tuple[str, ...]:
         # TRUST: what runs on the host at the next start, or says what may, must not be writable from inside.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from corral.host import state_directory
+from corral.host.real import state_directory
 
 
 def read_state(name: str, most_bytes: int) -> bytes:

@@ -9,11 +9,11 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 
+from corral.host.programs import find_program
 from corral.images.archive import check_contents, read_archive
 from corral.images.tool import run_tool
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
-from corral.programs import find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _PASSED = (
 )
 
 
-class Scratch(Record):
+class BuildDirectory(Record):
     """A directory for all that a build makes on the way, and the lock that says that someone works there."""
 
     path: str
@@ -42,7 +42,7 @@ class Scratch(Record):
 
 
 @contextmanager
-def scratch_directory() -> Iterator[Scratch]:
+def scratch_directory() -> Iterator[BuildDirectory]:
     """Make a scratch directory, which is gone afterwards; and remove those of builds that were killed.
 
     Raises SetupError. Others may pass through it, not look around: as an ordinary user mmdebstrap works under
@@ -60,14 +60,14 @@ def scratch_directory() -> Iterator[Scratch]:
         _remove(scratch.path)
 
 
-def _make_scratch() -> Scratch:
+def _make_scratch() -> BuildDirectory:
     while True:
         path = tempfile.mkdtemp(prefix=_PREFIX)
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.isdir(path):  # else it was swept away before it could be locked
             os.chmod(path, 0o711)  # noqa: S103
-            return Scratch(path, lock)
+            return BuildDirectory(path, lock)
         os.close(lock)
 
 
@@ -96,7 +96,7 @@ def build_archive(
     target: str,
     sources: Sources,
     *,
-    scratch: Scratch,
+    scratch: BuildDirectory,
     on_line: Callable[[str], None],
 ) -> Contents:
     """Build a variant into the file `target`, and return what is in it. Raises SetupError or Interrupted.

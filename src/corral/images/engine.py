@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from corral.host.programs import find_program
 from corral.images.archive import read_saved_image
 from corral.images.tool import run_tool
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
-from corral.programs import find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ class Message:
         _check(self._library.sd_bus_message_skip(self.pointer, signature.encode()))
 
 
-class Connection:
+class BusConnection:
     """One connection, for as long as a `with` lasts. Every method raises OSError, when late TimeoutError."""
 
     def __init__(self, address: str, *, has_daemon: bool, deadline: float) -> None:

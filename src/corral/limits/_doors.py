@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.limits._bus import Connection
+    from corral.limits._bus import BusConnection
 
 SERVICE = "org.freedesktop.systemd1"
 PATH = "/org/freedesktop/systemd1"
@@ -29,15 +29,15 @@ class _Door(Record):
     has_daemon: bool
 
 
-def connect() -> Connection:
+def connect() -> BusConnection:
     """Connect to the first door behind which the manager answers. Raises OSError with all that went wrong."""
-    from corral.limits._bus import Connection
+    from corral.limits._bus import BusConnection
 
     deadline = time.monotonic() + _SECONDS
     problems = []
     for door in _doors():
         try:
-            connection = Connection(door.address, has_daemon=door.has_daemon, deadline=deadline)
+            connection = BusConnection(door.address, has_daemon=door.has_daemon, deadline=deadline)
         except OSError as problem:
             problems.append(f"{door.name}: {problem.strerror or problem}")
             continue
@@ -87,7 +87,7 @@ def _address(path: str) -> str:
     return f"unix:path={escape(path)}"
 
 
-def _check_peer(connection: Connection) -> None:
+def _check_peer(connection: BusConnection) -> None:
     # TRUST: a process id means another process in another PID namespace, and that one would be moved.
     pid, uid = connection.peer()
     if pid <= 0:
@@ -96,7 +96,7 @@ def _check_peer(connection: Connection) -> None:
         raise PermissionError(errno.EPERM, f"the socket belongs to another user ({uid})")
 
 
-def read_property(connection: Connection, name: str) -> str:
+def read_property(connection: BusConnection, name: str) -> str:
     """Read a text that the manager tells of itself."""
     call = connection.new_call(SERVICE, PATH, "org.freedesktop.DBus.Properties", "Get")
     answer = connection.call(call.append("s", MANAGER).append("s", name))

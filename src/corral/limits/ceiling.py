@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from corral.limits.group import GroupUsage, OwnGroup
+    from corral.limits.group import OwnGroup
+    from corral.model.result import GroupUsage
 
 _HELD = ("memory_bytes", "cpus", "pids")
 

@@ -9,8 +9,9 @@ import signal
 import time
 
 from corral.limits.files import read, read_counter, read_number, write
-from corral.limits.group import GroupRecords, GroupUsage, OwnGroup, cpu_quota
+from corral.limits.group import GroupRecords, OwnGroup, cpu_quota
 from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, CpuTime
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,30 +62,28 @@ class Group1(OwnGroup):
         if request.cpus is not None:
             self._write_share(self.directories["cpu"], request.cpus)
         if request.pids is not None:
-            write(f"{self.directories['pids']}/pids.max", request.pids + request.launcher_pids)
+            self._set(f"{self.directories['pids']}/pids.max", request.pids + request.launcher_pids)
 
-    @staticmethod
-    def _write_share(directory: str, cpus: float) -> None:
+    def _write_share(self, directory: str, cpus: float) -> None:
         quota, period = cpu_quota(cpus)
-        write(f"{directory}/cpu.cfs_period_us", period)
+        self._set(f"{directory}/cpu.cfs_period_us", period)
         try:
-            write(f"{directory}/cpu.cfs_quota_us", quota)
+            self._set(f"{directory}/cpu.cfs_quota_us", quota)
         except OSError as problem:
             # Version 1 refuses a share that is more than a group above has; that one holds then.
             if problem.errno != errno.EINVAL or not _is_less_above(directory, cpus):
                 raise
 
-    @staticmethod
-    def _write_memory(directory: str, size: int) -> None:
-        write(f"{directory}/memory.limit_in_bytes", size)
+    def _write_memory(self, directory: str, size: int) -> None:
+        self._set(f"{directory}/memory.limit_in_bytes", size)
         buffers = f"{directory}/memory.kmem.tcp.limit_in_bytes"
         if os.path.exists(buffers):  # those of TCP are counted apart, and not at all without a limit
-            write(buffers, size)
+            self._set(buffers, size)
         both = f"{directory}/memory.memsw.limit_in_bytes"
         if os.path.exists(both):
-            write(both, size)
+            self._set(both, size)
         else:  # a kernel that does not count swap: then nothing of this group goes there
-            write(f"{directory}/memory.swappiness", 0)
+            self._set(f"{directory}/memory.swappiness", 0)
 
 
 def troubles_in(directories: Mapping[str, str]) -> tuple[int, int]:

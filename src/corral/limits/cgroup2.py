@@ -7,8 +7,9 @@ import os
 import signal
 
 from corral.limits.files import read, read_counter, read_number, write
-from corral.limits.group import GroupRecords, GroupUsage, OwnGroup, cpu_quota
+from corral.limits.group import GroupRecords, OwnGroup, cpu_quota
 from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, CpuTime
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ class Group2(OwnGroup):
     def _write_limits(self) -> None:
         request = self._request
         if request.memory_bytes is not None:
-            write(f"{self.directory}/memory.max", request.memory_bytes)
+            self._set(f"{self.directory}/memory.max", request.memory_bytes)
             if os.path.exists(f"{self.directory}/memory.swap.max"):
-                write(f"{self.directory}/memory.swap.max", 0)
+                self._set(f"{self.directory}/memory.swap.max", 0)
         if request.cpus is not None:
             quota, period = cpu_quota(request.cpus)
-            write(f"{self.directory}/cpu.max", f"{quota} {period}")
+            self._set(f"{self.directory}/cpu.max", f"{quota} {period}")
         if request.pids is not None:
-            write(f"{self.directory}/pids.max", request.pids + request.launcher_pids)
+            self._set(f"{self.directory}/pids.max", request.pids + request.launcher_pids)
 
 
 def kill_directory(directory: str) -> None:

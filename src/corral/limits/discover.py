@@ -92,9 +92,9 @@ def check_ceiling(request: GroupRequest | None, within: Hierarchy | None, backen
 def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:
     """The group for a run. Raises SetupError; then nothing is left."""
     if request.enforcer == ENGINE:
-        from corral.limits.adopted import Adopted
+        from corral.limits.engine_group import EngineGroup
 
-        return Adopted(request)
+        return EngineGroup(request)
     if request.enforcer == SYSTEMD and within is None:
         return _make_scope(request, run_id)
     return make_own_group(request, run_id, within)

@@ -12,9 +12,10 @@ import os
 from corral.limits import cgroup1
 from corral.limits.cgroup2 import troubles_of, usage_of
 from corral.limits.files import read, read_number
-from corral.limits.group import Group, GroupRecords, GroupUsage
+from corral.limits.group import Group, GroupRecords
 from corral.limits.hierarchy import ROOT
 from corral.linux.spec import CpuTime
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _CONTROLLERS = frozenset({"memory", "cpu", "pids", "cpuacct"})
 _PAGE, _SHARE_TOLERANCE = 65_536, 0.02
 
 
-class Adopted(Group):
+class EngineGroup(Group):
     """The group of the process that `place` is told. It is the engine's: it is read, and nothing else."""
 
     needs_process = True

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from functools import lru_cache
 
-from corral.limits.files import read
+from corral.limits.files import read, write
 from corral.model.errors import SetupError
 from corral.model.record import Record
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from corral.limits.hierarchy import Hierarchy
     from corral.linux.spec import Cgroup, CgroupKill, CpuTime
     from corral.model.launch import GroupRequest
+    from corral.model.result import GroupUsage
 
 LABEL = "corral-"
 #: Begins the last part of a name: its members are not of a sandbox, and are never ended by a sweep.
@@ -30,17 +31,6 @@ KEPT = "kept"
 CPU_PERIOD_US = 100_000
 LONG_CPU_PERIOD_US = 1_000_000  # for small shares: no quota can be less than a millisecond
 _REMOVE_SECONDS = 2.0
-
-
-class GroupUsage(Record):
-    """What the kernel has counted for a group until now. None: this one does not count it."""
-
-    memory_bytes: int | None = None
-    peak_memory_bytes: int | None = None
-    pids: int | None = None
-    peak_pids: int | None = None
-    user_seconds: float | None = None
-    system_seconds: float | None = None
 
 
 class GroupRecords(Record):
@@ -123,6 +113,7 @@ class OwnGroup(Group):
 
     def __init__(self, hierarchy: Hierarchy, request: GroupRequest, name: str) -> None:
         self.directories: dict[str, str] = {}
+        self.settings: list[tuple[str, str]] = []  # files and what was written there
         self._request = request
         wanted = {
             controller for field, controller in self.needs.items() if getattr(request, field) is not None
@@ -146,6 +137,11 @@ class OwnGroup(Group):
     def remove(self) -> None:
         """Remove the group, and whoever is still in it; the kernel may take a moment to forget the dead."""
         remove_directories(self.directories.values(), self.kill)
+
+    def _set(self, path: str, value: int | str) -> None:
+        """Write a setting, and remember it: a compiled plan has the launcher do the same."""
+        write(path, value)
+        self.settings.append((path, str(value)))
 
     def _make(self, controller: str, directory: str) -> None:
         if directory not in self.directories.values():

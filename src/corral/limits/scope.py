@@ -10,10 +10,11 @@ import contextlib
 import os
 
 from corral.limits.cgroup2 import troubles_of, usage_of
-from corral.limits.group import Group, GroupRecords, GroupUsage
+from corral.limits.group import Group, GroupRecords
 from corral.linux.spec import CpuTime
 from corral.model.enforcer import SYSTEMD, Enforcer
 from corral.model.feature import Feature
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

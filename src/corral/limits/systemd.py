@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.limits._bus import Connection, Message
+    from corral.limits._bus import BusConnection, Message
 
 _STOP_US = 2_000_000  # from SIGTERM to SIGKILL, if a scope must be stopped
 _CONTROLLERS = frozenset({"memory", "cpu", "pids"})
@@ -151,7 +151,7 @@ def remove_leftovers() -> tuple[str, ...]:
     return names
 
 
-def _start_call(connection: Connection, request: ScopeRequest, *, is_new: bool) -> Message:
+def _start_call(connection: BusConnection, request: ScopeRequest, *, is_new: bool) -> Message:
     call = connection.new_call(SERVICE, PATH, MANAGER, "StartTransientUnit")
     call.append("s", request.name).append("s", "fail").open("a", "(sv)")
     call.open("r", "sv").append("s", "PIDs").open("v", "au").open("a", "u")
@@ -184,13 +184,13 @@ def _quota(cpus: float) -> int:
     return max(_LEAST_QUOTA_US, int(min(cpus, _MOST_PIDS) * _SECOND_US))
 
 
-def _listen_for_jobs(connection: Connection) -> None:
+def _listen_for_jobs(connection: BusConnection) -> None:
     """Ask the message bus for the ends of jobs; the manager's own socket sends them anyway."""
     if connection.has_daemon:
         connection.call(connection.new_call(*_BUS, "AddMatch").append("s", _JOBS))
 
 
-def _wait_for_job(connection: Connection, job: str, what: str) -> None:
+def _wait_for_job(connection: BusConnection, job: str, what: str) -> None:
     while True:
         signal = connection.next_signal(MANAGER, "JobRemoved")
         signal.skip("u")

@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from corral.limits.files import read
-from corral.limits.group import GroupUsage
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

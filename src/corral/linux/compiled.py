@@ -44,6 +44,7 @@ class PlanRecord(IntEnum):
     OUTPUT = 10  # u64 bytes; at most once
     SPEC = 11  # u32 number of records, records; once
     NOTE = 12  # string
+    TEXT = 13  # string text, string path
 
 
 class ObjectKind(IntEnum):
@@ -99,7 +100,14 @@ class SeenSilence(Record):
     path: str
 
 
-Seen = SeenObject | SeenNothing | SeenLink | SeenStamp | SeenSilence
+class SeenText(Record):
+    """A file of the kernel's that reads so, and has neither size nor times."""
+
+    path: str
+    text: str
+
+
+Seen = SeenObject | SeenNothing | SeenLink | SeenStamp | SeenSilence | SeenText
 
 
 class PlanHost(Record):
@@ -143,7 +151,7 @@ def encode_plan(plan: CompiledPlan) -> bytes:
     return HEADER.pack(MAGIC, total, len(pieces), _sum(body) ^ len(pieces)) + body
 
 
-def ground_of(spec: bytes) -> tuple[int, bytes]:
+def resolved_of(spec: bytes) -> tuple[int, bytes]:
     """A spec without what belongs to one command: (number of records, records)."""
     at, count, kept = SPEC_HEADER.size, 0, []
     while at < len(spec):
@@ -210,6 +218,8 @@ def _seen_record(seen: Seen) -> tuple[PlanRecord, bytes]:
             return PlanRecord.STAMP, _STAMP.pack(*stamp) + path
         case SeenSilence():
             return PlanRecord.SILENT, path
+        case SeenText():
+            return PlanRecord.TEXT, _string(seen.text) + path
 
 
 def _split(raw: bytes, count: int) -> Iterator[tuple[PlanRecord, bytes]]:
@@ -233,7 +243,7 @@ def _gather(records: list[tuple[PlanRecord, bytes]]) -> CompiledPlan:
             if kind in single:
                 raise MalformedPlan("a record occurs again")
             single[kind] = payload
-        elif kind <= PlanRecord.SILENT:
+        elif kind <= PlanRecord.SILENT or kind is PlanRecord.TEXT:
             seen.append(_read_seen(kind, payload))
         else:
             texts[kind].append(_strings(payload, 1)[0])
@@ -263,9 +273,9 @@ def _read_seen(kind: PlanRecord, payload: bytes) -> Seen:
     if kind is PlanRecord.FAILS:
         follows, number = _PAIR.unpack_from(payload)
         return SeenNothing(_strings(payload[_PAIR.size :], 1)[0], number, bool(follows))
-    if kind is PlanRecord.LINK:
+    if kind in {PlanRecord.LINK, PlanRecord.TEXT}:
         text, path = _strings(payload, 2)
-        return SeenLink(path, text)
+        return SeenLink(path, text) if kind is PlanRecord.LINK else SeenText(path, text)
     if kind is PlanRecord.STAMP:
         return SeenStamp(_strings(payload[_STAMP.size :], 1)[0], *_STAMP.unpack_from(payload))
     return SeenSilence(_strings(payload, 1)[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.linux.reader import MalformedSpec, Reader
+from corral.linux.reader import MalformedSpec, Reader, is_group_path, is_made_path, is_plain_path
 from corral.linux.spec import (
     AREAS,
     CPU_TIME,
@@ -31,6 +31,7 @@ from corral.linux.spec import (
     GatewayFlag,
     GatewaySockets,
     Landlock,
+    LimitWatch,
     Mount,
     MountFlag,
     MountKind,
@@ -39,12 +40,11 @@ from corral.linux.spec import (
     Rlimit,
     ServeFlag,
     Spec,
-    Watch,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _SINGLE = frozenset(
     {
@@ -79,9 +79,9 @@ _OF_COMMANDS = frozenset(
 _NAMESPACE_BITS = 0x7E020000
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
 _NEWPID = 0x20000000
+_MOST_GROUPS = 10  # to make: each has a digit
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
-_LED = frozenset({MountKind.BIND, MountKind.LINK})  # their sources are paths
-_GIVEN = frozenset(map(str, range(6, 32)))
+_LED = frozenset({MountKind.BIND, MountKind.LINK, MountKind.COPY})  # their sources are paths
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
 _MAX_SECCOMP_BYTES = 4096 * 8
@@ -98,7 +98,9 @@ class _Draft:
         self.cgroups: list[Cgroup] = []
         self.cgroup_kill: CgroupKill | None = None
         self.cpu_time: CpuTime | None = None
-        self.watch: Watch | None = None
+        self.groups: list[str] = []
+        self.group_settings: list[tuple[str, str]] = []
+        self.watch: LimitWatch | None = None
         self.areas: Areas | None = None
         self.mounts: list[Mount] = []
         self.expects: list[Expect] = []
@@ -240,27 +242,39 @@ def _read_hostname(draft: _Draft, reader: Reader) -> None:
 
 def _read_cgroup(draft: _Draft, reader: Reader) -> None:
     (kind,), path = reader.fixed(U32), reader.string()
-    if kind not in CgroupKind._value2member_map_ or not _is_group_path(path):
+    if kind not in CgroupKind._value2member_map_ or not is_group_path(path):
         raise MalformedSpec("a cgroup is of an unknown kind, or its path is not plain")
     draft.cgroups.append(Cgroup(CgroupKind(kind), path))
 
 
 def _read_cgroup_kill(draft: _Draft, reader: Reader) -> None:
     (kind,), path = reader.fixed(U32), reader.string()
-    if kind not in CgroupKillKind._value2member_map_ or not is_plain_path(path):
+    if kind not in CgroupKillKind._value2member_map_ or not (is_plain_path(path) or is_made_path(path)):
         raise MalformedSpec("the way to end a cgroup is unknown, or its path is not plain")
     draft.cgroup_kill = CgroupKill(CgroupKillKind(kind), path)
+
+
+def _read_group(draft: _Draft, reader: Reader) -> None:
+    draft.groups.append(reader.string())
+    if len(draft.groups) > _MOST_GROUPS or not is_plain_path(draft.groups[-1]):
+        raise MalformedSpec("there are too many groups to make, or a path is not plain")
+
+
+def _read_group_setting(draft: _Draft, reader: Reader) -> None:
+    draft.group_settings.append((reader.string(), reader.string()))
+    if not is_made_path(draft.group_settings[-1][0]) or "/" not in draft.group_settings[-1][0]:
+        raise MalformedSpec("a setting is of no group that is made")
 
 
 def _read_cpu_time(draft: _Draft, reader: Reader) -> None:
     limit, grace, divisor = reader.fixed(CPU_TIME)
     draft.cpu_time = CpuTime(limit, grace, divisor, reader.string())
-    if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not _is_group_path(draft.cpu_time.path):
+    if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not is_group_path(draft.cpu_time.path):
         raise MalformedSpec("the processor time is impossible")
 
 
 def _read_watch(draft: _Draft, reader: Reader) -> None:
-    draft.watch = Watch(*reader.fixed(WATCH))
+    draft.watch = LimitWatch(*reader.fixed(WATCH))
     if draft.watch.share_permille > 1000 or bool(draft.watch.share_permille) != bool(draft.watch.processors):
         raise MalformedSpec("a share of the processors is impossible")
 
@@ -332,26 +346,21 @@ _READERS: dict[int, Callable[[_Draft, Reader], None]] = {
     RecordType.KEEP: _read_nothing,
     RecordType.GATEWAY: _read_gateway,
     RecordType.LOCK: _read_nothing,
+    RecordType.GROUP: _read_group,
+    RecordType.GROUP_SETTING: _read_group_setting,
 }
-
-
-def is_plain_path(path: str) -> bool:
-    """Absolute, and without empty, `.` or `..` components."""
-    if path == "/":
-        return True
-    parts = path.split("/")
-    return parts[0] == "" and len(parts) > 1 and not {"", ".", ".."} & set(parts[1:])
-
-
-def _is_group_path(path: str) -> bool:
-    """A plain path, or `@N` for a descriptor that the launcher was given."""
-    return is_plain_path(path) or (path[:1] == "@" and path[1:] in _GIVEN)
 
 
 def _has_network(draft: _Draft) -> bool:
     """Whether there is a network of the sandbox's own, or the filter stands in for one."""
     own = {RecordType.LOOPBACK, RecordType.INSIDE} & draft.seen
     return bool(own) or (draft.gateway is not None and GatewayFlag.NOTIFY in draft.gateway.flags)
+
+
+def _group_paths(draft: _Draft) -> Iterator[str]:
+    yield from (group.path for group in draft.cgroups)
+    yield from (path for path, _ in draft.group_settings)
+    yield from (record.path for record in (draft.cgroup_kill, draft.cpu_time) if record is not None)
 
 
 def _check_whole(draft: _Draft) -> None:
@@ -389,6 +398,10 @@ def _check_whole(draft: _Draft) -> None:
         (draft.areas is not None and not draft.mounts, "private areas without mounts"),
         (draft.areas is None and MountKind.AREA in kinds, "a private area without their size"),
         (births > 1, "a process is born in one cgroup"),
+        (
+            not all(path[0] != "%" or int(path[1]) < len(draft.groups) for path in _group_paths(draft)),
+            "a group that is not made",
+        ),
         (shares and not spaces & _NEWPID, "a share without a PID namespace"),
     ):
         if broken:
@@ -409,6 +422,8 @@ def _finish(draft: _Draft) -> Spec:
         cgroups=tuple(draft.cgroups),
         cgroup_kill=draft.cgroup_kill,
         cpu_time=draft.cpu_time,
+        groups=tuple(draft.groups),
+        group_settings=tuple(draft.group_settings),
         watch=draft.watch,
         areas=draft.areas,
         mounts=tuple(draft.mounts),

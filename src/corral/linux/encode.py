@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def encode(spec: Spec) -> bytes:
     """Return the bytes of a spec. Raises ValueError for a string that holds a NUL."""
-    return join(encode_ground(spec), encode_command(spec))
+    return join(encode_resolved(spec), encode_command(spec))
 
 
 def join(*parts: tuple[int, bytes]) -> bytes:
@@ -42,9 +42,9 @@ def join(*parts: tuple[int, bytes]) -> bytes:
     return HEADER.pack(MAGIC, HEADER.size + len(body), count) + body
 
 
-def encode_ground(spec: Spec) -> tuple[int, bytes]:
+def encode_resolved(spec: Spec) -> tuple[int, bytes]:
     """Encode what is the same for every command of a sandbox, mounts included: (number of records, bytes)."""
-    return _gather((*_ground_records(spec), *((RecordType.MOUNT, _mount(mount)) for mount in spec.mounts)))
+    return _gather((*_resolved_records(spec), *((RecordType.MOUNT, _mount(mount)) for mount in spec.mounts)))
 
 
 def encode_command(spec: Spec) -> tuple[int, bytes]:
@@ -63,7 +63,7 @@ def encode_mount(mount: Mount) -> bytes:
 
 
 def encode_paths(rules: Iterable[PathRule]) -> tuple[int, bytes]:
-    """Encode Landlock paths that follow those of the ground: (number of records, bytes)."""
+    """Encode Landlock paths that follow those of the resolved policy: (number of records, bytes)."""
     return _gather((RecordType.LANDLOCK_PATH, _path_rule(rule)) for rule in rules)
 
 
@@ -85,7 +85,7 @@ def _expect(expect: Expect) -> bytes:
     return EXPECT.pack(expect.flags, expect.device, expect.inode) + _string(expect.path)
 
 
-def _ground_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
+def _resolved_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     if spec.namespaces:
         yield RecordType.NAMESPACES, U32.pack(spec.namespaces)
     for which, text in enumerate((spec.uid_map, spec.gid_map)):
@@ -133,6 +133,7 @@ def _inside_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
 
 def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     yield from _group_records(spec.cgroups, spec.cgroup_kill, spec.cpu_time)
+    yield from _made_groups(spec.groups, spec.group_settings)
     if spec.lingers:
         yield RecordType.LINGER, b""
     if spec.fault:
@@ -176,6 +177,24 @@ def _group_records(
     if cpu_time is not None:
         fixed = CPU_TIME.pack(cpu_time.limit_us, cpu_time.grace_ms, cpu_time.divisor)
         yield RecordType.CPU_TIME, fixed + _string(cpu_time.path)
+
+
+def _made_groups(
+    directories: Iterable[str], settings: Iterable[tuple[str, str]]
+) -> Iterator[tuple[RecordType, bytes]]:
+    for directory in directories:
+        yield RecordType.GROUP, _string(directory)
+    for path, value in settings:
+        yield RecordType.GROUP_SETTING, _string(path) + _string(value)
+
+
+def append_made_groups(
+    encoded: bytes, directories: Iterable[str], settings: Iterable[tuple[str, str]]
+) -> bytes:
+    """Have the launcher make a control group in each directory, with settings."""
+    magic, length, count = HEADER.unpack_from(encoded)
+    added, records = _gather(_made_groups(directories, settings))
+    return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
 
 
 def append_mounts(encoded: bytes, mounts: Iterable[Mount]) -> bytes:

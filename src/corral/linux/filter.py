@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from corral.linux.group_rules import rules_of_groups
 from corral.linux.rule import (
     ENOSYS,
     EPERM,
@@ -413,11 +414,14 @@ def default_filter(
     more = tuple(rule for is_needed, family in watching if is_needed for rule in family)
     rules += tuple(rule for rule in more if rule.syscall not in denied_anyway)
     denied_anyway |= {rule.syscall for rule in more if not rule.conditions}
-    extra = sorted(set(extra_denied) - denied_anyway)
+    denied = frozenset(extra_denied)
+    extra = sorted(denied - denied_anyway)
     for name in extra:
         if not is_known(name):
             raise ValueError(f"cannot deny the system call {name!r}: there is none of that name")
         if name in _INDISPENSABLE:
             raise ValueError(f"cannot deny the system call {name!r}: no command could run without it")
-    remaining = (rule for rule in rules if rule.syscall not in extra)
+    remaining = [rule for rule in rules if rule.syscall not in extra]
+    decided = {rule.syscall for rule in remaining if not rule.conditions}
+    remaining += [rule for rule in rules_of_groups(denied) if rule.syscall not in decided]
     return Filter((*remaining, *_deny(" ".join(extra), EPERM, "denied by the policy")))

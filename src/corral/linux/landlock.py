@@ -39,7 +39,7 @@ class NetRight:
     CONNECT_SEND_UDP = 1 << 3
 
 
-class Scope:
+class LandlockScope:
     ABSTRACT_UNIX_SOCKET = 1 << 0  # ABI 6, Linux 6.12
     SIGNAL = 1 << 1
 
@@ -65,7 +65,7 @@ _NET_SINCE = {
     4: NetRight.BIND_TCP | NetRight.CONNECT_TCP,
     10: NetRight.BIND_UDP | NetRight.CONNECT_SEND_UDP,
 }
-_SCOPES_SINCE = {6: Scope.ABSTRACT_UNIX_SOCKET | Scope.SIGNAL}
+_SCOPES_SINCE = {6: LandlockScope.ABSTRACT_UNIX_SOCKET | LandlockScope.SIGNAL}
 
 #: What a kernel below the ABI leaves open, in the words for `corral doctor`.
 _GAPS_BEFORE = {

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     import struct
 
 
+_DIGITS = frozenset("0123456789")
+_GIVEN = frozenset(map(str, range(6, 32)))
+
+
 class MalformedSpec(ValueError):
     """The bytes are not a spec."""
 
@@ -50,3 +54,24 @@ class Reader:
     def end(self) -> None:
         if not self.is_at_end:
             raise MalformedSpec("a record is too long")
+
+
+def is_plain_path(path: str) -> bool:
+    """Absolute, and without empty, `.` or `..` components."""
+    if path == "/":
+        return True
+    parts = path.split("/")
+    return parts[0] == "" and len(parts) > 1 and not {"", ".", ".."} & set(parts[1:])
+
+
+def is_group_path(path: str) -> bool:
+    """A plain path, `@N` for a descriptor that the launcher was given, or in a group that it makes."""
+    return is_plain_path(path) or is_made_path(path) or (path[:1] == "@" and path[1:] in _GIVEN)
+
+
+def is_made_path(path: str) -> bool:
+    """`%N`, or `%N/FILE`: a group that the launcher makes, or a file in it."""
+    name = path[3:]
+    if path[:1] != "%" or path[1:2] not in _DIGITS:
+        return False
+    return len(path) == 2 or (path[2] == "/" and bool(name) and name[0] != "." and "/" not in name)

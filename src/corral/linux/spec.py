@@ -66,6 +66,8 @@ class RecordType(IntEnum):
     )
     KEEP = 27  # empty: what the command leaves running goes on until the lifeline is cut; at most once
     GATEWAY = 28  # u32 flags, u32 ports: sockets that are made and sent on the status channel; at most once
+    GROUP = 30  # string directory: a control group is made in it, and removed; "%0" is the first of them
+    GROUP_SETTING = 31  # string "%N/FILE", string value, written there before anything is started
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
@@ -80,6 +82,7 @@ class MountKind(IntEnum):
     MASK = 8  # target exists, has this device and inode, and becomes unreadable
     AREA = 9  # an empty directory of `mode` in the one file system of the private areas
     LINK = 10  # target exists, has this device and inode, and is covered by a link that reads `source`
+    COPY = 11  # like BIND, of a file that is not written; copied if it is small and everyone may read it
 
 
 class MountFlag(IntFlag):
@@ -152,7 +155,7 @@ class CpuTime(Record):
     path: str
 
 
-class Watch(Record):
+class LimitWatch(Record):
     """Limits without a control group: the launcher looks for itself, and ends or stops the tree. 0: none."""
 
     memory_bytes: int = 0
@@ -214,7 +217,9 @@ class Spec(Record):
     cgroups: tuple[Cgroup, ...] = ()
     cgroup_kill: CgroupKill | None = None
     cpu_time: CpuTime | None = None
-    watch: Watch | None = None
+    groups: tuple[str, ...] = ()  # in which a group is made
+    group_settings: tuple[tuple[str, str], ...] = ()  # path in one that is made, value
+    watch: LimitWatch | None = None
     areas: Areas | None = None
     mounts: tuple[Mount, ...] = ()
     lock: bool = False

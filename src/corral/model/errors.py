@@ -245,3 +245,17 @@ class BugError(CorralError):
         super().__init__(
             "bug", what, why=why, fix="please report this, with the output of `corral doctor --json`"
         )
+
+
+#: What to do about a session that takes no more commands.
+RESET = "reset the session (`corral session reset`; in Python `Session.reset`), or begin a new one"
+
+
+def path_changed(why: str) -> SetupError:
+    """Something moved between plan and launch; the caller may plan once more."""
+    return SetupError(
+        "path-changed",
+        "the sandbox could not be set up",
+        why=why,
+        fix="run the command again; something replaces this path while commands start",
+    )

@@ -62,6 +62,8 @@ class BackendFidelity(Record):
         """How well it holds all of these together; None if it is unavailable or there is nothing to hold."""
         wanted = frozenset(features)
         found = {finding.hold for finding in self.findings if finding.feature in wanted}
+        if self.available and wanted and not found:
+            return Hold.NOT_ENFORCEABLE  # a default, which nobody requires
         return next((hold for hold in _WEAKEST_FIRST if hold in found), None)
 
 

@@ -93,7 +93,7 @@ class Front(StrEnum):
     PROXY = "proxy"  # a proxy that programs are told of, where there is no network of their own
 
 
-class Gateway(Record):
+class GatewayRequest(Record):
     """Connections that corral makes in the command's stead."""
 
     front: Front
@@ -111,7 +111,7 @@ class Launch(Record):
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
     copies: tuple[CopyMount, ...] = ()  # to make before, to mount in the spec, and to take over after
     group: GroupRequest | None = None
-    gateway: Gateway | None = None  # its sockets come on the status channel
+    gateway: GatewayRequest | None = None  # its sockets come on the status channel
     cwd: str = "/"
     ulimits: tuple[tuple[str, int], ...] = ()  # options of the shell's `ulimit`, where there is no launcher
     inside: Inside | None = None  # for commands that are started later; None: it cannot be kept

@@ -10,8 +10,8 @@ from corral.model.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.feature import Feature
-    from corral.model.pattern import Glob
     from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
+    from corral.model.rules.pattern import Glob
 
 
 class PathKind(StrEnum):
@@ -79,7 +79,7 @@ class ConfigCopy(Record):
 MOST_COPIED_BYTES = 262_144
 
 
-class Watch(Record):
+class WatchedName(Record):
     """A name that no mount can hold still, because nothing is there yet or because it is a symbolic link.
 
     Whatever else appears there is taken away by the runner.
@@ -128,7 +128,7 @@ class PrivateFile(Record):
     is_directory: bool = False  # an empty one
 
 
-class Ground(Record):
+class ResolvedPolicy(Record):
     """The part of a plan that stays the same while neither the policy nor the host changes."""
 
     grants: tuple[Grant, ...]  # shallow to deep
@@ -157,8 +157,11 @@ class Ground(Record):
     denied_by: tuple[tuple[str, str], ...] = ()  # paths that a pattern denies, and which
     uncovered: frozenset[str] = frozenset()  # what homes hide, but somebody has granted by its own name
     idle: tuple[str, ...] = ()  # denials of the policy that hide nothing, as things are
+    misled: tuple[
+        tuple[str, str], ...
+    ] = ()  # patterns among them, and a link that they would have to go through
 
-    # Compared and hashed by identity: backends keep what they compiled from a ground.
+    # Compared and hashed by identity: backends keep what they compiled from a resolved policy.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -177,10 +180,10 @@ NO_PROXY = ProxyPlace(0, "")
 class Plan(Record):
     run_id: str
     command: Command
-    ground: Ground
+    resolved: ResolvedPolicy
     shields: tuple[Shield, ...]
     pins: tuple[ResolvedPath, ...]  # directories above what is protected: they must not be renamed away
-    watches: tuple[Watch, ...]
+    watches: tuple[WatchedName, ...]
     env: tuple[tuple[str, str], ...]
     waived: frozenset[Feature]
     policy: Policy
@@ -192,6 +195,7 @@ class Plan(Record):
     copies_directory: str = ""  # where the runner may keep them
     notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
     unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that the backend cannot hold: on record
+    observes: bool = False  # there is no network, and what was asked for is to be told
     readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
     searches: tuple[Search, ...] = ()  # in writable paths: whatever fulfils a pattern later is taken away
     host_searches: tuple[Search, ...] = ()  # in what is only read: what is denied there is the host's making
@@ -199,4 +203,4 @@ class Plan(Record):
     @property
     def requires(self) -> frozenset[Feature]:
         """What must be enforced, unless it is waived."""
-        return self.ground.requires
+        return self.resolved.requires

@@ -10,8 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from corral.model.capability import Capability
-    from corral.model.inheritance import Inheritance
+    from corral.model.rules.capability import Capability
+    from corral.model.rules.inheritance import Inheritance
 
 
 class FsAccess(StrEnum):
@@ -104,13 +104,13 @@ class Policy(Record):
 
     def __and__(self, other: object) -> Policy:
         """What both permit."""
-        from corral.model.algebra import meet  # few runs combine policies
+        from corral.model.rules.algebra import meet  # few runs combine policies
 
         return meet(self, other) if isinstance(other, Policy) else NotImplemented
 
     def __le__(self, other: object) -> bool:
         """Whether nothing is permitted that the other one does not permit, as far as their texts tell."""
-        from corral.model.algebra import is_within
+        from corral.model.rules.algebra import is_within
 
         return is_within(self, other) if isinstance(other, Policy) else NotImplemented
 
@@ -119,7 +119,7 @@ class Policy(Record):
 
         Raises CapabilitySyntaxError.
         """
-        from corral.model.inheritance import inherit
+        from corral.model.rules.inheritance import inherit
 
         return inherit(self, request)
 

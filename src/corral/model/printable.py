@@ -1,6 +1,9 @@
-"""Text that may hold names chosen by a hostile command, made safe to show on a terminal."""
+"""Text that may hold names chosen by a hostile command, made safe to show on a terminal and to paste."""
 
 from __future__ import annotations
+
+#: What a shell takes as it is, and what cannot be taken for the end of a name in a line of ours.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
 
 
 def printable(line: str) -> str:
@@ -12,6 +15,12 @@ def printable(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(character if character.isprintable() else _spelled(character) for character in line)
+
+
+def quoted(text: str) -> str:
+    """A text as one word for a shell: as it is where that is plain, else in quotes."""
+    text = printable(text)
+    return text if text and _PLAIN.issuperset(text) else "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def _spelled(character: str) -> str:

@@ -39,6 +39,10 @@ class Probe(Record):
 
 #: The fact of a probe that says what would have limits held that are not held now.
 LIMITS_FIX = "limits fix"
+#: Where a probe says `yes`: commands reach a limited network by a proxy that they are told of.
+PROXIED = "proxy"
+#: Where it says `yes`: without a network, what a command asks for can be heard of.
+OBSERVED = "observes"
 
 
 class LaunchTrial(Record):

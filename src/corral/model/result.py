@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Self
 
+    from corral.model.event import Event
     from corral.model.feature import Feature
+    from corral.model.network.traffic import Traffic
     from corral.model.policy import Policy
-    from corral.model.traffic import Traffic
     from corral.model.violation import Violation
 
 
@@ -38,6 +39,17 @@ class Enforcement(Record):
     waived: frozenset[Feature]
     unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that nobody could hold here, and how much
     fallback: str = ""  # why nothing could, where the command ran unconfined because `fallback` permits that
+
+
+class GroupUsage(Record):
+    """What the kernel has counted for a group until now. None: this one does not count it."""
+
+    memory_bytes: int | None = None
+    peak_memory_bytes: int | None = None
+    pids: int | None = None
+    peak_pids: int | None = None
+    user_seconds: float | None = None
+    system_seconds: float | None = None
 
 
 class Usage(Record):
@@ -93,6 +105,8 @@ class Result(Record):
     stderr_size: int | None = None
     network: Traffic | None = None  # what passed the gateway; None: there was none
     notes: tuple[str, ...] = ()  # what there is to say besides: what a session that was made anew has lost
+    handoff: tuple[str, ...] = ()  # files of the workspace that it changed, and that the host runs later
+    events: tuple[Event, ...] = ()  # all that corral decided or saw, in order; violations are among them
 
     @property
     def ok(self) -> bool:
@@ -132,6 +146,28 @@ class Result(Record):
             return f"signal {self.signal}"
         return str(self.outcome.value)
 
+    def explain(self) -> str:
+        """What happened, what was stopped and what would permit it: a text to hand to a model.
+
+        Whatever the command chose is made harmless for a line; it is the command's word all the same.
+        """
+        from corral.model.printable import printable
+
+        lines = [f"The command ended with {self.describe()}."]
+        if self.events:
+            lines.append("What corral refused, took away or saw:")
+            lines += [f"- {event.evidence.value}: {event.describe()}" for event in self.events]
+        if any(event.hint for event in self.events):
+            lines.append(
+                "Only the user can permit more. If the task needs it, say which of these and why; do not try"
+                " to get around it."
+            )
+        if self.handoff:
+            names = ", ".join(map(printable, self.handoff))
+            lines.append(f"The host runs these files later, and this run changed them: {names}.")
+        lines += [f"Note: {printable(note)}" for note in self.notes]
+        return "\n".join(lines)
+
     def stderr_tail(self) -> str:
         """The last line of standard error that says something."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
@@ -164,6 +200,8 @@ class Result(Record):
                 }
                 for violation in self.violations
             ],
+            "handoff": list(self.handoff),
+            "events": [event.to_json() for event in self.events],
             **({"notes": list(self.notes)} if self.notes else {}),
             **({} if self.network is None else {"network": self.network.to_json()}),
             "enforcement": {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from corral.model.endpoint import has_port
-from corral.model.errors import CorralError
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -24,17 +22,10 @@ class Violation(Record):
     evidence: Evidence
     detail: str = ""
     hint: str = ""  # the capability that would permit it
+    risk: str = ""  # what whoever follows the hint gives away besides
 
     def describe(self) -> str:
         """One sentence that a person or a model can act on: with flags at the command line, else without."""
-        hint = f"; to permit it: {self._remedy()}" if self.hint else ""
-        guess = " (guessed from the output)" if self.evidence is Evidence.INFERRED else ""
-        return f"{self.feature.value}: {self.subject}: {self.detail}{guess}{hint}"
+        from corral.model.event import event_of  # most runs have none
 
-    def _remedy(self) -> str:
-        """For a name that was looked up, http and https: nobody knows yet which of them was meant."""
-        scheme, _, host = self.hint.removeprefix("network:").partition(":")
-        is_of_lookup = scheme == "https" and not has_port(self.subject)
-        if CorralError.speaks_of_flags:
-            return f"--allow {host}" if is_of_lookup else f"--cap {self.hint}"
-        return f"'network:http:{host}' and '{self.hint}'" if is_of_lookup else f"'{self.hint}'"
+        return event_of(self).describe()

@@ -1,15 +1,15 @@
-"""Room: whether a border may have one more connection, and what becomes of those for whom there is none."""
+"""Admission: whether a sandbox may have one more connection, and what becomes of those it may not."""
 
 from __future__ import annotations
 
-from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.model.network.traffic import NetAction, NetEvent, NetReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.border import Border
     from corral.network.gateway import Timer
+    from corral.network.sandbox_network import GatewayNetwork
 
-#: A border that holds a multiple of what is left for all waits: no sandbox takes everything.
+#: A sandbox that holds a multiple of what is left for all waits: no sandbox takes everything.
 _SHARE_OF_ROOM = 3
 _LEAST_ROOM = 8
 _AFTER_REST_SECONDS = 0.25
@@ -17,11 +17,11 @@ _AFTER_REST_SECONDS = 0.25
 _PATIENCE_SECONDS = 5.0
 
 
-class Room:
-    """Of one border. In the loop."""
+class Admission:
+    """Of one sandbox. In the loop."""
 
-    def __init__(self, border: Border) -> None:
-        self._border = border
+    def __init__(self, network: GatewayNetwork) -> None:
+        self._network = network
         self._rest: Timer | None = None
         self._patience: Timer | None = None
         self._is_full = False  # for so long that nobody waits any more
@@ -29,9 +29,9 @@ class Room:
 
     def is_left(self) -> bool:
         """Whether one more connection may be had."""
-        gateway, mine = self._border.gateway, self._border.open_connections
+        gateway, mine = self._network.gateway, self._network.open_connections
         left = gateway.most_connections - gateway.connections
-        if self.is_spent or mine >= self._border.options.most_connections or left <= 0:
+        if self.is_spent or mine >= self._network.options.most_connections or left <= 0:
             return False
         return mine < max(_LEAST_ROOM, _SHARE_OF_ROOM * left)
 
@@ -46,18 +46,18 @@ class Room:
         """Accept nothing for a moment."""
         if self._rest is not None or self.is_spent:
             return
-        for listener in self._border.listeners:
+        for listener in self._network.listeners:
             listener.pause(is_paused=True)
-        later = self._border.gateway.later
-        self._rest = later(seconds or _AFTER_REST_SECONDS, self._border, self._go_on)
+        later = self._network.gateway.later
+        self._rest = later(seconds or _AFTER_REST_SECONDS, self._network, self._go_on)
         if self._patience is None:
-            self._patience = later(_PATIENCE_SECONDS, self._border, self._lose_patience)
+            self._patience = later(_PATIENCE_SECONDS, self._network, self._lose_patience)
 
     def tell_shortage(self, port: int) -> None:
         """Somebody waits, and cannot even be refused."""
         detail = "this process can open no more files"
         event = NetEvent(NetAction.CONNECT, False, NetReason.TOO_MANY, "unknown", port, detail=detail)
-        self._border.tally.record(event)
+        self._network.tally.record(event)
 
     def close(self) -> None:
         self.is_spent = True
@@ -68,10 +68,10 @@ class Room:
     def _go_on(self) -> None:
         self._rest = None
         if self.is_left():
-            for listener in self._border.listeners:
+            for listener in self._network.listeners:
                 listener.pause(is_paused=False)
         elif not self.is_spent:
-            self._rest = self._border.gateway.later(_AFTER_REST_SECONDS, self._border, self._go_on)
+            self._rest = self._network.gateway.later(_AFTER_REST_SECONDS, self._network, self._go_on)
             if self._is_full:
                 self._turn_all_away()
 
@@ -80,5 +80,5 @@ class Room:
         self._turn_all_away()
 
     def _turn_all_away(self) -> None:
-        for listener in self._border.listeners:
+        for listener in self._network.listeners:
             listener.turn_away()

@@ -1,4 +1,4 @@
-"""Passage: one connection of a sandbox, from the moment it was accepted until both of its sides are closed.
+"""Connection: one of a sandbox, from the moment it was accepted until both of its sides are closed.
 
 ORDER: decide; find the addresses and check them; dial. Meanwhile the client's first bytes are read and looked
 at. Only when both have gone well is the first byte passed on, in either direction.
@@ -12,23 +12,23 @@ import socket
 import struct
 from enum import Enum
 
-from corral.model.endpoint import is_address
-from corral.model.traffic import NetAction, NetEvent, NetReason
+from corral.model.network.endpoint import is_address
+from corral.model.network.traffic import NetAction, NetEvent, NetReason
 from corral.network.dial import Dial
 from corral.network.exchange import Exchange
-from corral.network.farewell import Farewell
-from corral.network.heads import Refused, TlsHead, is_for_tls, known_as, needs_look
+from corral.network.fronts.refusal_reply import RefusalReply
+from corral.network.wire.first_bytes import Refused, TlsHead, is_for_tls, known_as, needs_look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.model.connection import Verdict
-    from corral.network.border import Border
+    from corral.model.network.connection import NetVerdict
     from corral.network.gateway import Timer
-    from corral.network.lookups import Outcome
-    from corral.network.names import Entry
-    from corral.network.watched import HttpHead
+    from corral.network.lookups import LookupOutcome
+    from corral.network.names import NameEntry
+    from corral.network.sandbox_network import GatewayNetwork
+    from corral.network.wire.http_flows import HttpHead
 
     Reply = Callable[[NetReason | None], bytes]
 
@@ -44,17 +44,17 @@ class _State(Enum):
     ENDED = 3
 
 
-class Passage:
+class Connection:
     """Whoever accepted the client has given it away; it is closed here, whatever happens."""
 
     __slots__ = (
         *("_client", "_dial", "_dialled", "_exchange", "_first", "_has_head", "_head", "_remote", "_reply"),
-        *("_state", "_timer", "_verdict", "border", "host", "port"),
+        *("_state", "_timer", "_verdict", "network", "host", "port"),
     )
 
     def __init__(
         self,
-        border: Border,
+        network: GatewayNetwork,
         client: socket.socket,
         host: str,
         port: int,
@@ -62,12 +62,12 @@ class Passage:
         head: bytes = b"",
         reply: Reply | None = None,
     ) -> None:
-        self.border, self.host, self.port = border, host, port
+        self.network, self.host, self.port = network, host, port
         self._client = client
         self._remote: socket.socket | None = None
         self._first, self._reply = head, reply
         self._state = _State.DECIDING
-        self._verdict: Verdict | None = None
+        self._verdict: NetVerdict | None = None
         self._head: TlsHead | HttpHead | None = None
         self._has_head = False
         self._dial: Dial | None = None
@@ -77,39 +77,39 @@ class Passage:
 
     # Deciding.
 
-    def start(self, entry: Entry | None = None) -> None:
+    def start(self, entry: NameEntry | None = None) -> None:
         """`entry`: of the name whose synthetic address was connected to."""
-        self.border.gateway.watch(self._client.fileno(), self)
+        self.network.gateway.watch(self._client.fileno(), self)
         self._decide(entry)
 
-    def _decide(self, entry: Entry | None) -> None:
-        if entry is None and is_address(self.host) and self.border.names.covers(self.host):
+    def _decide(self, entry: NameEntry | None) -> None:
+        if entry is None and is_address(self.host) and self.network.names.covers(self.host):
             # INVARIANT: an address of our own that is nobody's any more is never asked about, nor dialled.
             self.refuse(NetReason.ADDRESS, "such an address stands for a name, and this one for none")
             return
-        verdict = self.border.grants.decide(self.host, self.port)
+        verdict = self.network.grants.decide(self.host, self.port)
         if verdict.allowed:
             self._permit(verdict, entry)
-        elif verdict.reason is NetReason.DENIED or self.border.questions is None:
+        elif verdict.reason is NetReason.DENIED or self.network.questions is None:
             self.refuse(verdict.reason, rule=verdict.rule)
         else:
-            gateway = self.border.gateway
-            self.border.ask(
+            gateway = self.network.gateway
+            self.network.ask(
                 self.host,
                 self.port,
                 lambda reason: gateway.do(self, lambda: self._answered(reason, entry)),
             )
 
-    def _answered(self, reason: NetReason, entry: Entry | None) -> None:
+    def _answered(self, reason: NetReason, entry: NameEntry | None) -> None:
         if self._state is not _State.DECIDING:
             return
-        verdict = self.border.grants.decide(self.host, self.port)
+        verdict = self.network.grants.decide(self.host, self.port)
         if reason is NetReason.ASKED and verdict.allowed:
             self._permit(verdict, entry)
         else:
             self.refuse(verdict.reason if reason is NetReason.ASKED else reason, rule=verdict.rule)
 
-    def _permit(self, verdict: Verdict, entry: Entry | None) -> None:
+    def _permit(self, verdict: NetVerdict, entry: NameEntry | None) -> None:
         self._verdict = verdict
         if is_address(self.host):
             self._open(((self.host, self.port),))
@@ -118,16 +118,16 @@ class Passage:
         if addresses is not None:
             self._open(addresses)
             return
-        gateway = self.border.gateway
-        self.border.lookups.find(self.host, lambda outcome: gateway.do(self, lambda: self._found(outcome)))
+        gateway = self.network.gateway
+        self.network.lookups.find(self.host, lambda outcome: gateway.do(self, lambda: self._found(outcome)))
 
-    def _found(self, outcome: Outcome) -> None:
+    def _found(self, outcome: LookupOutcome) -> None:
         if self._state is not _State.DECIDING:
             return
         if outcome.reason is not NetReason.GRANTED:
             self.refuse(outcome.reason, outcome.detail, address=outcome.address)
             return
-        self._open(self.border.names.give(self.host).addresses(self.port) or ())
+        self._open(self.network.names.give(self.host).addresses(self.port) or ())
 
     # Opening.
 
@@ -141,19 +141,19 @@ class Passage:
             return
         assert self._verdict is not None
         self._state = _State.OPENING
-        self._has_head = not needs_look(self._verdict, checks_names=self.border.options.checks_names)
+        self._has_head = not needs_look(self._verdict, checks_names=self.network.options.checks_names)
         if not self._has_head and self._reply is None:
             self._await_head()
-        self._dial = Dial(self.border.gateway, checked, self._may_dial, self._reached, self)
+        self._dial = Dial(self.network.gateway, checked, self._may_dial, self._reached, self)
         self._dial.start()
         if self._state is _State.OPENING and self._reply is None:
             self._read_head()
 
     def _may_dial(self, address: str) -> bool:
-        return self.border.grants.may_dial(self.host, self.port, address)
+        return self.network.grants.may_dial(self.host, self.port, address)
 
     def _await_head(self) -> None:
-        self._timer = self.border.gateway.later(_HEAD_SECONDS, self, self._head_too_late)
+        self._timer = self.network.gateway.later(_HEAD_SECONDS, self, self._head_too_late)
 
     def _head_too_late(self) -> None:
         self._timer = None
@@ -163,13 +163,13 @@ class Passage:
         self._dial = None
         if self._state is not _State.OPENING:
             if remote is not None:
-                self.border.gateway.close(remote)
+                self.network.gateway.close(remote)
             return
         if remote is None:
             self.refuse(NetReason.UNREACHABLE, detail)
             return
         self._remote, self._dialled = remote, detail
-        self.border.gateway.rewatch(remote.fileno(), self)
+        self.network.gateway.rewatch(remote.fileno(), self)
         if self._reply is not None:
             try:
                 self._client.send(self._reply(None))  # a few bytes into an empty buffer
@@ -207,12 +207,12 @@ class Passage:
         assert self._verdict is not None
         if self._head is None:
             if is_for_tls(self._verdict, self._first[0]):
-                self._head = TlsHead(known_as(self.host), checks_names=self.border.options.checks_names)
-            elif not self.border.options.checks_names:
+                self._head = TlsHead(known_as(self.host), checks_names=self.network.options.checks_names)
+            elif not self.network.options.checks_names:
                 self._has_head = True
                 return True
             else:
-                from corral.network.watched import HttpHead
+                from corral.network.wire.http_flows import HttpHead
 
                 self._head = HttpHead(known_as(self.host), self.port)
         self._has_head = self._head.accepts(self._first)
@@ -258,7 +258,7 @@ class Passage:
         """Whether what is permitted just now still permits this connection, as it is."""
         if self._verdict is None:
             return True  # not decided yet
-        verdict = self.border.grants.decide(self.host, self.port)
+        verdict = self.network.grants.decide(self.host, self.port)
         return verdict.allowed and ("tcp" in verdict.schemes or self._verdict.schemes <= verdict.schemes)
 
     def refuse(self, reason: NetReason, detail: str = "", *, address: str = "", rule: str = "") -> None:
@@ -269,9 +269,9 @@ class Passage:
         if self._reply is None or self._remote is not None:
             self._close(None, by_reset=True)
             return
-        self.border.gateway.unwatch(self._client.fileno())
+        self.network.gateway.unwatch(self._client.fileno())
         self._close(None, keeps_client=True)
-        self.border.begin(Farewell(self.border, self._client, self._reply(reason)))
+        self.network.begin(RefusalReply(self.network, self._client, self._reply(reason)))
 
     def end(self, reason: NetReason, detail: str = "") -> None:
         """It may not go on."""
@@ -321,10 +321,10 @@ class Passage:
             if by_reset:
                 with contextlib.suppress(OSError):
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-            self.border.gateway.close(sock)
+            self.network.gateway.close(sock)
         if action is not None and self._verdict is not None:
             self._tell(action, reason or self._verdict.reason, is_allowed=reason is None, detail=detail)
-        self.border.forget(self)
+        self.network.forget(self)
 
     def _tell(
         self,
@@ -336,7 +336,7 @@ class Passage:
         address: str = "",
         rule: str = "",
     ) -> None:
-        self.border.tally.record(
+        self.network.tally.record(
             NetEvent(
                 action,
                 is_allowed,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import select
 import socket
 
-from corral.network.heads import Refused, TlsHead
-from corral.network.meter import TooMuch
+from corral.network.meter import TooManyBytes
 from corral.network.relay import Flow
+from corral.network.wire.first_bytes import Refused, TlsHead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.network.connection import Connection
     from corral.network.gateway import Timer
-    from corral.network.passage import Passage
-    from corral.network.watched import HttpHead
+    from corral.network.wire.http_flows import HttpHead
 
 _READ, _WRITE, _ERROR = 0, 0, 0
 if hasattr(select, "epoll"):
@@ -29,22 +29,22 @@ _SILENCE = "one side had ended, and the other was silent"
 
 
 class Exchange:
-    """Of one passage, which ends it."""
+    """Of one connection, which ends it."""
 
     __slots__ = (
-        *("_client", "_count", "_half", "_has_turn", "_is_over", "_is_queued", "_passage", "_remote"),
+        *("_client", "_count", "_half", "_has_turn", "_is_over", "_is_queued", "_connection", "_remote"),
         *("down", "up"),
     )
 
     def __init__(
         self,
-        passage: Passage,
+        connection: Connection,
         client: socket.socket,
         remote: socket.socket,
         head: TlsHead | HttpHead | None,
     ) -> None:
-        self._passage, self._client, self._remote = passage, client, remote
-        self._count = passage.border.tally.host(passage.host, passage.port)
+        self._connection, self._client, self._remote = connection, client, remote
+        self._count = connection.network.tally.host(connection.host, connection.port)
         self._is_queued = self._is_over = False
         self._has_turn = False  # one is to come, and what can be done waits for it
         self._half: Timer | None = None  # from the moment when one side has said everything
@@ -54,8 +54,8 @@ class Exchange:
         """`first`: what may pass of the bytes that came until now."""
         try:
             self.up.send_first(first, came)
-        except TooMuch:
-            self._passage.border.exceed()
+        except TooManyBytes:
+            self._connection.network.exceed()
             return
         self._go_on()
 
@@ -67,7 +67,7 @@ class Exchange:
             inward.readable = True
         if mask & _WRITE:
             outward.writable = True
-        if self._passage.border.gateway.is_late() and not mask & _ERROR:
+        if self._connection.network.gateway.is_late() and not mask & _ERROR:
             self._await_turn()
         if not self._has_turn or mask & _ERROR:
             self._go_on()
@@ -75,7 +75,7 @@ class Exchange:
         if mask & _ERROR and not self._is_over:
             sock = self._client if is_client else self._remote
             if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self._passage.abort()
+                self._connection.abort()
 
     def release(self) -> None:
         """Nothing moves afterwards."""
@@ -87,30 +87,30 @@ class Exchange:
 
     def grant(self, wanted: int, flow: Flow) -> int:
         """How much a flow may read now."""
-        meter = self._passage.border.meter
+        meter = self._connection.network.meter
         granted = meter.grant(wanted, flow)
         if granted <= 0 and not self._is_queued:
             self._is_queued = True
-            meter.pause(self._passage, self._next_turn)
+            meter.pause(self._connection, self._next_turn)
         return granted
 
     def count(self, passed: int, is_sent: bool) -> None:
-        """Bytes were read. Raises TooMuch."""
-        tally = self._passage.border.tally
+        """Bytes were read. Raises TooManyBytes."""
+        tally = self._connection.network.tally
         if is_sent:
             self._count.sent += passed
             tally.sent += passed
         else:
             self._count.received += passed
             tally.received += passed
-        self._passage.border.meter.count(passed)
+        self._connection.network.meter.count(passed)
 
     def _make_flows(self, head: TlsHead | HttpHead | None) -> tuple[Flow, Flow]:
-        client, remote, pipes = self._client, self._remote, self._passage.border.gateway.pipes
+        client, remote, pipes = self._client, self._remote, self._connection.network.gateway.pipes
         if head is None or isinstance(head, TlsHead):
             up = Flow(client, remote, self, pipes, is_sent=True)
             return up, Flow(remote, client, self, pipes, is_sent=False)
-        from corral.network.watched import RequestFlow, ResponseFlow
+        from corral.network.wire.http_flows import RequestFlow, ResponseFlow
 
         requests = RequestFlow(client, remote, self, pipes, is_sent=True)
         requests.watch_by(head.watch)
@@ -121,19 +121,19 @@ class Exchange:
     def _go_on(self) -> None:
         if self._is_over:
             return
-        passage = self._passage
+        connection = self._connection
         try:
             has_more = self.down.pump()
             has_more = self.up.pump() or has_more  # ORDER: an answer may release what the client has sent
-        except TooMuch:
-            passage.border.exceed()
+        except TooManyBytes:
+            connection.network.exceed()
         except Refused as refused:
-            passage.end(refused.reason, refused.detail)
+            connection.end(refused.reason, refused.detail)
         except OSError:
-            passage.abort()
+            connection.abort()
         else:
             if self.up.is_done and self.down.is_done:
-                passage.finish()
+                connection.finish()
                 return
             if (self.up.is_done or self.down.is_done) and self._half is None:
                 self._await_other(-1)
@@ -144,17 +144,17 @@ class Exchange:
         """One side has ended. The other may still speak, but not be silent for ever."""
         total = self.up.total + self.down.total
         if total == before:
-            self._passage.forsake(_SILENCE)
+            self._connection.forsake(_SILENCE)
             return
         seconds = _SECONDS_FOR_ANSWER if self.up.is_done else _SECONDS_FOR_CLIENT
-        self._half = self._passage.border.gateway.later(
-            seconds, self._passage, lambda: self._await_other(total)
+        self._half = self._connection.network.gateway.later(
+            seconds, self._connection, lambda: self._await_other(total)
         )
 
     def _await_turn(self) -> None:
         if not self._has_turn:
             self._has_turn = True
-            self._passage.border.gateway.soon(self._passage, self._take_turn, self._passage.border)
+            self._connection.network.gateway.soon(self._connection, self._take_turn, self._connection.network)
 
     def _take_turn(self) -> None:
         self._has_turn = False

@@ -1,7 +1,7 @@
-"""The gateway's thread: one epoll, one heap of timers and one queue of commands, for all borders.
+"""The gateway's thread: one epoll, one heap of timers and one queue of commands, for all networks.
 
-Everything that has to do with a socket of a border happens in this thread, so none of it is locked.
-It starts with the first border and ends with the last one.
+Everything that has to do with a sandbox's sockets happens in this thread, so none of it is locked.
+It starts with the first sandbox and ends with the last one.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if hasattr(select, "epoll"):
     EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
     READABLE = select.EPOLLIN
 _MOST_EVENTS = 256
-#: After so long it is time to see what else has happened: what can wait, waits for its border's turn.
+#: After so long it is time to see what else has happened: what can wait, waits for its network's turn.
 _TURN_SECONDS = 0.02
-#: The part of the process's descriptors that all borders together may take.
+#: The part of the process's descriptors that all networks together may take.
 _SHARE_OF_DESCRIPTORS = 0.5
 _LEAST_CONNECTIONS = 16
 _MOST_PIPES = 32
@@ -91,7 +91,7 @@ class Gateway:
         self.lookups = Workers("corral-lookup", 32)
         self.callbacks = Workers("corral-callback", 64)
         self.pipes = Pipes(min(_MOST_PIPES, int(limit_now() * _SHARE_OF_DESCRIPTORS) // 16))
-        #: Connections of all borders: each has two sockets.
+        #: Connections of all networks: each has two sockets.
         self.most_connections = self._room(limit_at_most())
         self._few_connections = self._room(limit_now()) // 2
         self.connections = 0
@@ -137,7 +137,7 @@ class Gateway:
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:
-        """End the thread. No border is left."""
+        """End the thread. No sandbox is left."""
         self.call(self._stop)
         if not self.is_own_thread():
             self._thread.join(_STOP_SECONDS)
@@ -193,7 +193,7 @@ class Gateway:
     def soon(self, owner: Owner, action: Callable[[], None], part: object) -> None:
         """Do something in one of the next turns, after the others had theirs.
 
-        INVARIANT: all that has the same `part`, which is the border, takes turns with each of the others:
+        INVARIANT: all that has the same `part`, which is the network, takes turns with each of the others:
         however many connections one sandbox has, and however much there is to read, no other waits for more
         than one of them.
         """
@@ -313,36 +313,36 @@ class Gateway:
 
 _lock = threading.Lock()
 _current: Gateway | None = None
-_borders = 0
+_networks = 0
 
 
 def enter() -> Gateway:
-    """The gateway of this process, for one more border."""
-    global _current, _borders  # noqa: PLW0603
+    """The gateway of this process, for one more sandbox."""
+    global _current, _networks  # noqa: PLW0603
     with _lock:
         if _current is None:
             _current = Gateway()
-        _borders += 1
+        _networks += 1
         return _current
 
 
 def leave() -> None:
-    """One border less; the last one ends the thread."""
-    global _current, _borders  # noqa: PLW0603
+    """One sandbox less; the last one ends the thread."""
+    global _current, _networks  # noqa: PLW0603
     with _lock:
-        _borders -= 1
-        if _borders == 0 and _current is not None:
+        _networks -= 1
+        if _networks == 0 and _current is not None:
             _current.stop()
             _current = None
 
 
 def _leave_to_parent() -> None:
-    """In a process that was forked: the thread is the parent's, and so are all borders.
+    """In a process that was forked: the thread is the parent's, and so are all networks.
 
     INVARIANT: no copy of a socket of theirs is held here, where nobody would ever close it.
     """
-    global _lock, _current, _borders
-    gateway, _lock, _current, _borders = _current, threading.Lock(), None, 0
+    global _lock, _current, _networks
+    gateway, _lock, _current, _networks = _current, threading.Lock(), None, 0
     if gateway is not None:
         gateway.abandon()
 

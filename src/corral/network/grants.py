@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from itertools import count
 
-from corral.model.connection import Rules, Verdict
-from corral.model.endpoint import host_covers
-from corral.model.traffic import NetReason
+from corral.model.network.connection import NetVerdict, Rules
+from corral.model.network.endpoint import denial_covers
+from corral.model.network.traffic import NetReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from corral.model.endpoint import Endpoint
+    from corral.model.network.endpoint import Endpoint
     from corral.model.policy import NetPolicy
 
 #: Answers to questions that are remembered; the oldest are asked again.
@@ -20,7 +20,7 @@ _MOST_ANSWERS = 4096
 
 
 class Grants:
-    """Decides for one border. Deny rules beat everything else.
+    """Decides for one sandbox. Deny rules beat everything else.
 
     INVARIANT: of a host that was revoked only that is permitted which was allowed afterwards, for as long as
     that is; what permitted it before never comes back.
@@ -36,7 +36,7 @@ class Grants:
         self._rules = self._policy
         self._dialled = self._policy  # an address that was revoked may have been allowed again
 
-    def decide(self, host: str, port: int) -> Verdict:
+    def decide(self, host: str, port: int) -> NetVerdict:
         """Whether to connect; the reason says who permitted it."""
         pattern, since = self._revoked_by(host)
         if pattern:
@@ -46,7 +46,7 @@ class Grants:
             return verdict
         return verdict.replace(reason=self._origin(host, port))
 
-    def decide_lookup(self, host: str) -> Verdict:
+    def decide_lookup(self, host: str) -> NetVerdict:
         """Whether the name may be connected to on some port."""
         pattern, since = self._revoked_by(host)
         if pattern:
@@ -73,7 +73,7 @@ class Grants:
 
     def may_dial(self, host: str, port: int, address: str) -> bool:
         """Whether an address that a permitted name leads to may be dialled for it."""
-        from corral.model.addresses import address_forms, is_public_address
+        from corral.model.network.addresses import address_forms, is_public_address
         from corral.network.dial import is_own_address
 
         for form in address_forms(address):
@@ -130,7 +130,7 @@ class Grants:
 
     def _revoked_by(self, host: str) -> tuple[str, int]:
         """The pattern by which a host was revoked last, and when; nothing if it was not."""
-        found = [(when, pattern) for pattern, when in self._revoked.items() if host_covers(pattern, host)]
+        found = [(when, pattern) for pattern, when in self._revoked.items() if denial_covers(pattern, host)]
         when, pattern = max(found, default=(0, ""))
         return pattern, when
 
@@ -138,13 +138,13 @@ class Grants:
         return self._policy.only(one for number, one in self._later.items() if number > when)
 
 
-def _or_denied(verdict: Verdict, pattern: str) -> Verdict:
+def _or_denied(verdict: NetVerdict, pattern: str) -> NetVerdict:
     """Nobody is asked about what was revoked."""
     if verdict.allowed:
         return verdict.replace(reason=NetReason.ALLOWED_LATER)
     if verdict.reason is NetReason.DENIED:
         return verdict
-    return Verdict(False, NetReason.DENIED, rule=pattern)
+    return NetVerdict(False, NetReason.DENIED, rule=pattern)
 
 
 def _remember(kept: dict[Any, Any], key: object, value: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.model.connection import is_loopback
+from corral.model.network.connection import is_loopback
 
 _PATH = "/etc/hosts"
 _MOST_BYTES = 1 << 20

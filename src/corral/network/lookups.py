@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from corral.model.endpoint import is_localhost
+from corral.model.network.endpoint import is_localhost
+from corral.model.network.traffic import NetReason
 from corral.model.record import Record
-from corral.model.traffic import NetReason
 from corral.network.resolve import Resolution, look_up
 
 TYPE_CHECKING = False
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from corral.network.gateway import Gateway, Timer
     from corral.network.grants import Grants
-    from corral.network.names import Entry, Names
+    from corral.network.names import NameEntry, Names
     from corral.network.options import Ask
     from corral.network.resolve import Resolve
     from corral.network.workers import Lane
 
-    Found = Callable[["Outcome"], None]
+    Found = Callable[["LookupOutcome"], None]
     Answered = Callable[[NetReason], None]
 
 _LOOKUP_SECONDS = 10.0
@@ -31,7 +31,7 @@ _MOST_QUESTIONS = 64
 _LOOPBACK = Resolution({0: (("127.0.0.1", 0), ("::1", 0))})
 
 
-class Outcome(Record):
+class LookupOutcome(Record):
     """How a lookup ended. The name's entry has the addresses, if there are any that may be dialled."""
 
     reason: NetReason
@@ -40,15 +40,15 @@ class Outcome(Record):
     has_failed: bool = False  # nothing is known: the client may ask again
 
 
-_OK = Outcome(NetReason.GRANTED)
-_TOO_MANY = Outcome(NetReason.TOO_MANY, "too many lookups wait", has_failed=True)
-_TOO_LATE = Outcome(NetReason.UNRESOLVED, "the resolver did not answer in time", has_failed=True)
+_OK = LookupOutcome(NetReason.GRANTED)
+_TOO_MANY = LookupOutcome(NetReason.TOO_MANY, "too many lookups wait", has_failed=True)
+_TOO_LATE = LookupOutcome(NetReason.UNRESOLVED, "the resolver did not answer in time", has_failed=True)
 
 
 class _Lookup:
     """One that is under way."""
 
-    def __init__(self, owner: Lookups, entry: Entry, waiter: Found) -> None:
+    def __init__(self, owner: Lookups, entry: NameEntry, waiter: Found) -> None:
         self._owner, self.entry, self.waiters = owner, entry, [waiter]
         self.timer: Timer | None = None
         self.is_over = False
@@ -61,7 +61,7 @@ class _Lookup:
 
 
 class Lookups:
-    """Of one border. Everything but the resolver itself happens in the loop."""
+    """Of one sandbox. Everything but the resolver itself happens in the loop."""
 
     def __init__(
         self, gateway: Gateway, names: Names, grants: Grants, resolve: Resolve | None, lane: Lane
@@ -69,7 +69,7 @@ class Lookups:
         self._gateway, self._names, self._grants = gateway, names, grants
         self._resolve, self._lane = resolve, lane
         self._pending: dict[str, _Lookup] = {}
-        self._failed: dict[str, tuple[float, Outcome]] = {}
+        self._failed: dict[str, tuple[float, LookupOutcome]] = {}
 
     def find(self, name: str, done: Found) -> None:
         """Make sure that the name's entry has checked addresses that are not old."""
@@ -115,7 +115,7 @@ class Lookups:
         for waiter in lookup.waiters:
             self._gateway.do(None, partial(waiter, outcome))
 
-    def _start(self, entry: Entry, done: Found) -> None:
+    def _start(self, entry: NameEntry, done: Found) -> None:
         if is_localhost(entry.name) and self._resolve is None:
             done(self._keep(entry, _LOOPBACK))
             return
@@ -137,17 +137,17 @@ class Lookups:
         self._pending[name] = lookup
         lookup.timer = self._gateway.later(_LOOKUP_SECONDS, lookup, lookup.time_out)
 
-    def _keep(self, entry: Entry, resolution: Resolution) -> Outcome:
+    def _keep(self, entry: NameEntry, resolution: Resolution) -> LookupOutcome:
         if resolution.has_failed:
-            return Outcome(NetReason.UNRESOLVED, resolution.detail, has_failed=True)
+            return LookupOutcome(NetReason.UNRESOLVED, resolution.detail, has_failed=True)
         entry.answers = resolution.answers
         entry.resolved_at = self._gateway.now
         outcome = self._check(entry)
         if outcome.reason is NetReason.UNRESOLVED:
-            return Outcome(NetReason.UNRESOLVED, resolution.detail)
+            return LookupOutcome(NetReason.UNRESOLVED, resolution.detail)
         return outcome
 
-    def _check(self, entry: Entry) -> Outcome:
+    def _check(self, entry: NameEntry) -> LookupOutcome:
         """INVARIANT: a name is only given an address if there is something behind it that may be dialled."""
         refused = ""
         for port in self._grants.ports(entry.name):
@@ -156,10 +156,10 @@ class Lookups:
                     return _OK
                 refused = refused or address
         if refused:
-            return Outcome(NetReason.NOT_PUBLIC, f"it leads to {refused}", refused)
-        return Outcome(NetReason.UNRESOLVED)
+            return LookupOutcome(NetReason.NOT_PUBLIC, f"it leads to {refused}", refused)
+        return LookupOutcome(NetReason.UNRESOLVED)
 
-    def _covers_ports(self, entry: Entry) -> bool:
+    def _covers_ports(self, entry: NameEntry) -> bool:
         """Whether no port was allowed since the name was looked up."""
         return all(entry.addresses(port) is not None for port in self._grants.ports(entry.name))
 
@@ -188,7 +188,7 @@ class _Waiter:
 
 
 class Questions:
-    """To whoever decides about what no rule names. An answer is for the life of the border.
+    """To whoever decides about what no rule names. An answer is for the life of the network.
 
     No answer in time is a no, for that connection: what is said later counts for the next one.
     """
@@ -240,7 +240,7 @@ class Questions:
     def _finish(self, host: str, port: int, reason: NetReason, remember: Answered) -> None:
         waiters = self._pending.pop((host, port), None)
         if waiters is None:
-            return  # the border has been closed
+            return  # the network has been closed
         remember(reason)
         for waiter in waiters:
             self._gateway.do(None, partial(waiter.tell, reason))

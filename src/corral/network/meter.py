@@ -1,8 +1,8 @@
-"""Meter: how many bytes a border may still pass, in all and just now."""
+"""Meter: how many bytes a sandbox's network may still pass, in all and just now."""
 
 from __future__ import annotations
 
-from corral.model.quantities import format_size
+from corral.model.rules.quantities import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ _BURST_SECONDS = 0.25
 _LEAST_BURST = 4096
 
 
-class TooMuch(Exception):
-    """More bytes than the border may pass at all."""
+class TooManyBytes(Exception):
+    """More bytes than the network may pass at all."""
 
 
 class Meter:
@@ -54,11 +54,11 @@ class Meter:
         return wanted
 
     def count(self, passed: int) -> None:
-        """Raises TooMuch; then not even the last bytes are passed on."""
+        """Raises TooManyBytes; then not even the last bytes are passed on."""
         self.total += passed
         self._tokens -= passed
         if self._most_bytes is not None and self.total > self._most_bytes:
-            raise TooMuch
+            raise TooManyBytes
 
     def pause(self, owner: Owner, go_on: Callable[[], None]) -> None:
         """Call when there may be something to grant again."""

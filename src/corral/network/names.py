@@ -1,4 +1,4 @@
-"""Names: the synthetic address that each name has within one border, and where the name leads to."""
+"""Names: the synthetic address that each name has within one sandbox, and where the name leads to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIX_6 = int(ipaddress.IPv6Address("2001:2::"))
 _IPV4_BITS = 32
 
 
-class Entry:
+class NameEntry:
     """One name. INVARIANT: what is dialled for a name is what its last lookup found, and was checked."""
 
     __slots__ = ("address", "answers", "name", "resolved_at")
@@ -61,25 +61,25 @@ class Names:
         self._is_loopback = network.is_loopback
         self._first, self._count = int(network.network_address) + 1, network.num_addresses - 2
         self._most, self._next = most, 0
-        self._by_name: dict[str, Entry] = {}  # the least recently used first
-        self._by_address: dict[str, Entry] = {}
+        self._by_name: dict[str, NameEntry] = {}  # the least recently used first
+        self._by_address: dict[str, NameEntry] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def give(self, name: str) -> Entry:
+    def give(self, name: str) -> NameEntry:
         """The entry of a name, made if there is none."""
         entry = self._by_name.pop(name, None)
         if entry is None:
             if len(self._by_name) >= self._most:
                 oldest = self._by_name.pop(next(iter(self._by_name)))
                 del self._by_address[oldest.address]
-            entry = Entry(name, self._free_address())
+            entry = NameEntry(name, self._free_address())
             self._by_address[entry.address] = entry
         self._by_name[name] = entry
         return entry
 
-    def find(self, address: str) -> Entry | None:
+    def find(self, address: str) -> NameEntry | None:
         """Whose address it is."""
         entry = self._by_address.get(_in_ipv4(address))
         if entry is not None:

@@ -1,11 +1,11 @@
-"""Open a border: the gateway is entered, and left again if that fails."""
+"""Open a sandbox's network: the gateway is entered, and left again if that fails."""
 
 from __future__ import annotations
 
-from corral.network.border import Border
 from corral.network.gateway import enter, leave
 from corral.network.grants import Grants
 from corral.network.names import Names
+from corral.network.sandbox_network import GatewayNetwork
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 RANGE = "198.18.0.0/15"
 
 
-def open_border(
+def open_sandbox_network(
     net: NetPolicy,
     options: NetworkOptions,
     *,
     addresses: str = RANGE,
     most_bytes: int | None = None,
     most_rate: int | None = None,
-) -> Border:
-    """A border without any socket yet. It has to be closed."""
+) -> GatewayNetwork:
+    """A network without any socket yet. It has to be closed."""
     names = Names(addresses)
     options = options.replace(checks_names=options.checks_names and not net.fronting)
     grants = Grants(net)
     gateway = enter()
     try:
-        return Border(gateway, grants, names, options, most_bytes=most_bytes, most_rate=most_rate)
+        return GatewayNetwork(gateway, grants, names, options, most_bytes=most_bytes, most_rate=most_rate)
     except BaseException:
         leave()
         raise

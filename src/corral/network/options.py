@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from corral.model.traffic import NetEvent
+    from corral.model.network.traffic import NetEvent
 
     Resolve = Callable[[str, int], Sequence[tuple[str, int]]]
     Ask = Callable[["NetRequest"], bool]

@@ -4,7 +4,7 @@ Small amounts go through a pipe, within the kernel. A stream that fills one is c
 measured on loopback, that is half as fast again, since both ends are woken up less often.
 
 A flow is one direction. It is told what has become possible (`readable`, `writable`) and goes on until the
-kernel says "would block". Its passage hears of the end, and of errors as the OSError that they are.
+kernel says "would block". Its connection hears of the end, and of errors as the OSError that they are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Meter(Protocol):
+    class RelayMeter(Protocol):
         """How much may pass, of all that wants to."""
 
         def grant(self, wanted: int, flow: Flow) -> int:
@@ -108,7 +108,7 @@ class Flow:
     )
 
     def __init__(
-        self, source: socket.socket, sink: socket.socket, meter: Meter, pipes: Pipes, *, is_sent: bool
+        self, source: socket.socket, sink: socket.socket, meter: RelayMeter, pipes: Pipes, *, is_sent: bool
     ) -> None:
         self._source, self._sink, self._meter, self._pipes = source, sink, meter, pipes
         self.is_sent = is_sent

@@ -61,7 +61,7 @@ def _ask_hook(resolve: Resolve, name: str, ports: Sequence[int]) -> Resolution:
 
 def _canonical(found: Sequence[tuple[str, int]]) -> Addresses:
     """The one form of each address; what is none is left out. TRUST: a resolver may say anything."""
-    from corral.model.addresses import canonical_address
+    from corral.model.network.addresses import canonical_address
 
     kept: dict[tuple[str, int], None] = {}
     for address, port in found:
@@ -77,7 +77,7 @@ def _ask_host(name: str) -> list[str]:
     A name with a dot is meant as it is: a resolver that appended the host's search domains would ask for,
     and lead to, a name that nobody permitted.
     """
-    from corral.model.addresses import canonical_address
+    from corral.model.network.addresses import canonical_address
 
     listed = _listed_in_file(name)
     if listed:
@@ -90,7 +90,7 @@ def _ask_host(name: str) -> list[str]:
 
 def _listed_in_file(name: str) -> list[str]:
     """What /etc/hosts says: it does not know names that end with a dot."""
-    from corral.model.addresses import canonical_address
+    from corral.model.network.addresses import canonical_address
 
     try:
         with open(_HOSTS_FILE, encoding="utf-8", errors="replace") as file:

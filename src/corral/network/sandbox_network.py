@@ -1,4 +1,4 @@
-"""Border: everything that one sandbox asks of the network, decided and carried out.
+"""GatewayNetwork: everything that one sandbox asks of the network, decided and carried out.
 
 Its public methods may be called by any thread; all the rest happens in the gateway's.
 """
@@ -10,18 +10,19 @@ import socket
 import threading
 import time
 
-from corral.model.connection import is_loopback
-from corral.model.endpoint import Endpoint
-from corral.model.traffic import LiveGrants, NetAction, NetEvent, NetReason
+from corral.model.network.connection import is_loopback
+from corral.model.network.endpoint import Endpoint
+from corral.model.network.traffic import LiveGrants, NetAction, NetEvent, NetReason
+from corral.network.admission import Admission
+from corral.network.connection import Connection
+from corral.network.fronts.listeners import DNS_PORT, DnsSocket, DnsStream, TcpListener
+from corral.network.fronts.refused_ports import RefusedPorts
 from corral.network.gateway import leave
 from corral.network.grants import Grants
-from corral.network.listeners import DNS_PORT, DnsSocket, DnsStream, TcpListener
 from corral.network.lookups import Lookups, Questions
 from corral.network.meter import Meter
 from corral.network.names import Names
-from corral.network.passage import Passage
-from corral.network.refused_ports import RefusedPorts
-from corral.network.room import Room
+from corral.network.refusal_reports import RefusalReports
 from corral.network.tally import Tally
 from corral.network.workers import Lane
 
@@ -29,18 +30,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from corral.model.network.traffic import Traffic
     from corral.model.plan import ProxyPlace
-    from corral.model.traffic import Traffic
     from corral.model.violation import Violation
-    from corral.network.farewell import Farewell
+    from corral.network.connection import Reply
+    from corral.network.fronts.proxy import Entrance, Proxy, Translator
+    from corral.network.fronts.published import Published, PublishedConnection
+    from corral.network.fronts.refusal_reply import RefusalReply
     from corral.network.gateway import Gateway, Timer
-    from corral.network.names import Entry
+    from corral.network.names import NameEntry
     from corral.network.options import NetworkOptions
-    from corral.network.passage import Reply
-    from corral.network.proxy import Entrance, Proxy, Translator
-    from corral.network.published import Published, Visit
 
-    Beginner = DnsStream | Entrance | Farewell | Translator | Visit
+    Beginner = DnsStream | Entrance | RefusalReply | Translator | PublishedConnection
 
 #: What lies in the kernel's queues is seen in one turn, and decided about in the next.
 _QUIET_TURNS, _SETTLE_SECONDS = 2, 0.002
@@ -49,8 +50,8 @@ _LOOKUPS_AT_ONCE, _QUESTIONS_AT_ONCE = 4, 8
 _CLOSE_SECONDS, _EVENT_SECONDS = 10.0, 2.0
 
 
-class Border:
-    """Of one sandbox."""
+class GatewayNetwork:
+    """`SandboxNetwork` of one sandbox, in the gateway's loop."""
 
     def __init__(
         self,
@@ -66,20 +67,22 @@ class Border:
         self._event_lane = Lane(gateway.callbacks, 1, 2)
         self._lookup_lane = Lane(gateway.lookups, _LOOKUPS_AT_ONCE, 1024)
         self._question_lane = Lane(gateway.callbacks, _QUESTIONS_AT_ONCE, 1024)
-        self.tally = Tally(options.on_event, self._event_lane)
+        reports = RefusalReports(grants, names, gateway)
+        self.listening = reports.listening
+        self.tally = Tally(options.on_event, self._event_lane, reports.add)
         self.lookups = Lookups(gateway, names, grants, options.resolve, self._lookup_lane)
         self.questions: Questions | None = None
         if options.ask is not None:
             self.questions = Questions(gateway, options.ask, options.ask_seconds, self._question_lane)
         self.meter = Meter(gateway, most_bytes, most_rate)
         self.listeners: list[TcpListener | DnsSocket | RefusedPorts] = []
-        self._open: set[Passage | Beginner] = set()
+        self._open: set[Connection | Beginner] = set()
         self._proxy: Proxy | None = None
         self._published: Published | None = None
         self._timers: dict[Endpoint, list[Timer]] = {}
         self._ends: dict[int, float] = {}  # of what was allowed for a time, by its number
         self._is_closed = False
-        self.room = Room(self)
+        self.room = Admission(self)
         self._close_lock = threading.Lock()
         self._owner = os.getpid()
         self.faults = 0
@@ -87,7 +90,7 @@ class Border:
     # For everybody.
 
     def attach(self, descriptors: Sequence[int]) -> None:
-        """Serve listening sockets. They belong to the border from now on, whatever happens."""
+        """Serve listening sockets. They belong to the network from now on, whatever happens."""
         if self._proxy is not None:  # then it is no socket, but where the kernel asks about connections
             for descriptor in descriptors:
                 self._proxy.attach(descriptor)
@@ -111,7 +114,7 @@ class Border:
 
     def open_proxy(self) -> ProxyPlace:
         """Listen for a command that has no network of its own. Raises OSError."""
-        from corral.network.proxy import Proxy
+        from corral.network.fronts.proxy import Proxy
 
         if self._proxy is not None:
             return self._proxy.place
@@ -121,7 +124,7 @@ class Border:
 
     def publish(self, ports: Sequence[tuple[int, int]]) -> None:
         """Lead connections to ports of the host's loopback to servers inside. Raises OSError."""
-        from corral.network.published import Published
+        from corral.network.fronts.published import Published
 
         if self._published is not None:  # of a sandbox that was made anew
             return
@@ -177,20 +180,20 @@ class Border:
         """Pass on what was sent by somebody who has ended since; for this time at most."""
         deadline, quiet = time.monotonic() + seconds, 0
         while quiet < _QUIET_TURNS and time.monotonic() < deadline:
-            owing: list[Passage] = []
+            owing: list[Connection] = []
             if not self.gateway.call_and_wait(lambda: owing.extend(self._owing()), seconds):  # noqa: B023
                 return
             quiet = 0 if owing else quiet + 1
             if owing:
                 time.sleep(_SETTLE_SECONDS)
 
-    def _owing(self) -> list[Passage]:
-        return [one for one in self._open if isinstance(one, Passage) and one.owes()]
+    def _owing(self) -> list[Connection]:
+        return [one for one in self._open if isinstance(one, Connection) and one.owes()]
 
     def close(self) -> None:
         """End everything. When this returns, all sockets are closed and all events were told."""
         with self._close_lock:
-            if self._is_closed or self._owner != os.getpid():  # a process that was forked has no border
+            if self._is_closed or self._owner != os.getpid():  # a process that was forked has none
                 return
             self._is_closed = True
         if self._proxy is not None:
@@ -227,7 +230,7 @@ class Border:
             if port == DNS_PORT and not (entry is not None and self.grants.decide(host, port).allowed):
                 self._start(DnsStream(self, client))
             else:
-                self._start(Passage(self, client, host, port), entry)
+                self._start(Connection(self, client, host, port), entry)
         except Exception:
             client.close()
             raise
@@ -246,7 +249,7 @@ class Border:
 
     def answer(self, packet: bytes, reply: Callable[[bytes | None], None]) -> None:
         """A lookup; `reply` is called once, now or later."""
-        from corral.network.answers import answer_packet
+        from corral.network.fronts.dns_answers import answer_packet
 
         answer_packet(self, packet, reply)
 
@@ -261,10 +264,10 @@ class Border:
         self.questions.ask(host, port, done, lambda reason: self.grants.answer(endpoint, reason))
 
     def begin(self, one: Beginner) -> None:
-        """Something that has a connection; it is counted, and ended with the border."""
+        """Something that has a connection; it is counted, and ended with the network."""
         self._start(one)
 
-    def forget(self, one: Passage | Beginner) -> None:
+    def forget(self, one: Connection | Beginner) -> None:
         """It is over."""
         if one in self._open:
             self._open.remove(one)
@@ -285,10 +288,10 @@ class Border:
             return
         host = host or self._host_of(address, port, self.names.find(address))
         detail = f"{len(self._open)} are open"
-        passage = Passage(self, client, host, port)
-        self._open.add(passage)
+        connection = Connection(self, client, host, port)
+        self._open.add(connection)
         self.gateway.count_connection()
-        passage.refuse(NetReason.TOO_MANY, detail)
+        connection.refuse(NetReason.TOO_MANY, detail)
 
     def exceed(self) -> None:
         """All bytes that may pass have passed."""
@@ -302,7 +305,7 @@ class Border:
     def fail(self, problem: Exception) -> None:
         self.faults += 1
 
-    # In the loop: what the holder of the border does.
+    # In the loop: what the holder of the network does.
 
     def _attach(self, sockets: list[socket.socket]) -> None:
         lines: list[socket.socket] = []
@@ -359,21 +362,21 @@ class Border:
         if self._is_closed:
             client.close()
             return
-        passage = Passage(self, client, host, port, head=head, reply=reply)
+        connection = Connection(self, client, host, port, head=head, reply=reply)
         has_room = self.room.is_left()  # nobody has asked yet: not every client came by a listener
-        self._open.add(passage)
+        self._open.add(connection)
         self.gateway.count_connection()
         if not has_room:
-            passage.refuse(NetReason.TOO_MUCH if self.room.is_spent else NetReason.TOO_MANY)
+            connection.refuse(NetReason.TOO_MUCH if self.room.is_spent else NetReason.TOO_MANY)
             return
-        passage.start()
+        connection.start()
 
-    def _start(self, one: Passage | Beginner, entry: Entry | None = None) -> None:
+    def _start(self, one: Connection | Beginner, entry: NameEntry | None = None) -> None:
         self.room.was_found()
         self._open.add(one)
         self.gateway.count_connection()
         try:
-            if isinstance(one, Passage):
+            if isinstance(one, Connection):
                 one.start(entry)
             else:
                 one.start()
@@ -381,7 +384,7 @@ class Border:
             one.fail(problem)
             raise
 
-    def _host_of(self, address: str, port: int, entry: Entry | None) -> str:
+    def _host_of(self, address: str, port: int, entry: NameEntry | None) -> str:
         """The name that was looked up, or who else is meant by an address."""
         return entry.name if entry is not None else self.host_of(address, port)
 
@@ -394,12 +397,12 @@ class Border:
 
     def _end_unpermitted(self) -> None:
         for one in tuple(self._open):
-            if isinstance(one, Passage) and not one.rests_on_grants():
+            if isinstance(one, Connection) and not one.rests_on_grants():
                 one.end(NetReason.REVOKED)
 
     def _end_all(self, reason: NetReason, detail: str) -> None:
         for one in tuple(self._open):
-            if isinstance(one, Passage):
+            if isinstance(one, Connection):
                 one.end(reason, detail)
             else:
                 one.close()
@@ -417,7 +420,7 @@ class Border:
                 listener.close()
         self.listeners[:] = doors
         for one in tuple(self._open):
-            if isinstance(one, Passage):
+            if isinstance(one, Connection):
                 one.abort()
             else:
                 one.close()
@@ -442,6 +445,6 @@ class Border:
 
 def _plain(address: str) -> str:
     """IPv4 in its own form; and without the zone, which says nothing here."""
-    from corral.model.addresses import canonical_address
+    from corral.model.network.addresses import canonical_address
 
     return canonical_address(address.partition("%")[0])

@@ -1,4 +1,4 @@
-"""Tally: what a border has decided and how much has passed, counted, bounded, and told to whoever listens."""
+"""Tally: what was decided for a sandbox and how much has passed; counted, bounded, told to who listens."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ import time
 from collections import deque
 from itertools import islice
 
-from corral.model.endpoint import is_address
-from corral.model.traffic import FAILURES, SENTENCES, HostTraffic, NetAction, NetEvent, NetReason, Traffic
+from corral.model.network.endpoint import is_address
+from corral.model.network.traffic import (
+    FAILURES,
+    SENTENCES,
+    HostTraffic,
+    NetAction,
+    NetEvent,
+    NetReason,
+    Traffic,
+)
 from corral.network.hosts_file import names_of
 
 TYPE_CHECKING = False
@@ -57,8 +65,14 @@ class HostCount:
 class Tally:
     """Written by the loop, read by anybody."""
 
-    def __init__(self, on_event: Callable[[NetEvent], None] | None, lane: Lane) -> None:
-        self._on_event, self._lane = on_event, lane
+    def __init__(
+        self,
+        on_event: Callable[[NetEvent], None] | None,
+        lane: Lane | None,
+        report: Callable[[NetEvent], None] = lambda _: None,
+    ) -> None:
+        """`report` is called in the loop with whatever is counted, and must not wait."""
+        self._on_event, self._lane, self._report = on_event, lane, report
         self._lock = threading.Lock()
         self._hosts: dict[tuple[str, int], HostCount] = {}
         self._refusals: dict[tuple[NetAction, NetReason, str, int], NetEvent] = {}
@@ -75,6 +89,7 @@ class Tally:
             return
         with self._lock:
             self._count(event)
+        self._report(event)
         if self._on_event is None:
             return
         if len(self._events) >= _MOST_WAITING:
@@ -82,6 +97,7 @@ class Tally:
             return
         self._events.append(event)
         if len(self._events) == 1:
+            assert self._lane is not None
             self._lane.submit(self._tell)
 
     def host(self, host: str, port: int) -> HostCount:
@@ -114,14 +130,8 @@ class Tally:
         """
         with self._lock:
             refusals = [event for key, event in self._refusals.items() if self._latest[key] > since]
-        found: dict[Violation, None] = {}
-        for event in refusals:
-            if event.reason not in _NO_VIOLATION:
-                is_grantable = not (is_address(event.host) and is_synthetic(event.host))
-                named = names_of(event.host) if event.reason is NetReason.ADDRESS and is_grantable else ()
-                hint = _hint(event, grants, is_named=bool(named)) if is_grantable else ""
-                found[_violation(event, hint, grants, named)] = None
-        return tuple(found)
+        found = (violation_of(event, grants, is_synthetic) for event in refusals)
+        return tuple(dict.fromkeys(violation for violation in found if violation is not None))
 
     def _count(self, event: NetEvent) -> None:
         if event.action is NetAction.CONNECT and event.allowed:
@@ -190,6 +200,18 @@ class Tally:
             self._events.popleft()
 
 
+def violation_of(
+    event: NetEvent, grants: Grants, is_synthetic: Callable[[str], bool] = lambda _: False
+) -> Violation | None:
+    """What an event is as a violation; None where the policy was not in the way."""
+    if event.reason in _NO_VIOLATION or event.action in {NetAction.ALLOW, NetAction.REVOKE}:
+        return None
+    is_grantable = not (is_address(event.host) and is_synthetic(event.host))
+    named = names_of(event.host) if event.reason is NetReason.ADDRESS and is_grantable else ()
+    hint = _hint(event, grants, is_named=bool(named)) if is_grantable else ""
+    return _violation(event, hint, grants, named)
+
+
 def _violation(event: NetEvent, hint: str, grants: Grants, named: tuple[str, ...]) -> Violation:
     from corral.model.feature import Feature
     from corral.model.violation import Evidence, Violation
@@ -204,16 +226,16 @@ def _violation(event: NetEvent, hint: str, grants: Grants, named: tuple[str, ...
         detail = f"{detail}: {event.detail}"
     if named:
         detail = f"{detail}: /etc/hosts has it for {named[0]}, which is therefore never looked up"
-    return Violation(feature, subject, Evidence.OBSERVED, detail + _warning(event, hint), hint)
+    return Violation(feature, subject, Evidence.OBSERVED, detail, hint, _risk(event, hint))
 
 
-def _warning(event: NetEvent, hint: str) -> str:
+def _risk(event: NetEvent, hint: str) -> str:
     """Whoever follows a hint should know what he permits."""
-    from corral.model.addresses import what_is_private  # few are refused
+    from corral.model.network.addresses import what_is_private  # few are refused
 
     address = event.address if event.reason is NetReason.NOT_PUBLIC else event.host
     private = what_is_private(address) if hint and is_address(address) else ""
-    return f"; beware: {address} is {private}" if private else ""
+    return f"{address} is {private}" if private else ""
 
 
 def _hint(event: NetEvent, grants: Grants, *, is_named: bool) -> str:
@@ -221,8 +243,8 @@ def _hint(event: NetEvent, grants: Grants, *, is_named: bool) -> str:
 
     `is_named`: an address that a client knows by a name, and TLS and HTTP will ask for that name.
     """
-    from corral.model.connection import capability_for
-    from corral.model.endpoint import Endpoint
+    from corral.model.network.connection import capability_for
+    from corral.model.network.endpoint import Endpoint
 
     ports = grants.ports(event.host) or grants.all_ports
     port = event.port or (443 if 443 in ports or not ports else min(ports))

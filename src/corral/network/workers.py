@@ -66,7 +66,7 @@ class Workers:
 
 
 class Lane:
-    """One border's part of the workers: so many at once, so many waiting, in the order in which they came."""
+    """One sandbox's part of the workers: so many at once, so many waiting, first come, first served."""
 
     def __init__(self, workers: Workers, most_running: int, most_waiting: int) -> None:
         self._workers, self._most_running, self._most_waiting = workers, most_running, most_waiting
@@ -99,7 +99,7 @@ class Lane:
         return self._idle.wait(seconds) if seconds else True
 
     def _next(self) -> None:
-        """One job, then the thread is for others: no border keeps one for itself."""
+        """One job, then the thread is for others: no sandbox keeps one for itself."""
         with self._lock:
             job = self._waiting.popleft() if self._waiting else None
         try:

@@ -1,4 +1,4 @@
-"""Batch: many commands, one after the other or some at a time; and the reins by which they are ended."""
+"""Batch: many commands, one after the other or some at a time; and the handle by which they are ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from corral.model.result import Result
-    from corral.progress import Tell
+    from corral.parallel.progress import Tell
 
     class Begun(Protocol):
         """One command that is planned and not yet run."""
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     StepLike = str | Sequence[Any] | Mapping[str, Any]
 
 #: What a step may say besides its command; the arguments of `Sandbox.run`.
-HOW = frozenset({"cwd", "stdin", "stream", "stdout", "stderr"})
+HOW = frozenset({"cwd", "stdin", "stream", "stdout", "stderr", "on_event"})
 #: How often a caller's own signal is looked at. What ends by itself is seen at once.
 _LOOK_SECONDS = 0.05
 
@@ -60,7 +60,7 @@ def read_step(step: StepLike) -> Step:
     "make test"                                   a text for a shell
     ["make", "test"]                              a program and its arguments
     ("make", ["test"])                            the same
-    {"command": "make", "args": ["test"]}         the same; cwd, stdin, stream, stdout and stderr besides
+    {"command": "make", "args": ["test"]}         the same; cwd, stdin, stream, stdout, stderr, on_event
     """
     if isinstance(step, str):
         return Step(step, {})
@@ -97,7 +97,7 @@ def _not_a_step(why: str, fix: str) -> PolicyError:
     return PolicyError("step-syntax", "this is not a step that could be run", why=why, fix=fix)
 
 
-class Reins:
+class CancelHandle:
     """Holds together what is under way, so that all of it can be ended, begun or not."""
 
     def __init__(self) -> None:
@@ -161,10 +161,10 @@ class Parallel:
     """One batch of steps, at most so many at a time. Used once."""
 
     def __init__(
-        self, threads: Executor, reins: Reins, begin: Begin, at_once: int, *, return_errors: bool
+        self, threads: Executor, handle: CancelHandle, begin: Begin, at_once: int, *, return_errors: bool
     ) -> None:
         self._threads = threads
-        self._reins = reins
+        self._handle = handle
         self._begin = begin
         self._at_once = at_once
         self._return_errors = return_errors
@@ -178,8 +178,8 @@ class Parallel:
         try:
             while waiting or self._running:
                 if cancel is not None and cancel.is_set():
-                    self._reins.cut()
-                if self._reins.is_cut:
+                    self._handle.cut()
+                if self._handle.is_cut:
                     waiting.clear()
                 while waiting and len(self._running) < self._at_once:
                     self._start(*waiting.popleft())
@@ -187,16 +187,16 @@ class Parallel:
                 self._collect(_LOOK_SECONDS if cancel is not None else None)
             tell(len(self._found), self._failures(), 0, len(steps))
         except BaseException:  # an interrupt of the caller's, or what a function of his raised
-            self._reins.cut()
+            self._handle.cut()
             wait(self._running)
             raise
         return self._results(len(steps))
 
     def _start(self, number: int, step: Step) -> None:
         try:
-            future = self._threads.submit(self._reins.run, lambda: self._begin(step))
+            future = self._threads.submit(self._handle.run, lambda: self._begin(step))
         except RuntimeError:  # the executor was shut down
-            if not self._reins.is_cut:
+            if not self._handle.is_cut:
                 raise
             self._found[number] = not_started()
         else:
@@ -216,12 +216,12 @@ class Parallel:
                 if not self._return_errors and self._error is None:
                     error.add_note(f"in step {number + 1}")
                     self._error = error
-                    self._reins.cut()
+                    self._handle.cut()
 
     def _failures(self) -> int:
         return sum(not getattr(found, "ok", False) for found in self._found.values())
 
     def _results(self, count: int) -> list[Any]:
-        if not self._return_errors and (self._error is not None or self._reins.is_cut):
+        if not self._return_errors and (self._error is not None or self._handle.is_cut):
             raise self._error or not_started()
         return [self._found.get(number) or not_started() for number in range(count)]

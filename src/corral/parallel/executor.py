@@ -7,47 +7,33 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Lock
 from typing import overload
 
-from corral.batch import Parallel, Reins, make_step, read_step, run_sequence
-from corral.calls.codec import Bounds
 from corral.model.errors import CallError
+from corral.parallel.batch import CancelHandle, Parallel, make_step, read_step, run_sequence
+from corral.parallel.calls.codec import Bounds
+from corral.parallel.progress import Teller
 from corral.policy.preset import DEFAULT_PRESET
-from corral.progress import Teller
-from corral.runtime.destinations import Destinations
 from corral.sandbox import Sandbox
+from corral.streams.destinations import Destinations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Future
     from types import TracebackType
-    from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
+    from typing import Any, Literal, ParamSpec, TypeVar, Unpack
 
-    from corral.batch import Begun, Signal, Step, StepLike
-    from corral.function import Call, Functions
-    from corral.limits.ceiling import Ceiling
-    from corral.model.backend import Host
-    from corral.model.container import Container
     from corral.model.errors import CorralError
-    from corral.model.feature import Feature
+    from corral.model.event import Listener
     from corral.model.policy import Policy
     from corral.model.result import Result
-    from corral.progress import Progress
-    from corral.runtime.destinations import Stream, Target
+    from corral.parallel.batch import Begun, Signal, Step, StepLike
+    from corral.parallel.functions import Call, Functions
+    from corral.parallel.progress import Progress
+    from corral.pipeline.arguments import SandboxOptions
+    from corral.streams.destinations import Stream, Target
 
     P = ParamSpec("P")
     T = TypeVar("T")
-
-    class SandboxOptions(TypedDict, total=False):
-        """What `Sandbox` takes besides its policy."""
-
-        backend: str
-        backends: Iterable[str]
-        workspace: str | os.PathLike[str] | None
-        waive: Iterable[Feature | str]
-        container: Container
-        fallback: str
-        within: Ceiling | None
-        host: Host | None
 
 
 class SandboxExecutor(Executor):
@@ -81,7 +67,7 @@ class SandboxExecutor(Executor):
         self._bounds = Bounds() if max_result_bytes is None else Bounds(max_result_bytes)
         self._output = output
         self._lock = Lock()
-        self._live: dict[Reins, Future[Any] | None] = {}  # the future of a call; commands have none
+        self._live: dict[CancelHandle, Future[Any] | None] = {}  # the future of a call; commands have none
         self._functions: Functions | None = None
 
     @property
@@ -99,13 +85,14 @@ class SandboxExecutor(Executor):
         stream: Stream | None = None,
         stdout: Target | None = None,
         stderr: Target | None = None,
+        on_event: Listener | None = None,
     ) -> Result:
         """Run one command and return what happened, as `Sandbox.run` does; in the thread of the caller.
 
         With `args`, be it an empty list, the command is a program. Without, a text is given to a shell.
         """
         how = {"cwd": cwd, "stdin": stdin, "stream": stream, "stdout": stdout, "stderr": stderr}
-        return self._run(make_step(command, args, how))
+        return self._run(make_step(command, args, {**how, "on_event": on_event}))
 
     @overload
     def execute_sequence(
@@ -129,16 +116,16 @@ class SandboxExecutor(Executor):
         running a step is raised; with `return_errors` it stands in the list, as a step that failed.
         """
         read = [read_step(step) for step in steps]
-        reins = self._hold()  # one for all: whoever kills it does not want the next step either
+        handle = self._hold()  # one for all: whoever kills it does not want the next step either
         try:
             return run_sequence(
                 read,
-                lambda step: reins.run(lambda: self._begin(step)),
+                lambda step: handle.run(lambda: self._begin(step)),
                 stop_on_failure=stop_on_failure,
                 return_errors=return_errors,
             )
         finally:
-            self._let_go(reins)
+            self._let_go(handle)
 
     @overload
     def execute_parallel(
@@ -181,13 +168,13 @@ class SandboxExecutor(Executor):
         at_once = self._at_once if max_parallel is None else max_parallel
         if at_once < 1:
             raise ValueError("max_parallel must be at least 1")
-        read, teller, reins = [read_step(step) for step in steps], Teller(progress), self._hold()
+        read, teller, handle = [read_step(step) for step in steps], Teller(progress), self._hold()
         try:
-            batch = Parallel(self._threads, reins, self._begin, at_once, return_errors=return_errors)
+            batch = Parallel(self._threads, handle, self._begin, at_once, return_errors=return_errors)
             return batch.run(read, teller.tell, cancel)
         finally:
             teller.close()
-            self._let_go(reins)
+            self._let_go(handle)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a Python function in a fresh sandboxed worker, and return a Future for what it returns.
@@ -199,28 +186,28 @@ class SandboxExecutor(Executor):
         """
         with self._lock:
             if self._functions is None:
-                from corral.function import Functions  # who runs commands only never needs it
+                from corral.parallel.functions import Functions  # who runs commands only never needs it
 
                 self._functions = Functions(self._sandbox, self._bounds, self._output)
             functions = self._functions
-        call, reins = functions.prepare(fn, args, kwargs), self._hold()
+        call, handle = functions.prepare(fn, args, kwargs), self._hold()
         try:
-            future: Future[Any] = self._threads.submit(self._call, functions.sandbox, call, reins)
+            future: Future[Any] = self._threads.submit(self._call, functions.sandbox, call, handle)
         except BaseException:
-            self._let_go(reins)
+            self._let_go(handle)
             raise
         with self._lock:
-            self._live[reins] = future
-        future.add_done_callback(lambda _: self._let_go(reins))  # at once, if it is done already
+            self._live[handle] = future
+        future.add_done_callback(lambda _: self._let_go(handle))  # at once, if it is done already
         return future
 
     def kill(self) -> None:
         """End everything that runs, and cancel what waits. The executor can be used again."""
         with self._lock:
             live = tuple(self._live.items())
-        for reins, future in live:
+        for handle, future in live:
             if future is None or not future.cancel():  # it runs
-                reins.cut()
+                handle.cut()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take nothing more. With `cancel_futures`, what waits is cancelled, and what runs is killed too."""
@@ -243,17 +230,17 @@ class SandboxExecutor(Executor):
         return _begin(self._sandbox, step)
 
     def _run(self, step: Step) -> Result:
-        reins = self._hold()
+        handle = self._hold()
         try:
-            return reins.run(lambda: self._begin(step))
+            return handle.run(lambda: self._begin(step))
         finally:
-            self._let_go(reins)
+            self._let_go(handle)
 
-    def _call(self, sandbox: Sandbox, call: Call, reins: Reins) -> object:
+    def _call(self, sandbox: Sandbox, call: Call, handle: CancelHandle) -> object:
         how = {"stdin": call.stdin, "stream": call.answer.take}
         step = make_step(call.argv, None, how)
-        result = reins.run(lambda: _begin(sandbox, step))
-        if reins.is_cut and not result.ok:
+        result = handle.run(lambda: _begin(sandbox, step))
+        if handle.is_cut and not result.ok:
             raise CallError(
                 "call-ended",
                 "the worker was ended by the executor",
@@ -263,15 +250,15 @@ class SandboxExecutor(Executor):
             )
         return call.answer.conclude(result)
 
-    def _hold(self) -> Reins:
-        reins = Reins()
+    def _hold(self) -> CancelHandle:
+        handle = CancelHandle()
         with self._lock:
-            self._live[reins] = None
-        return reins
+            self._live[handle] = None
+        return handle
 
-    def _let_go(self, reins: Reins) -> None:
+    def _let_go(self, handle: CancelHandle) -> None:
         with self._lock:
-            self._live.pop(reins, None)
+            self._live.pop(handle, None)
 
 
 def detect_best_sandbox(
@@ -286,7 +273,10 @@ def _begin(sandbox: Sandbox, step: Step) -> Begun:
     how = step.how
     command = sandbox.read_command(step.command, cwd=how.get("cwd"), stdin=how.get("stdin", b""))
     targets = (how.get("stream"), how.get("stdout"), how.get("stderr"))
-    return sandbox.prepare(command, Destinations(*targets) if any(t is not None for t in targets) else None)
+    output = Destinations(*targets) if any(target is not None for target in targets) else None
+    planned = sandbox.prepare(command, output)
+    planned.listen(how.get("on_event"))
+    return planned
 
 
 def _processors() -> int:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 
-from corral.calls.answer import Answer
-from corral.calls.codec import Bounds, CodecError, encode
-from corral.calls.interpreter import build_program, describe_place, find_interpreter
-from corral.calls.reference import refer, take_apart
-from corral.model.capability import Capability, PolicyDraft
 from corral.model.decision import Reason
 from corral.model.errors import PolicyError
-from corral.model.pattern import escape
 from corral.model.record import Record
+from corral.model.rules.capability import Capability, PolicyDraft
+from corral.model.rules.pattern import escape
+from corral.parallel.calls.answer import Answer
+from corral.parallel.calls.codec import Bounds, CodecError, encode
+from corral.parallel.calls.interpreter import build_program, describe_place, find_interpreter
+from corral.parallel.calls.reference import refer, take_apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.calls.interpreter import Interpreter
-    from corral.calls.reference import Reference
+    from corral.parallel.calls.interpreter import Interpreter
+    from corral.parallel.calls.reference import Reference
     from corral.sandbox import Sandbox
 
 #: Backends whose sandbox has programs of its own, and not the caller's Python.

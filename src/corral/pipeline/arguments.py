@@ -15,10 +15,26 @@ from corral.model.policy import Policy
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypedDict
 
     from corral.limits.ceiling import Ceiling
+    from corral.model.backend import Host
+    from corral.model.container import Container
     from corral.network.options import NetworkOptions
-    from corral.runtime.destinations import Destinations, Stream, Target
+    from corral.streams.destinations import Destinations, Stream, Target
+
+    class SandboxOptions(TypedDict, total=False):
+        """What `Sandbox` takes besides its policy."""
+
+        backend: str
+        backends: Iterable[str]
+        workspace: str | os.PathLike[str] | None
+        waive: Iterable[Feature | str]
+        container: Container
+        fallback: str
+        within: Ceiling | None
+        host: Host | None
+
 
 #: What to do where no backend can enforce the policy.
 REFUSE, RUN_UNCONFINED = "refuse", "unconfined"
@@ -55,7 +71,7 @@ def destinations_of(
     """Where output is to go besides the result; None: nowhere."""
     if stream is None and stdout is None and stderr is None:
         return None
-    from corral.runtime.destinations import Destinations
+    from corral.streams.destinations import Destinations
 
     return Destinations(stream, stdout, stderr)
 

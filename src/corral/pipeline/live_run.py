@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from corral.attempt import Attempt
     from corral.model.result import Result, UsageSample
+    from corral.pipeline.planned_run import PlannedRun
     from corral.runtime.monitor import Monitor
 
 
@@ -27,7 +27,7 @@ class Watch:
     Leaving the `with` block ends a run that is still under way.
     """
 
-    def __init__(self, start: Callable[[Monitor], Attempt], every: float) -> None:
+    def __init__(self, start: Callable[[Monitor], PlannedRun], every: float) -> None:
         from corral.runtime.monitor import Monitor
 
         self._samples: queue.SimpleQueue[UsageSample | None] = queue.SimpleQueue()

@@ -1,37 +1,48 @@
-"""Attempt: one run of a sandbox, planned, and once more if the host changed before it was launched."""
+"""PlannedRun: one run of a sandbox, planned, and once more if the host changed before it was launched."""
 
 from __future__ import annotations
 
 import os
 
-from corral.crossing import open_crossing
-from corral.host import state_directory
+from corral.host.real import state_directory
 from corral.model.errors import CorralError, SetupError, UnconfinedWarning
+from corral.pipeline.networked_launch import Opening
 from corral.runtime.run import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from corral.limits.hierarchy import Hierarchy
     from corral.model.errors import UnenforceableError
+    from corral.model.event import Listener
     from corral.model.feature import Feature
     from corral.model.plan import Command
     from corral.model.result import Result
-    from corral.runtime.destinations import Destinations
+    from corral.network.options import NetworkOptions
+    from corral.pipeline.planner import Planner
     from corral.runtime.monitor import Monitor
-    from corral.sandbox import Sandbox
+    from corral.streams.destinations import Destinations
 
 
-class Attempt:
+class PlannedRun:
     """One run that may be planned a second time, if the host changed between plan and launch."""
 
     def __init__(
-        self, sandbox: Sandbox, command: Command, output: Destinations | None, monitor: Monitor | None
+        self,
+        planner: Planner,
+        command: Command,
+        *,
+        options: NetworkOptions | None,
+        within: Hierarchy | None,
+        output: Destinations | None = None,
+        monitor: Monitor | None = None,
     ) -> None:
-        self._sandbox = sandbox
-        self._command = command
+        self._planner, self._command = planner, command
+        self._options, self._within = options, within
         self._output = output
         self._monitor = monitor
+        self._listener: Listener | None = None
         self.refusal: UnenforceableError | None = (
             None  # why no sandbox holds it, where `fallback` lets it run
         )
@@ -40,21 +51,34 @@ class Attempt:
         self._run = self._planned()
 
     def _planned(self) -> Run:
-        explanation = self._sandbox.planner.explain(self._command)
-        crossing = open_crossing(explanation, self._sandbox.network)
+        opening = Opening(self._options, observes=True)
+        try:
+            explanation = self._planner.explain(self._command, opening)
+            networked = opening.finish(explanation)
+        except BaseException:
+            opening.abandon()
+            raise
         self.refusal, self.unheld = explanation.refusal, explanation.plan.unheld
         if self.refusal is not None and not CorralError.speaks_of_flags:  # the command line says it itself
             _warn_of_fallback(self.refusal)
         self._launch = explanation.launch
-        return Run(
-            crossing.plan,
-            crossing.launch,
+        run = Run(
+            networked.plan,
+            networked.launch,
             quarantine=quarantine_for(explanation.plan.run_id),
             output=self._output,
             monitor=self._monitor,
-            within=self._sandbox.within,
-            border=crossing.border,
+            within=self._within,
+            network=networked.network,
+            observer=networked.observer,
         )
+        run.listen(self._listener)
+        return run
+
+    def listen(self, listener: Listener | None) -> None:
+        """Tell somebody of events as they come. ORDER: before the run."""
+        self._listener = listener
+        self._run.listen(listener)
 
     def run(self, say: Callable[[str], None] | None = None) -> Result:
         """Do it. `say` is told what takes long before the command begins: an image that is fetched."""
@@ -62,8 +86,8 @@ class Attempt:
         try:
             return self._told(self._run.run())
         except SetupError as problem:
-            planner, has_started = self._sandbox.planner, self._run.has_started
-            if not planner.note_failure(problem, self._launch, has_started=has_started):
+            has_started = self._run.has_started
+            if not self._planner.note_failure(problem, self._launch, has_started=has_started):
                 raise
             self._run = self._planned()
             self._run.say = say
@@ -80,6 +104,11 @@ class Attempt:
     def send(self, number: int) -> None:
         """Pass a signal on to the command."""
         self._run.send(number)
+
+    @property
+    def is_checking(self) -> bool:
+        """Whether the command has ended, and what it left is looked at. No signal ends that."""
+        return self._run.is_checking
 
     def kill(self) -> None:
         """Take the whole tree down."""

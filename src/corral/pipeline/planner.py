@@ -1,6 +1,6 @@
 """Planner: what a sandbox makes of a command on this host: a plan, the backend that enforces it, its launch.
 
-It knows what was found out so far (the ground, what the backends said of themselves), and it is told when a
+It knows what was found out so far (the resolved policy, the backends' probes), and it is told when a
 launch has failed: then it forgets what was wrong, and says whether to plan once more.
 """
 
@@ -10,20 +10,22 @@ import os
 from _thread import allocate_lock  # `threading` costs a millisecond, and a lock is all we need
 
 from corral.backends.registry import UNCONFINED, get_backend, names_for
-from corral.host import RealHost
+from corral.host.probes import forget, probe_remembered
+from corral.host.real import RealHost
 from corral.model.errors import UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.policy import FsAccess
+from corral.model.policy import FsAccess, NetMode
+from corral.model.probe import OBSERVED, PROXIED
 from corral.model.record import Record
+from corral.planning.answer_cache import AnswerCache
 from corral.planning.build import Nested, build, find_held, nested_repositories
 from corral.planning.defaults import hold_defaults
-from corral.planning.ground import build_ground
 from corral.planning.homes import find_uncovered
 from corral.planning.patterns import has_what_was_denied
-from corral.planning.recall import Recall
+from corral.planning.refuse import find_second_names
+from corral.planning.resolved_policy import resolve_policy
 from corral.planning.select import inside_already, select_launch
 from corral.policy.preset import hidden_in_homes
-from corral.probes import forget, probe_remembered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +36,10 @@ if TYPE_CHECKING:
     from corral.model.errors import SetupError
     from corral.model.fidelity import Fidelity
     from corral.model.launch import Launch
-    from corral.model.plan import Command, Ground, Plan
+    from corral.model.plan import Command, Plan, ResolvedPolicy
     from corral.model.policy import Policy
     from corral.model.probe import Probe
+    from corral.pipeline.networked_launch import Opening
     from corral.planning.build import Held
 
 #: Phases that the probe had been through: if they fail now, it is out of date.
@@ -78,8 +81,8 @@ class Planner:
         self.backend, self.order = backend, order
         self.waived, self.container, self.falls_back = waived, container, falls_back
         self._lock = allocate_lock()
-        self._ground: tuple[Ground, Nested] | None = None
-        self._held = Recall()
+        self._resolved: tuple[ResolvedPolicy, Nested] | None = None
+        self._held, self._uncovered = AnswerCache(), AnswerCache()
         self._probes: dict[str, Probe] = {}
 
     @property
@@ -91,31 +94,37 @@ class Planner:
         """Ask the backends that may be chosen, one after the other, each once."""
         yield from map(self._probed, self.names)
 
-    def explain(self, command: Command) -> Explanation:
-        """The launch of a command. Raises PolicyError, UnenforceableError or SetupError."""
-        plan = self.plan(command)
+    def explain(self, command: Command, opening: Opening | None = None) -> Explanation:
+        """The launch of a command. Raises PolicyError, UnenforceableError or SetupError.
+
+        `opening` opens a proxy where a backend reaches the network by it: its port is part of the launch.
+        """
+        wanted = self.plan(command)
         try:
             with self._lock:
-                probe, launch = select_launch(
-                    plan.requires - plan.waived, self.probes(), lambda probe: _lower(plan, probe)
+                probe, (plan, launch) = select_launch(
+                    wanted.requires - wanted.waived,
+                    self.probes(),
+                    lambda probe: _lower(wanted, probe, opening),
                 )
         except UnenforceableError as problem:
             self._forget_failures()
             if not self.falls_back or problem.code != "unenforceable":
                 raise inside_already(problem, self.host.environment()) from None
             return self._explain_unconfined(command, problem)
-        return Explanation(hold_defaults(plan, probe), probe, launch)
+        return Explanation(plan, probe, launch)
 
     def _explain_unconfined(self, command: Command, refusal: UnenforceableError) -> Explanation:
         """What `fallback` permits: the command as it is, and everything that would confine it waived."""
-        plan = self.plan(command, unconfined=True)
+        wanted = self.plan(command, unconfined=True)
         with self._lock:
             probe = self._probed(UNCONFINED)
-        return Explanation(hold_defaults(plan, probe), probe, _lower(plan, probe), refusal)
+        plan, launch = _lower(wanted, probe)
+        return Explanation(plan, probe, launch, refusal)
 
     def fidelity(self, command: Command, backends: Iterable[str]) -> Fidelity:
         """How much of the policy each backend would enforce, clause by clause."""
-        from corral.fidelity import build_fidelity  # a run never asks
+        from corral.pipeline.fidelity import build_fidelity  # a run never asks
 
         plan = self.plan(command)
         for name in self.names:
@@ -125,18 +134,18 @@ class Planner:
 
     def plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         """What a command may do on this host, right now."""
-        ground, nested = self._current_ground()
-        waived = self._given_up(ground, unconfined=unconfined)
+        resolved, nested = self._current_resolved()
+        waived = self._given_up(resolved, unconfined=unconfined)
 
         def find(host: Host) -> Held:
-            return find_held(self.policy, ground, host, nested=nested, waived=waived)
+            return find_held(self.policy, resolved, host, nested=nested, waived=waived)
 
-        with self._lock:  # ORDER: after the ground, which it follows from, and which forgets it
+        with self._lock:  # ORDER: after the resolved policy, which it follows from, and which forgets it
             held = find(self.host) if unconfined else self._held.find(self.host, find)
         return build(
             self.policy,
             command,
-            ground,
+            resolved,
             self.host,
             run_id=os.urandom(8).hex(),
             nested=nested,
@@ -156,34 +165,44 @@ class Planner:
             forget(launch.backend)
         if problem.code != "path-changed" or has_started:  # it may be of the caller's function
             return False
-        self.forget_ground()
+        self.forget_resolved()
         return True
 
     def trust(self, probe: Probe) -> None:
         """Ask a backend no more: this is what it said."""
         self._probes[probe.backend] = probe
 
-    def forget_ground(self) -> None:
+    def forget_resolved(self) -> None:
         """The host has changed: its paths are looked at anew."""
         with self._lock:
-            self._ground = None
+            self._resolved = None
 
-    def newly_uncovered(self, ground: Ground) -> list[str]:
-        """What should be denied by now and a ground does not: keys of new homes, other targets."""
-        found = find_uncovered(ground, self.policy, hidden_in_homes(), self.host)
-        return sorted(found - ground.uncovered)
+    def newly_uncovered(self, resolved: ResolvedPolicy) -> list[str]:
+        """What should be denied by now and a resolved policy does not: keys of new homes, other targets.
 
-    def _is_outdated(self, ground: Ground) -> bool:
-        return has_what_was_denied(ground, self.host) or bool(self.newly_uncovered(ground))
+        Or what can be denied no longer: files with a second name.
+        """
+        found = find_uncovered(resolved, self.policy, hidden_in_homes(), self.host)
+        found |= find_second_names(resolved, self.host)
+        return sorted(found - resolved.uncovered)
 
-    def _build_ground(self) -> Ground:
-        ground = build_ground(self.policy, self.workspace, self.host, hidden_in_homes())
-        before = self.newly_uncovered(ground)
+    def _is_outdated(self, resolved: ResolvedPolicy) -> bool:
+        if has_what_was_denied(resolved, self.host):
+            return True
+        hidden = hidden_in_homes()
+        found = self._uncovered.find(
+            self.host, lambda host: find_uncovered(resolved, self.policy, hidden, host)
+        )
+        return not found <= resolved.uncovered
+
+    def _build_resolved(self) -> ResolvedPolicy:
+        resolved = resolve_policy(self.policy, self.workspace, self.host, hidden_in_homes())
+        before = self.newly_uncovered(resolved)
         if not before:
-            return ground
-        # Either it is meant to be seen, or it was made meanwhile: then a second ground denies it.
-        ground = build_ground(self.policy, self.workspace, self.host, hidden_in_homes())
-        return ground.replace(uncovered=frozenset(before).intersection(self.newly_uncovered(ground)))
+            return resolved
+        # Either it is meant to be seen, or it was made meanwhile: then a second plan denies it.
+        resolved = resolve_policy(self.policy, self.workspace, self.host, hidden_in_homes())
+        return resolved.replace(uncovered=frozenset(before).intersection(self.newly_uncovered(resolved)))
 
     def _probed(self, name: str) -> Probe:
         if name not in self._probes:
@@ -200,24 +219,31 @@ class Planner:
         with self._lock:
             self._probes = {name: probe for name, probe in self._probes.items() if probe.available}
 
-    def _given_up(self, ground: Ground, *, unconfined: bool = False) -> frozenset[Feature]:
+    def _given_up(self, resolved: ResolvedPolicy, *, unconfined: bool = False) -> frozenset[Feature]:
         if self.backend == UNCONFINED or unconfined:  # everything is given up, and the record says so
-            return self.waived | (ground.requires - RUNNER_FEATURES)
+            return self.waived | (resolved.requires - RUNNER_FEATURES)
         return self.waived
 
-    def _current_ground(self) -> tuple[Ground, Nested]:
+    def _current_resolved(self) -> tuple[ResolvedPolicy, Nested]:
         with self._lock:
-            if self._ground is None or self._is_outdated(self._ground[0]):
-                ground = self._build_ground()
+            if self._resolved is None or self._is_outdated(self._resolved[0]):
+                resolved = self._build_resolved()
                 if isinstance(self.host, RealHost):
-                    writable = (g.target.path for g in ground.grants if g.access is FsAccess.WRITE)
+                    writable = (g.target.path for g in resolved.grants if g.access is FsAccess.WRITE)
                     self.host.distrust((self.workspace, *writable))
-                protects = Feature.FS_PROTECT in ground.requires - self._given_up(ground)
-                nested = nested_repositories(ground, self.host) if protects else Nested()
-                self._ground = (ground, nested)
-                self._held = Recall()
-            return self._ground
+                protects = Feature.FS_PROTECT in resolved.requires - self._given_up(resolved)
+                nested = nested_repositories(resolved, self.host) if protects else Nested()
+                self._resolved = (resolved, nested)
+                self._held, self._uncovered = AnswerCache(), AnswerCache()
+            return self._resolved
 
 
-def _lower(plan: Plan, probe: Probe) -> Launch:
-    return get_backend(probe.backend).lower(hold_defaults(plan, probe), probe)
+def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[Plan, Launch]:
+    """What a backend makes of a plan, and the plan with what is settled only now."""
+    plan, mode = hold_defaults(wanted, probe), wanted.resolved.net.mode
+    if opening is not None and mode is NetMode.LIMITED and probe.detail(PROXIED) == "yes":
+        plan = plan.replace(proxy=opening.proxy(plan, probe))
+    is_quiet = mode is NetMode.NONE and not plan.resolved.published
+    if opening is not None and opening.observes and is_quiet and probe.detail(OBSERVED) == "yes":
+        plan = plan.replace(observes=True)
+    return plan, get_backend(probe.backend).lower(plan, probe)

@@ -1,7 +1,8 @@
-"""Recall: what was found for one run holds for the next, as long as the host gives the same answers.
+"""AnswerCache: what was found for one run holds for the next, as long as the host gives the same answers.
 
-What must be protected is found anew for each run, because it must be true at that moment. It follows from the
-host's answers and from nothing else; so it is enough to ask the same questions again.
+What must be protected, and what must be hidden by now, is found anew for each run, because it must be true
+at that moment. It follows from the host's answers and from nothing else; so it is enough to ask the same
+questions again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Mapping
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, TypeVar
 
     from corral.model.backend import Host
-    from corral.planning.build import Held
+
+    Found = TypeVar("Found")
 
 
-class Witness:
+class RecordingHost:
     """A host that remembers every question and its answer. It is a `Host` to whoever asks."""
 
     def __init__(self, host: Host) -> None:
@@ -63,22 +65,22 @@ class _Variables(Mapping[str, str]):
         return len(tuple(iter(self)))
 
 
-class Recall:
+class AnswerCache:
     """What was found last, and the answers that it follows from. Not for several threads at once."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[Any, ...], Any] | None = None
-        self._found: Held | None = None
+        self._found: Any = None
 
-    def find(self, host: Host, find: Callable[[Host], Held]) -> Held:
+    def find(self, host: Host, find: Callable[[Host], Found]) -> Found:
         """What `find` would return now; called only if the host answers otherwise than last time."""
-        if self._found is not None and self._answers is not None and _says_so(host, self._answers):
-            return self._found
-        witness = Witness(host)
-        self._answers = None
-        self._found = find(witness)
-        self._answers = witness.answers
-        return self._found
+        if self._answers is None or not _says_so(host, self._answers):
+            recorder = RecordingHost(host)
+            self._answers = None
+            self._found = find(recorder)
+            self._answers = recorder.answers
+        found: Found = self._found
+        return found
 
 
 def _says_so(host: Host, answers: dict[tuple[Any, ...], Any]) -> bool:

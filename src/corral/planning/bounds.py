@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
-from corral.model.pattern import is_pattern, is_protected, relative_parts
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.record import Record
+from corral.model.rules.pattern import is_pattern, is_protected, relative_parts
 from corral.planning.resolve import Resolver, expand, is_beneath
 
 TYPE_CHECKING = False
@@ -65,7 +65,7 @@ def _why_outside(rule: FsRule, real: str, text: str, top: str, marks: list[_Mark
     TRUST: whoever can write there can make links. A mark that the rule's text lies beneath has been taken
     into account when the policies were met; any other that the real path lies beneath has not.
     """
-    from corral.model.reach import is_beneath as is_said_beneath  # only a narrowed policy pays for it
+    from corral.model.rules.reach import is_beneath as is_said_beneath  # only a narrowed policy pays for it
 
     if not is_beneath(real, top):
         return f"it leads to {real}, and of what is there a wider policy grants just {text}"

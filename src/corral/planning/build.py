@@ -1,17 +1,17 @@
-"""Build a plan: one command, on one ground, with what must be protected right now."""
+"""Build a plan: one command, on one resolved policy, with what must be protected right now."""
 
 from __future__ import annotations
 
 import posixpath
 
-from corral.git.search import MOST_DIRECTORIES
+from corral.git_formats.search import MOST_DIRECTORIES
 from corral.model.container import Container
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.pattern import is_pattern
-from corral.model.plan import PathKind, Plan, Watch
+from corral.model.plan import PathKind, Plan, WatchedName
 from corral.model.policy import FsAccess
 from corral.model.record import Record
+from corral.model.rules.pattern import is_pattern
 from corral.planning.copies import find_copies
 from corral.planning.git import relative_hook_paths
 from corral.planning.patterns import read_patterns, split_searches
@@ -26,14 +26,14 @@ from corral.planning.protect import (
     writable_roots,
 )
 from corral.planning.readings import Readings
-from corral.planning.resolve import Resolver, expand, is_beneath, resolved
+from corral.planning.resolve import Resolver, expand, is_beneath, resolved_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.backend import Host
-    from corral.model.plan import Command, ConfigCopy, FileStamp, Ground, ResolvedPath, Search, Shield
+    from corral.model.plan import Command, ConfigCopy, FileStamp, ResolvedPath, ResolvedPolicy, Search, Shield
     from corral.model.policy import Policy
     from corral.planning.git import Known
 
@@ -59,7 +59,7 @@ _NONE_NESTED = Nested()
 def build(
     policy: Policy,
     command: Command,
-    ground: Ground,
+    resolved: ResolvedPolicy,
     host: Host,
     *,
     run_id: str,
@@ -75,15 +75,15 @@ def build(
     if not command.keeps:
         check_command(command)
     if held is None:
-        held = find_held(policy, ground, host, nested=nested, waived=waived)
+        held = find_held(policy, resolved, host, nested=nested, waived=waived)
     return Plan(
         run_id,
         command,
-        ground,
+        resolved,
         held.shields,
         held.pins,
         held.watches,
-        build_environment(policy, command, ground, host, waived),
+        build_environment(policy, command, resolved, host, waived),
         waived,
         policy,
         container,
@@ -94,11 +94,12 @@ def build(
         notes=(
             *map(_given_up, nested.unsearched),
             *map(_left_closed, held.closed),
-            *_hide_nothing(tuple(_felt(ground))),
+            *_hide_nothing(tuple(_felt(resolved))),
+            *(_not_through(*each) for each in resolved.misled[:_MOST_SAID]),
         ),
         readings=held.readings,
         searches=held.searches,
-        host_searches=denied_searches(ground, FsAccess.READ) if ground.searches else (),
+        host_searches=denied_searches(resolved, FsAccess.READ) if resolved.searches else (),
     )
 
 
@@ -113,13 +114,16 @@ def _left_closed(directory: str) -> str:
     return f"{directory} is closed by its mode: what lies inside is not known, and all of it stays as it is"
 
 
-def _felt(ground: Ground) -> Iterator[str]:
+def _felt(resolved: ResolvedPolicy) -> Iterator[str]:
     """Of the denials that hide nothing, those that could: something is granted where they would."""
-    missing = {target.requested for target in ground.denied if target.kind is PathKind.MISSING}
-    sought = {glob.text for search in ground.searches for glob in search.globs}
-    for text in ground.idle:
+    missing = {target.requested for target in resolved.denied if target.kind is PathKind.MISSING}
+    sought = {glob.text for search in resolved.searches for glob in search.globs}
+    misled = {text for text, _ in resolved.misled}
+    for text in resolved.idle:
+        if text in misled:
+            continue
         is_felt = (
-            text in sought if is_pattern(text) else expand(text, ground.workspace, ground.home) in missing
+            text in sought if is_pattern(text) else expand(text, resolved.workspace, resolved.home) in missing
         )
         if is_felt:
             yield text
@@ -132,12 +136,19 @@ def _hide_nothing(denials: tuple[str, ...]) -> Iterator[str]:
         yield f"{len(denials) - _MOST_SAID} more denials hide nothing now; `corral explain` has all of them"
 
 
+def _not_through(denial: str, link: str) -> str:
+    return (
+        f"{denial} is denied, and hides nothing: {link} is a link, which patterns do not go through; "
+        "begin with the directory that it leads to"
+    )
+
+
 class Held(Record):
     """What has to be held in its place inside the writable paths, as things are now."""
 
     shields: tuple[Shield, ...]
     pins: tuple[ResolvedPath, ...]
-    watches: tuple[Watch, ...]
+    watches: tuple[WatchedName, ...]
     worktrees: tuple[str, ...] = ()
     hook_directories: tuple[str, ...] = ()
     copies: tuple[ConfigCopy, ...] = ()
@@ -149,7 +160,7 @@ class Held(Record):
 
 def find_held(
     policy: Policy,
-    ground: Ground,
+    resolved: ResolvedPolicy,
     host: Host,
     *,
     nested: Nested = _NONE_NESTED,
@@ -159,11 +170,11 @@ def find_held(
     inner = nested.repositories
     reader = Readings(host)
     resolver = Resolver(host)
-    roots = writable_roots(ground)
-    guarded = Feature.FS_PROTECT in ground.requires - waived
+    roots = writable_roots(resolved)
+    guarded = Feature.FS_PROTECT in resolved.requires - waived
     if Feature.FS_PROTECT in waived and roots and read_patterns(policy):
         raise _read_and_waived(read_patterns(policy)[0])
-    narrowed = narrowed_roots(ground)
+    narrowed = narrowed_roots(resolved)
     known: Known = {}
     protection = (
         protect(
@@ -179,24 +190,25 @@ def find_held(
         if guarded
         else None
     )
-    searches = denied_searches(ground, FsAccess.WRITE)
+    searches = denied_searches(resolved, FsAccess.WRITE)
     if protection is not None:
-        searches += protect_matches(reader, policy, ground, protection, resolver)
+        searches += protect_matches(reader, policy, resolved, protection, resolver)
         check_narrowed(narrowed, protection)
     watches = protection.watches.values() if protection is not None else ()
-    links = hold_links(ground, resolver, roots)
+    links = hold_links(resolved, resolver, roots)
     shields = tuple(protection.shields.values()) if protection is not None else ()
-    copies, copies_directory = find_copies(ground, reader, resolver, shields, roots)
+    unchanging = protection.unchanging if protection is not None else ()
+    copies, copies_directory = find_copies(resolved, reader, resolver, shields, roots, unchanging=unchanging)
     return Held(
         shields=shields,
         pins=tuple(
             {
-                **_pins(ground, resolver, roots),
+                **_pins(resolved, resolver, roots),
                 **links.pins,
                 **(protection.pins if protection else {}),
             }.values()
         ),
-        watches=_once((*watches, *links.watches.values(), *_denied_watches(ground, resolver, roots))),
+        watches=_once((*watches, *links.watches.values(), *_denied_watches(resolved, resolver, roots))),
         worktrees=_worktrees(policy, roots, inner) if guarded else (),
         hook_directories=relative_hook_paths(reader, (*roots, *inner), known) if guarded else (),
         copies=copies,
@@ -216,10 +228,10 @@ def _read_and_waived(text: str) -> PolicyError:
     )
 
 
-def denied_searches(ground: Ground, access: FsAccess) -> tuple[Search, ...]:
+def denied_searches(resolved: ResolvedPolicy, access: FsAccess) -> tuple[Search, ...]:
     """Where what patterns deny may come into being: by commands in what they write, else by the host."""
-    closed = (*ground.private, *(target.path for target in ground.denied))
-    split = split_searches(ground.searches, ground.grants, closed)
+    closed = (*resolved.private, *(target.path for target in resolved.denied))
+    split = split_searches(resolved.searches, resolved.grants, closed)
     return tuple(search for grant, search in split if grant.access is access)
 
 
@@ -231,16 +243,16 @@ def _worktrees(policy: Policy, roots: list[str], nested: tuple[str, ...]) -> tup
     return tuple(dict.fromkeys((*roots, *inside)))
 
 
-def _once(watches: tuple[Watch, ...]) -> tuple[Watch, ...]:
+def _once(watches: tuple[WatchedName, ...]) -> tuple[WatchedName, ...]:
     """One watch for each name, whatever it is watched for."""
     return tuple({(watch.directory, watch.name): watch for watch in reversed(watches)}.values())[::-1]
 
 
-def _pins(ground: Ground, resolver: Resolver, roots: list[str]) -> dict[str, ResolvedPath]:
+def _pins(resolved: ResolvedPolicy, resolver: Resolver, roots: list[str]) -> dict[str, ResolvedPath]:
     """Directories above what is stricter than the writable tree around it: renamed, they would take it along,
     and something else could be put in its place."""
-    stricter = [target.path for target in ground.denied]
-    stricter += [grant.target.path for grant in ground.grants if grant.access is FsAccess.READ]
+    stricter = [target.path for target in resolved.denied]
+    stricter += [grant.target.path for grant in resolved.grants if grant.access is FsAccess.READ]
     found: dict[str, ResolvedPath] = {}
     for root in roots:
         for path in stricter:
@@ -250,19 +262,19 @@ def _pins(ground: Ground, resolver: Resolver, roots: list[str]) -> dict[str, Res
             while above.startswith(root + "/"):
                 stat = resolver.look(above)
                 if stat is not None:
-                    found[above] = resolved(above, above, stat)
+                    found[above] = resolved_path(above, above, stat)
                 above = posixpath.dirname(above)
     return found
 
 
-def nested_repositories(ground: Ground, host: Host) -> Nested:
-    """Look for them; once for a ground, because the search takes time."""
+def nested_repositories(resolved: ResolvedPolicy, host: Host) -> Nested:
+    """Look for them; once for a resolved policy, because the search takes time."""
     resolver = Resolver(host)
     unsearched: list[str] = []
     closed: list[str] = []
     found = tuple(
         repository
-        for root in dict.fromkeys((*writable_roots(ground), *sum(narrowed_roots(ground).values(), ())))
+        for root in dict.fromkeys((*writable_roots(resolved), *sum(narrowed_roots(resolved).values(), ())))
         for repository in find_repositories(host, resolver, root, unsearched.append, closed.append)
     )
     return Nested(found, tuple(unsearched), tuple(closed))
@@ -310,31 +322,31 @@ def _is_encodable(text: str) -> bool:
 
 
 def build_environment(
-    policy: Policy, command: Command, ground: Ground, host: Host, waived: frozenset[Feature]
+    policy: Policy, command: Command, resolved: ResolvedPolicy, host: Host, waived: frozenset[Feature]
 ) -> tuple[tuple[str, str], ...]:
     """The complete environment of the command."""
     env = policy.env.choose(host.environment())
     env.setdefault("PATH", DEFAULT_PATH)
     env["PWD"] = command.cwd
-    env.update(fixed_environment(policy, ground, waived))
+    env.update(fixed_environment(policy, resolved, waived))
     return tuple(sorted(env.items()))
 
 
-def fixed_environment(policy: Policy, ground: Ground, waived: frozenset[Feature]) -> dict[str, str]:
+def fixed_environment(policy: Policy, resolved: ResolvedPolicy, waived: frozenset[Feature]) -> dict[str, str]:
     """The variables that do not depend on the caller's own."""
-    env = {"HOME": ground.home}
-    if "/tmp" in ground.private:
+    env = {"HOME": resolved.home}
+    if "/tmp" in resolved.private:
         env["TMPDIR"] = "/tmp"
-    if not ground.requires - RUNNER_FEATURES <= waived:  # then nothing confines it
+    if not resolved.requires - RUNNER_FEATURES <= waived:  # then nothing confines it
         env["CORRAL_SANDBOX"] = "1"
     env.update(policy.env.fixed)
     return env
 
 
-def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> list[Watch]:
+def _denied_watches(resolved: ResolvedPolicy, resolver: Resolver, roots: list[str]) -> list[WatchedName]:
     """A denied path that does not exist yet, inside a writable one, must not come into being."""
     watches = []
-    for target in ground.denied:
+    for target in resolved.denied:
         if target.kind is not PathKind.MISSING:
             continue
         if not any(is_beneath(target.path, root) for root in roots):
@@ -342,7 +354,7 @@ def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> lis
         parent, name = posixpath.split(target.path)
         stat = resolver.look(parent)
         if stat is None or not stat.is_directory:
-            if target.path in ground.hidden:
+            if target.path in resolved.hidden:
                 continue  # a command's own, should it be made; the next run hides it
             raise PolicyError(
                 "deny-unreachable",
@@ -353,5 +365,5 @@ def _denied_watches(ground: Ground, resolver: Resolver, roots: list[str]) -> lis
         there = resolver.look(target.path)  # a link that leads in a circle is as good as nothing
         text = resolver.resolve_link(target.path) if there is not None and there.is_link else ""
         root = min((root for root in roots if is_beneath(parent, root)), key=len)
-        watches.append(Watch(root, parent, stat.device, stat.inode, name, target.requested, text))
+        watches.append(WatchedName(root, parent, stat.device, stat.inode, name, target.requested, text))
     return watches

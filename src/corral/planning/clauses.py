@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from corral.model.capability import capabilities_of
 from corral.model.feature import PROMISES, Feature
 from corral.model.fidelity import Clause
+from corral.model.rules.capability import capabilities_of
 from corral.planning.require import features_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.model.capability import Capability
     from corral.model.plan import Plan
+    from corral.model.rules.capability import Capability
 
 #: Verbs with many targets, which share a row: what to call them.
 _SHARED_ROWS = {
@@ -69,9 +69,11 @@ def _is_overruled(capability: Capability, plan: Plan) -> bool:
 def _needed(capability: Capability, plan: Plan) -> tuple[Feature, ...]:
     """What a capability needs on this host: nothing where it has nothing to act upon."""
     features = features_of(capability)
+    if capability.verb == "default":
+        return features  # each backend holds it or does not, and is no worse a choice for that
     if features == (Feature.FS_DENY,) and Feature.FS_DENY not in plan.requires:
         return _DENIED_ANYWAY
-    if features == (Feature.FS_READ,) and Feature.FS_DENY in plan.requires and not plan.ground.denied:
+    if features == (Feature.FS_READ,) and Feature.FS_DENY in plan.requires and not plan.resolved.denied:
         return (Feature.FS_READ, Feature.FS_DENY)  # something readable lies inside something writable
     if capability.kind in _OF_NETWORK and Feature.NET_NONE in plan.requires:
         return (Feature.NET_NONE,)  # no network at all: nothing else is to be held

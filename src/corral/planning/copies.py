@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Shield
+    from corral.model.plan import ResolvedPolicy, Shield
     from corral.planning.resolve import Resolver
 
 _CONFIG = "/.git/config"
@@ -22,9 +22,18 @@ MOST_COPIES = 256
 
 
 def find_copies(
-    ground: Ground, host: Host, resolver: Resolver, shields: Collection[Shield], roots: Iterable[str]
+    resolved: ResolvedPolicy,
+    host: Host,
+    resolver: Resolver,
+    shields: Collection[Shield],
+    roots: Iterable[str],
+    *,
+    unchanging: Collection[str] = (),
 ) -> tuple[tuple[ConfigCopy, ...], str]:
     """The copies, and the directory to keep them in; none if there is no such directory.
+
+    `unchanging` are shields that the policy has for another reason than git: a rule that makes them
+    read-only, or protects them by a name or pattern of its own. Nothing gets into those.
 
     TRUST: a name alone makes no configuration of a file, but it bounds what a forged `.git` pointer leads to:
     what comes out of a copy are settings of git, for a file that git reads.
@@ -41,8 +50,10 @@ def find_copies(
             break
         if not target.path.endswith(_CONFIG) or target.kind is not PathKind.FILE:
             continue
+        if target.path in unchanging:
+            continue
         is_alone = shielded.isdisjoint(_above(target.path))
-        if is_alone and _is_writable(ground, target.path) and _is_readable(host, target.path):
+        if is_alone and _is_writable(resolved, target.path) and _is_readable(host, target.path):
             root = max((root for root in writable if is_beneath(target.path, root)), key=len)
             found.append(ConfigCopy(len(found), target, root))
     return tuple(found), place if found else ""
@@ -60,15 +71,17 @@ def _would_be_planted(resolver: Resolver, place: str, roots: Iterable[str]) -> b
     return any(is_beneath(place, root) for root in roots) and resolver.look(posixpath.dirname(place)) is None
 
 
-def _is_writable(ground: Ground, path: str) -> bool:
+def _is_writable(resolved: ResolvedPolicy, path: str) -> bool:
     """Whether a command could write there, were it not protected: else nothing is taken over either."""
-    if any(is_beneath(path, denial.path) for denial in ground.denied):
+    if any(is_beneath(path, denial.path) for denial in resolved.denied):
         return False
-    above = [grant for grant in ground.grants if is_beneath(path, grant.target.path)]
+    above = [grant for grant in resolved.grants if is_beneath(path, grant.target.path)]
     deepest = max(above, key=lambda grant: len(grant.target.path), default=None)
     if deepest is None or deepest.access is not FsAccess.WRITE:
         return False
-    return not any(is_beneath(path, area) and len(area) > len(deepest.target.path) for area in ground.private)
+    return not any(
+        is_beneath(path, area) and len(area) > len(deepest.target.path) for area in resolved.private
+    )
 
 
 def _is_readable(host: Host, path: str) -> bool:

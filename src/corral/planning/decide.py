@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.decision import Decision, Reason
-from corral.model.pattern import descend, relative_parts
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
+from corral.model.rules.pattern import descend, relative_parts
 from corral.planning.resolve import Resolver, is_beneath
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ def decide_path(plan: Plan, host: Host, path: str, *, writes: bool) -> Decision:
     is_missing = found.kind is PathKind.MISSING
     for link in links:
         area = _private_at(plan, link)
-        if area and link not in {made.path for made in plan.ground.links} and _grant_at(plan, link) is None:
+        if area and link not in {made.path for made in plan.resolved.links} and _grant_at(plan, link) is None:
             return Decision(
                 False, Reason.PRIVATE, found.path, area, is_missing
             )  # the link is not there inside
@@ -45,12 +45,12 @@ def _decide(plan: Plan, real: str, *, writes: bool) -> tuple[bool, Reason, str]:
     private = _private_at(plan, real)
     if not private and any(is_beneath(real, top) for top in _STRUCTURAL):
         return False, Reason.STRUCTURAL, ""
-    for denial in plan.ground.denied:
+    for denial in plan.resolved.denied:
         if is_beneath(real, denial.path):
-            is_secret = denial.path in plan.ground.hidden
-            rule = dict(plan.ground.denied_by).get(denial.requested, denial.requested)
+            is_secret = denial.path in plan.resolved.hidden
+            rule = dict(plan.resolved.denied_by).get(denial.requested, denial.requested)
             return False, Reason.HIDDEN if is_secret else Reason.DENIED, rule
-    pattern = _fulfilled(plan.ground.searches, real)
+    pattern = _fulfilled(plan.resolved.searches, real)
     if pattern:
         return False, Reason.DENIED, pattern
     grant = _grant_at(plan, real)
@@ -82,12 +82,12 @@ def _fulfilled(searches: Iterable[Search], path: str) -> str:
 
 def _private_at(plan: Plan, path: str) -> str:
     """The deepest private area at or above a path; empty for none."""
-    return max((area for area in plan.ground.private if is_beneath(path, area)), key=len, default="")
+    return max((area for area in plan.resolved.private if is_beneath(path, area)), key=len, default="")
 
 
 def _grant_at(plan: Plan, path: str) -> Grant | None:
     """The deepest grant at or above a path."""
-    above = [grant for grant in plan.ground.grants if is_beneath(path, grant.target.path)]
+    above = [grant for grant in plan.resolved.grants if is_beneath(path, grant.target.path)]
     return max(above, key=lambda grant: len(grant.target.path), default=None)
 
 

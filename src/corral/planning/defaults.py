@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from corral.model.feature import Feature
-from corral.model.quantities import format_share, format_size
+from corral.model.rules.quantities import format_share, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
     from corral.model.policy import Limits, Policy
     from corral.model.probe import Probe
 
@@ -63,16 +63,16 @@ def _total_memory(host: Host) -> int:
 
 def hold_defaults(plan: Plan, probe: Probe) -> Plan:
     """The plan for one backend: the defaults that it can hold are limits, the others are on record."""
-    if not plan.ground.defaults:
+    if not plan.resolved.defaults:
         return plan
     # What was given up is on record already.
-    wanted = [pair for pair in plan.ground.defaults if _FEATURES[pair[0]] not in plan.waived]
+    wanted = [pair for pair in plan.resolved.defaults if _FEATURES[pair[0]] not in plan.waived]
     held = frozenset(
         field for field, _ in wanted if _FEATURES[field] in probe.enforces and field != "memory_share"
     )
     unheld = [(_FEATURES[field], _text(field, value)) for field, value in wanted if field not in held]
-    ground = _with_limits(plan.ground, held) if held else plan.ground
-    return plan.replace(ground=ground, unheld=tuple(unheld))
+    resolved = _with_limits(plan.resolved, held) if held else plan.resolved
+    return plan.replace(resolved=resolved, unheld=tuple(unheld))
 
 
 def _text(field: str, value: float) -> str:
@@ -82,11 +82,11 @@ def _text(field: str, value: float) -> str:
 
 
 @lru_cache(maxsize=64)
-def _with_limits(ground: Ground, fields: frozenset[str]) -> Ground:
-    """The same one for the same ground: backends keep what they compiled from it."""
-    values = {field: value for field, value in ground.defaults if field in fields}
-    return ground.replace(
-        limits=ground.limits.replace(**values),
+def _with_limits(resolved: ResolvedPolicy, fields: frozenset[str]) -> ResolvedPolicy:
+    """The same one for the same policy: backends keep what they compiled from it."""
+    values = {field: value for field, value in resolved.defaults if field in fields}
+    return resolved.replace(
+        limits=resolved.limits.replace(**values),
         held_defaults=fields,
-        requires=ground.requires | {_FEATURES[field] for field in fields},
+        requires=resolved.requires | {_FEATURES[field] for field in fields},
     )

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.git.config import MalformedConfig, read_config
-from corral.git.keys import harmless_remotes, names_program_or_path
-from corral.git.pointer import read_path, read_pointer
+from corral.git_formats.config import MalformedConfig, read_config
+from corral.git_formats.keys import harmless_remotes, names_program_or_path
+from corral.git_formats.pointer import read_path, read_pointer
 from corral.model.errors import PolicyError
 from corral.model.record import Record
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from corral.git.config import Entry
+    from corral.git_formats.config import ConfigEntry
     from corral.model.backend import Host
     from corral.planning.resolve import Resolver
 
-    Settings = tuple[tuple[Entry, str], ...]  # with what `names_program_or_path` says of each
+    Settings = tuple[tuple[ConfigEntry, str], ...]  # with what `names_program_or_path` says of each
     #: Configurations that were read, by their paths. One plan reads each of them once.
     Known = dict[str, Settings]
 
@@ -45,7 +45,7 @@ def _read_settings(host: Host, file: str) -> Settings:
     return tuple((entry, names_program_or_path(entry, remotes)) for entry in entries)
 
 
-def _entries(host: Host, file: str) -> tuple[Entry, ...]:
+def _entries(host: Host, file: str) -> tuple[ConfigEntry, ...]:
     """As git reads them."""
     data = host.read_text(file, _MOST_BYTES).encode("utf-8", "surrogateescape")
     if len(data) >= _MOST_BYTES:
@@ -169,7 +169,7 @@ def relative_hook_paths(host: Host, worktrees: Iterable[str], known: Known | Non
     return tuple(dict.fromkeys(path[len(marked) + 1 :] for path in inside))
 
 
-def _caller_config(host: Host, known: Known | None = None) -> Iterator[tuple[str, Entry]]:
+def _caller_config(host: Host, known: Known | None = None) -> Iterator[tuple[str, ConfigEntry]]:
     env = host.environment()
     xdg = env.get("XDG_CONFIG_HOME", "")
     config = xdg if xdg.startswith("/") else posixpath.join(host.home, ".config")
@@ -213,10 +213,15 @@ def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
     return shared if is_whole and not is_beneath(shared, worktree) else ""
 
 
-def identity(host: Host) -> str:
-    """A git configuration with the caller's name and address and nothing else; empty if unknown."""
+def identity(host: Host, is_denied: Callable[[str], bool] = lambda _file: False) -> str:
+    """A git configuration with the caller's name and address and nothing else; empty if unknown.
+
+    Of files that are denied, nothing is in it.
+    """
     known: dict[str, str] = {}
-    for _, entry in _caller_config(host):
+    for file, entry in _caller_config(host):
+        if is_denied(file):
+            continue
         if entry.name in {"user.name", "user.email", "init.defaultbranch"} and entry.value:
             known[entry.name] = entry.value
     lines = []

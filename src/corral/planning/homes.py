@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.model.pattern import is_pattern
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, FsRule
 from corral.model.record import Record
+from corral.model.rules.pattern import is_pattern
 from corral.planning.resolve import Resolver, expand, is_beneath
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from corral.model.backend import Host
-    from corral.model.plan import Ground
+    from corral.model.plan import ResolvedPolicy
     from corral.model.policy import Policy
 
 #: Where every directory is somebody's home, also of those whom no file of this host knows.
@@ -61,10 +61,10 @@ def hide_homes(
         if not rule.optional and not rule.within:
             plain.add(path)
     resolver = Resolver(host)  # of its own: what is looked at from here on are no links to what is granted
-    own, others = _find_homes(host, resolver, (*tops, *_in_homes(brought)))
+    users = _list_users(host)
+    own, others = _find_homes(host, resolver, (*tops, *_in_homes(brought)), users)
     # TRUST: programs that are installed in a home lie beside its keyrings.
-    inside = (path for path in brought if any(is_beneath(path, home) for home in (*own, *others)))
-    tops |= dict.fromkeys(inside)
+    tops |= dict.fromkeys(_within_homes(brought, (*own, *others)))
     secrets = [
         FsRule(path, FsAccess.DENY)
         for home in (*own, *others)
@@ -72,34 +72,38 @@ def hide_homes(
         for path in (home + name[1:] for name in hidden)
         if _is_inside(path, tops) and _is_hidden(resolver.resolve(path).path, tops, plain)
     ]
-    return Homes(own, others, tuple(secrets), _of_services(host, resolver))
+    return Homes(own, others, tuple(secrets), _of_services(users, resolver))
 
 
-def find_uncovered(ground: Ground, policy: Policy, hidden: Iterable[str], host: Host) -> frozenset[str]:
-    """What is there by now, inside a grant, and should be denied, but is not by this ground. Real paths.
+def find_uncovered(
+    resolved: ResolvedPolicy, policy: Policy, hidden: Iterable[str], host: Host
+) -> frozenset[str]:
+    """What is there by now, inside a grant, and should be denied, but is not by this policy. Real paths.
 
     Homes come and go, and a link that is denied may lead elsewhere by now: all of it is looked at anew. What
-    somebody has granted by its own name is among it, in an old ground as in a new one.
+    somebody has granted by its own name is among it, in an old plan as in a new one.
     """
     resolver = Resolver(host)
-    workspace = ground.workspace
-    tops = {workspace, *(grant.target.path for grant in ground.grants if not grant.is_system)}
-    own, others = _find_homes(host, resolver, tops)
+    workspace = resolved.workspace
+    tops = {workspace, *(grant.target.path for grant in resolved.grants if not grant.is_system)}
+    brought = [grant.target.path for grant in resolved.grants if grant.is_system]
+    own, others = _find_homes(host, resolver, (*tops, *_in_homes(brought)), _list_users(host))
+    tops |= set(_within_homes(brought, (*own, *others)))
     homes = [
         home for home in (*own, *others) if any(is_beneath(home, t) or is_beneath(t, home) for t in tops)
     ]
     names = [
         path for home in homes for path in (home + name[1:] for name in hidden) if _is_inside(path, tops)
     ]
-    names += ground.denied_links
-    names += (target.requested for target in ground.denied)
+    names += resolved.denied_links
+    names += (target.requested for target in resolved.denied)
     names += (
-        expand(rule.path, workspace, ground.home)
+        expand(rule.path, workspace, resolved.home)
         for rule in policy.fs
         if rule.access is FsAccess.DENY and not is_pattern(rule.path)
     )
-    granted = {grant.target.path for grant in ground.grants}
-    denied = {target.path for target in ground.denied}
+    granted = {grant.target.path for grant in resolved.grants}
+    denied = {target.path for target in resolved.denied}
     return frozenset(
         target.path
         for target in map(resolver.resolve, dict.fromkeys(names))
@@ -122,25 +126,33 @@ def is_system(rule: FsRule, real: str, workspace: str) -> bool:
 
 def list_homes(host: Host) -> tuple[str, ...]:
     """The caller's home, and those that the host's list of users has."""
-    own, others = _find_homes(host, Resolver(host), ())
+    own, others = _find_homes(host, Resolver(host), (), _list_users(host))
     return (*own, *others)
+
+
+def _within_homes(paths: Iterable[str], homes: Collection[str]) -> tuple[str, ...]:
+    return tuple(path for path in paths if any(is_beneath(path, home) for home in homes))
 
 
 def _in_homes(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(path for path in paths if any(path.startswith(f"{place}/") for place in HOMES))
 
 
+def _list_users(host: Host) -> tuple[tuple[str, str], ...]:
+    """The number and the home of every user that the host's list has."""
+    lines = (line.split(":") for line in host.read_text(_PASSWORDS, _MOST_BYTES).split("\n"))
+    return tuple((fields[2], fields[5]) for fields in lines if len(fields) == 7)
+
+
 def _find_homes(
-    host: Host, resolver: Resolver, tops: Collection[str]
+    host: Host, resolver: Resolver, tops: Collection[str], users: Iterable[tuple[str, str]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The caller's own, and those of others."""
     own: list[str] = [host.home]
     others: list[str] = []
-    for line in host.read_text(_PASSWORDS, _MOST_BYTES).splitlines():
-        fields = line.split(":")
-        home = fields[5] if len(fields) == 7 else ""
+    for number, home in users:
         if home.startswith("/") and home != "/" and not any(is_beneath(home, top) for top in _SYSTEM_TOPS):
-            (own if fields[2] == str(host.uid) else others).append(resolver.resolve(home).path)
+            (own if number == str(host.uid) else others).append(resolver.resolve(home).path)
     for place in HOMES:
         for top in tops:
             if is_beneath(place, top):
@@ -150,14 +162,13 @@ def _find_homes(
     return tuple(dict.fromkeys(own)), tuple(home for home in dict.fromkeys(others) if home not in own)
 
 
-def _of_services(host: Host, resolver: Resolver) -> frozenset[str]:
+def _of_services(users: Iterable[tuple[str, str]], resolver: Resolver) -> frozenset[str]:
     """Homes of users that the system has made for programs."""
-    found = set()
-    for line in host.read_text(_PASSWORDS, _MOST_BYTES).splitlines():
-        fields = line.split(":")
-        if len(fields) == 7 and fields[2].isdecimal() and 0 < int(fields[2]) < _FIRST_PERSON:
-            found.add(resolver.resolve(fields[5]).path if fields[5].startswith("/") else "")
-    return frozenset(found)
+    return frozenset(
+        resolver.resolve(home).path
+        for number, home in users
+        if number.isdecimal() and 0 < int(number) < _FIRST_PERSON and home.startswith("/")
+    )
 
 
 def _is_hidden(real: str, tops: Collection[str], plain: Collection[str]) -> bool:

@@ -9,7 +9,12 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.errors import PolicyError
-from corral.model.pattern import (
+from corral.model.plan import PathKind, Search
+from corral.model.policy import FsAccess
+from corral.model.probe import Entries
+from corral.model.record import Record
+from corral.model.rules.pattern import (
+    ANY_DEPTH,
     descend,
     escape,
     glob_of,
@@ -20,9 +25,7 @@ from corral.model.pattern import (
     relative_parts,
     split_base,
 )
-from corral.model.plan import PathKind, Search
-from corral.model.policy import FsAccess
-from corral.model.record import Record
+from corral.planning.refuse import check_denied_pattern
 from corral.planning.resolve import Resolver, expand, is_beneath
 
 TYPE_CHECKING = False
@@ -30,13 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
-    from corral.model.pattern import Glob
-    from corral.model.plan import Grant, Ground, ResolvedPath
+    from corral.model.plan import Grant, ResolvedPath, ResolvedPolicy
     from corral.model.policy import Policy
+    from corral.model.rules.pattern import Glob
 
 #: Names that one search looks at, and paths that it may find: each is a mount or two of the sandbox.
 MOST_NAMES = 500_000
 MOST_MATCHES = 4096
+_MOST_NAMES_FOR_NOTE = 10_000
 #: Bytes of a path; the kernel takes no longer one, so what lies there can be neither listed nor hidden.
 MOST_PATH_BYTES = 4094
 
@@ -47,7 +51,7 @@ class Match(Record):
     is_link: bool = False
 
 
-class Scope(Record):
+class PatternScope(Record):
     """Where a policy's patterns hold: the granted paths, and those that floating patterns leave alone."""
 
     workspace: str
@@ -59,7 +63,7 @@ class Scope(Record):
 
 
 def place_patterns(
-    texts: Iterable[str], scope: Scope, resolver: Resolver
+    texts: Iterable[str], scope: PatternScope, resolver: Resolver
 ) -> tuple[dict[str, frozenset[Glob]], list[Match]]:
     """Granted directory, or a wider one -> what is to be looked for below it; and what fulfils a pattern at
     or above a grant.
@@ -107,7 +111,7 @@ def _tops(targets: Collection[ResolvedPath]) -> list[ResolvedPath]:
     ]
 
 
-def _anchored(text: str, scope: Scope, resolver: Resolver) -> tuple[str, str]:
+def _anchored(text: str, scope: PatternScope, resolver: Resolver) -> tuple[str, str]:
     """The real directory in which a pattern begins, and its steps from there on."""
     anchor, _, rest = text.partition("/")
     plain, steps = split_base(rest)
@@ -210,14 +214,18 @@ class Sought(Record):
     targets: tuple[ResolvedPath, ...] = ()  # what has to be hidden
     above: tuple[str, ...] = ()  # among the matches, those that a grant lies in
     idle: tuple[str, ...] = ()  # patterns that nothing fulfils
+    misled: tuple[tuple[str, str], ...] = ()  # of these, with a link that leads to what is granted
 
 
-def seek_denied(policy: Policy, scope: Scope, host: Host, resolver: Resolver) -> Sought:
+def seek_denied(policy: Policy, scope: PatternScope, host: Host, resolver: Resolver) -> Sought:
     """Look for everything that patterns deny. Raises PolicyError for what cannot be held."""
     denials = {rule.path for rule in policy.fs if rule.access is FsAccess.DENY}
     texts = sorted(filter(is_pattern, denials))
     if not texts:
         return Sought()
+    for text in texts:
+        if not is_floating(text):
+            check_denied_pattern(text, *_anchored(text, scope, resolver))
     placed, matches = place_patterns(texts, scope, resolver)
     above = tuple(match.path for match in matches)
     searches = []
@@ -232,7 +240,61 @@ def seek_denied(policy: Policy, scope: Scope, host: Host, resolver: Resolver) ->
     seen = Resolver(host)  # of its own: links on the way here are not links to what is granted
     targets = [target for match in matches for target in _hidden(match, seen)]
     idle = sorted(set(texts) - {text for match in matches for text in match.texts})
-    return Sought(tuple(searches), tuple(matches), tuple(targets), above, tuple(idle))
+    links = ((text, _link_on_the_way(text, scope, host, seen)) for text in idle if not is_floating(text))
+    misled = tuple((text, link) for text, link in links if link)
+    return Sought(tuple(searches), tuple(matches), tuple(targets), above, tuple(idle), misled)
+
+
+def _link_on_the_way(text: str, scope: PatternScope, host: Host, resolver: Resolver) -> str:
+    """A link that an anchored pattern would have to go through to reach something granted; or nothing.
+
+    It is for a note: beyond `**`, and after many names, nothing is looked for.
+    """
+    base, steps = _anchored(text, scope, resolver)
+    named = [target.path for target in scope.grants if target.path not in scope.system]
+    parts = steps.strip("/").split("/")
+    places, looked = [base], 0
+    for part, further in zip(parts, [*parts[1:], ""], strict=True):
+        found = []
+        step = node_of(frozenset({glob_of(text, part if part != ANY_DEPTH else "*")})).step
+        for place in places:
+            entries = host.entries(place) or Entries()
+            looked += len(entries.directories) + len(entries.links)
+            if looked > _MOST_NAMES_FOR_NOTE or not further:
+                return ""
+            above = place.rstrip("/")
+            for name in (name for name in entries.links if step(name)[1]):
+                real = resolver.resolve(f"{above}/{name}").path
+                if any(is_beneath(real, path) or is_beneath(path, real) for path in named):
+                    return f"{above}/{name}"
+                found.append(real)
+            found += [f"{above}/{name}" for name in entries.directories if step(name)[1]]
+        if part == ANY_DEPTH:
+            return ""
+        places = found
+    return ""
+
+
+def is_denied(
+    path: str, denied: Iterable[ResolvedPath], policy: Policy, scope: PatternScope, resolver: Resolver
+) -> bool:
+    """Whether a policy denies a file of the home, granted or not: by its path, or where that leads."""
+    above, name = posixpath.split(path)
+    spellings = {path, posixpath.join(resolver.resolve(above).path, name), resolver.resolve(path).path}
+    for target in denied:
+        if any(is_beneath(each, top) for each in spellings for top in (target.path, target.requested)):
+            return True
+    for rule in policy.fs:
+        if rule.access is not FsAccess.DENY or not is_pattern(rule.path):
+            continue
+        base, steps = scope.home, rule.path
+        if not is_floating(rule.path):
+            base, steps = _anchored(rule.path, scope, resolver)
+        for top in {base, resolver.resolve(base).path}:
+            inside = [each for each in spellings if is_within(each, top)]
+            if any(descend((glob_of(steps, steps),), relative_parts(each, top))[0] for each in inside):
+                return True
+    return False
 
 
 def _hidden(match: Match, resolver: Resolver) -> Iterator[ResolvedPath]:
@@ -252,15 +314,15 @@ def read_patterns(policy: Policy) -> tuple[str, ...]:
     return tuple(sorted(filter(is_pattern, said | policy.read_only)))
 
 
-def has_what_was_denied(ground: Ground, host: Host) -> bool:
+def has_what_was_denied(resolved: ResolvedPolicy, host: Host) -> bool:
     """Whether something is there by now that is denied and was missing, so that nothing hides it.
 
     Patterns are looked for anew: what fulfils one has whatever name.
     """
-    missing = (target.path for target in ground.denied if target.kind is PathKind.MISSING)
+    missing = (target.path for target in resolved.denied if target.kind is PathKind.MISSING)
     return any(host.lstat(path) is not None for path in missing) or any(
         {match.path for match in find_matches(host, search.path, search.globs)} != search.known
-        for search in ground.searches
+        for search in resolved.searches
     )
 
 
@@ -290,7 +352,7 @@ def is_within(path: str, directory: str) -> bool:
 
 
 def protecting_globs(
-    policy: Policy, root: str, tops: Collection[str], scope: Scope, resolver: Resolver
+    policy: Policy, root: str, tops: Collection[str], scope: PatternScope, resolver: Resolver
 ) -> tuple[frozenset[Glob], list[str]]:
     """What patterns protect below a path, and what they protect at or above it.
 
@@ -309,7 +371,7 @@ def protecting_globs(
         if count:
             above.append(posixpath.join(top, *parts[:count]))
         found |= left
-    inside = Scope(scope.workspace, scope.home, (resolver.resolve(root),), frozenset(), scope.writable)
+    inside = PatternScope(scope.workspace, scope.home, (resolver.resolve(root),), frozenset(), scope.writable)
     placed, matches = place_patterns(read, inside, resolver)
     above += [match.path for match in matches]
     return frozenset(found | placed.get(root, frozenset())), above

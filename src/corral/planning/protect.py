@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.git.search import find_worktrees
+from corral.git_formats.search import find_worktrees
 from corral.model.errors import PolicyError
-from corral.model.pattern import is_pattern, literal
-from corral.model.plan import PathKind, Search, Shield, Watch
+from corral.model.plan import PathKind, Search, Shield, WatchedName
 from corral.model.policy import FsAccess
+from corral.model.rules.pattern import is_pattern, literal
 from corral.planning.git import enclosing_worktree, git_directories, hook_paths, named_paths
-from corral.planning.patterns import Scope, find_matches, is_within, protecting_globs, read_patterns
-from corral.planning.resolve import is_beneath, resolved
+from corral.planning.patterns import PatternScope, find_matches, is_within, protecting_globs, read_patterns
+from corral.planning.resolve import is_beneath, resolved_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from corral.model.backend import Host
-    from corral.model.plan import Ground, ResolvedPath
+    from corral.model.plan import ResolvedPath, ResolvedPolicy
     from corral.model.policy import Policy
     from corral.planning.git import Known
     from corral.planning.patterns import Match
@@ -37,24 +37,35 @@ class Protection:
         self._roots = roots
         self.known: Known = {} if known is None else known  # git configurations that were read
         self.shields: dict[str, Shield] = {}
-        self.watches: dict[tuple[str, str], Watch] = {}
+        self.watches: dict[tuple[str, str], WatchedName] = {}
         self.pins: dict[str, ResolvedPath] = {}
         self.protected: set[str] = set()  # all that was asked for, and what it leads to
         self.closed: dict[str, None] = {}  # directories that nobody can look into: held as a whole
+        self.unchanging: set[str] = set()  # shields that somebody asked for who did not mean git's settings
 
-    def add(self, path: str, label: str) -> None:
-        """Protect a path, every link that leads to it, and what it leads to, where they are writable."""
+    def add(self, path: str, label: str, *, may_have_copy: bool = False) -> None:
+        """Protect a path, every link that leads to it, and what it leads to, where they are writable.
+
+        `may_have_copy`: it is held for git's sake alone, so harmless settings may find their way into it.
+        """
+        held = self._hold(path, label)
+        if held and not may_have_copy:
+            self.unchanging.add(held)
+
+    def _hold(self, path: str, label: str) -> str:
+        """The path of the shield that came of it, or nothing."""
         self.protected.add(path)
         root = self._root_of(path)
-        if root and root != path and self._cover(root, path, label):
-            return
+        if root and root != path:
+            held = self._cover(root, path, label)
+            if held is not None:
+                return held
         target, links = self._resolver.follow(path)
         self.protected.add(target.path)
         for link in links:
             self.hold_link(link, label)
         root = self._root_of(target.path)
-        if root and root != target.path:
-            self._cover(root, target.path, label)
+        return (self._cover(root, target.path, label) or "") if root and root != target.path else ""
 
     def _root_of(self, path: str) -> str:
         return max((root for root in self._roots if is_beneath(path, root)), key=len, default="")
@@ -67,8 +78,11 @@ class Protection:
             self._pin(root, parent)
             self._watch(parent, name, label, self._resolver.resolve_link(link))
 
-    def _cover(self, root: str, path: str, label: str) -> bool:
-        """Shield what is there; watch the first missing name on the way. False if a link is on the way."""
+    def _cover(self, root: str, path: str, label: str) -> str | None:
+        """Shield what is there; watch the first missing name on the way. None if a link is on the way.
+
+        Else the path of the shield, or nothing.
+        """
         here = root
         for part in path[len(root) + 1 :].split("/"):
             parent, here = here, f"{here}/{part}"
@@ -78,17 +92,17 @@ class Protection:
             if stat is None:
                 self._pin(root, parent)
                 self._watch(parent, part, label if here == path else here[len(root) + 1 :])
-                return True
+                return ""
             if stat.is_link:
-                return False
+                return None
             if not stat.is_directory:
                 break  # a file where a directory was expected (`.git` of a worktree) is held itself
         self._pin(root, posixpath.dirname(here))
         stat = self._resolver.look(here)
         if stat is not None and not stat.is_directory and stat.names > 1:
             raise _second_name(here)
-        self.shields[here] = Shield(resolved(here, here, stat))
-        return True
+        self.shields[here] = Shield(resolved_path(here, here, stat))
+        return here
 
     def hold_closed(self, path: str) -> None:
         """Keep a directory that cannot be looked into as it is, whatever lies inside: a shield covers it all.
@@ -98,13 +112,13 @@ class Protection:
         root = self._root_of(path)
         if root and root != path:
             self._pin(root, posixpath.dirname(path))
-            self.shields[path] = Shield(resolved(path, path, self._resolver.look(path)))
+            self.shields[path] = Shield(resolved_path(path, path, self._resolver.look(path)))
             self.closed[path] = None
 
     def _pin(self, root: str, directory: str) -> None:
         """Hold every directory from here up to the root in its place."""
         while directory != root:
-            self.pins[directory] = resolved(directory, directory, self._resolver.look(directory))
+            self.pins[directory] = resolved_path(directory, directory, self._resolver.look(directory))
             directory = posixpath.dirname(directory)
 
     def add_file(self, path: str, label: str) -> None:
@@ -117,7 +131,7 @@ class Protection:
         if stat is not None and stat.is_directory:
             root = min((root for root in self._roots if is_beneath(directory, root)), key=len)
             made = f"{directory}/{name}/" == f"{root}/{GIT}" and not link_text
-            watch = Watch(
+            watch = WatchedName(
                 root, directory, stat.device, stat.inode, name, label, link_text, is_repository=made
             )
             self.watches.setdefault((directory, name), watch)
@@ -141,20 +155,20 @@ def _second_name(path: str) -> PolicyError:
     )
 
 
-def writable_roots(ground: Ground) -> list[str]:
+def writable_roots(resolved: ResolvedPolicy) -> list[str]:
     """The directories that are granted for writing."""
     return [
         grant.target.path
-        for grant in ground.grants
+        for grant in resolved.grants
         if grant.access is FsAccess.WRITE and grant.target.kind is PathKind.DIRECTORY
     ]
 
 
-def narrowed_roots(ground: Ground) -> dict[str, tuple[str, ...]]:
+def narrowed_roots(resolved: ResolvedPolicy) -> dict[str, tuple[str, ...]]:
     """Writable grants that were narrowed -> what they were narrowed from."""
     return {
         grant.target.path: grant.within
-        for grant in ground.grants
+        for grant in resolved.grants
         if grant.access is FsAccess.WRITE and grant.within
     }
 
@@ -186,7 +200,7 @@ def protect(
         for name in ordered:
             path = f"{root}/{name}"
             if path not in writable or path in narrowed:  # else somebody wrote down that this very path is
-                protection.add(path, name)
+                protection.add(path, name, may_have_copy=name == f"{GIT}config")
         if within_git:
             _protect_bare(host, resolver, protection, root, within_git)
     for path in host.corral_files():
@@ -211,16 +225,16 @@ def check_narrowed(narrowed: Iterable[str], protection: Protection) -> None:
                 )
 
 
-def hold_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Protection:
+def hold_links(resolved: ResolvedPolicy, resolver: Resolver, roots: Iterable[str]) -> Protection:
     """Hold the links in writable paths that lead to a stricter one: else the next run would hold another."""
     held = Protection(resolver, tuple(roots))
-    read = (grant.target for grant in ground.grants if grant.access is FsAccess.READ)
-    for target in (*ground.denied, *read):
+    read = (grant.target for grant in resolved.grants if grant.access is FsAccess.READ)
+    for target in (*resolved.denied, *read):
         if target.requested == target.path:
             continue  # no link led there; should one be there by now, the launcher finds another object
         for link in resolver.follow(target.requested)[1]:
             held.hold_link(link, target.requested)
-    for link in ground.denied_links:
+    for link in resolved.denied_links:
         stat = resolver.look(link)
         if stat is not None and stat.is_link:
             held.hold_link(link, link)
@@ -228,17 +242,17 @@ def hold_links(ground: Ground, resolver: Resolver, roots: Iterable[str]) -> Prot
 
 
 def protect_matches(
-    host: Host, policy: Policy, ground: Ground, protection: Protection, resolver: Resolver
+    host: Host, policy: Policy, resolved: ResolvedPolicy, protection: Protection, resolver: Resolver
 ) -> tuple[Search, ...]:
     """Protect what fulfils a pattern in the writable paths; returns where it has to be looked for later."""
     if not any(map(is_pattern, policy.protect)) and not read_patterns(policy):
         return ()
-    roots = writable_roots(ground)
-    scope = Scope(ground.workspace, ground.home, (), frozenset(), tuple(roots))
+    roots = writable_roots(resolved)
+    scope = PatternScope(resolved.workspace, resolved.home, (), frozenset(), tuple(roots))
     searches = []
-    hidden = {target.path for target in ground.denied}
-    granted = {grant.target.path: grant for grant in ground.grants}
-    tops = _pattern_tops(ground)
+    hidden = {target.path for target in resolved.denied}
+    granted = {grant.target.path: grant for grant in resolved.grants}
+    tops = _pattern_tops(resolved)
     for root in roots:
         grant = granted[root]
         around = [top for top in tops if is_within(root, top)]
@@ -246,7 +260,7 @@ def protect_matches(
         protection.protected.update(above)
         if not globs:
             continue
-        closed = frozenset(path for path in (*granted, *ground.private, *hidden) if is_within(path, root))
+        closed = frozenset(path for path in (*granted, *resolved.private, *hidden) if is_within(path, root))
         matches = find_matches(host, root, globs, closed)
         for match in matches:
             if match.path not in closed:
@@ -265,14 +279,14 @@ def protect_matches(
     return tuple(searches)
 
 
-def _pattern_tops(ground: Ground) -> tuple[str, ...]:
+def _pattern_tops(resolved: ResolvedPolicy) -> tuple[str, ...]:
     """Where patterns begin: what is granted by name, and what grants were narrowed from."""
     named = [
         grant.target.path
-        for grant in ground.grants
+        for grant in resolved.grants
         if grant.target.kind is PathKind.DIRECTORY and not grant.is_system
     ]
-    return tuple(dict.fromkeys((*named, *(top for grant in ground.grants for top in grant.within))))
+    return tuple(dict.fromkeys((*named, *(top for grant in resolved.grants for top in grant.within))))
 
 
 def _protect_targets(
@@ -309,7 +323,7 @@ def _protect_repository(
     host: Host, protection: Protection, worktree: str, git_directory: str, names: list[str]
 ) -> None:
     for name in names:
-        protection.add(posixpath.join(git_directory, name), f"{GIT}{name}")
+        protection.add(posixpath.join(git_directory, name), f"{GIT}{name}", may_have_copy=name == "config")
     registered = posixpath.join(git_directory, "worktrees")
     for entry in host.subdirectories(registered):
         for name in _WORKTREE_FILES:

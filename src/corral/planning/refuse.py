@@ -5,15 +5,17 @@ from __future__ import annotations
 from corral.model.errors import PolicyError
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
+from corral.model.rules.pattern import descend, glob_of, relative_parts
 from corral.planning.homes import HOMES
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from corral.model.backend import Host
-    from corral.model.plan import ResolvedPath
+    from corral.model.plan import Grant, ResolvedPath, ResolvedPolicy
+    from corral.model.probe import Stat
     from corral.planning.homes import Homes
 
 #: Made anew for every run, so nothing of the host's is ever granted there.
@@ -90,16 +92,96 @@ def check_denials(
     """A denial holds at any depth, so nothing beneath it is granted; `secret` is what homes hide."""
     for denial in denied:
         if any(is_beneath(denial.path, top) for top in _STRUCTURAL):
-            raise PolicyError(
-                "deny-structural",
-                f"{denial.requested} cannot be denied",
-                why="/proc and /dev inside are corral's own, and hold only what programs cannot do without",
-                fix="leave the rule out",
-            )
+            raise _structural(denial.requested, "leave the rule out")
     for target in granted:
         for denial in denied:
             if is_beneath(target.path, denial.path):
                 raise _beneath_denial(target, denial, is_secret=denial.path in secret)
+
+
+def check_denied_pattern(text: str, base: str, steps: str) -> None:
+    """Raise PolicyError for a pattern that is meant for what corral makes itself; `base` is where it begins.
+
+    Steps of stars alone are meant for all there is, which is what was granted.
+    """
+    for top in _STRUCTURAL:
+        if is_beneath(base, top):
+            raise _structural(text, "leave the rule out")
+        if not is_beneath(top, base):
+            continue
+        names = relative_parts(top, base)
+        count, _, left = descend((glob_of(text, steps),), names, is_directory=True)
+        if count or (left and steps.partition("/")[0].strip("*")):
+            raise _structural(text, f"spell it so that it does not stand for {top}")
+
+
+def check_second_names(
+    held: Collection[ResolvedPath],
+    strict: Collection[ResolvedPath],
+    verb: str,
+    look: Callable[[str], Stat | None],
+) -> None:
+    """Raise PolicyError for a file with a name (a hard link) that no rule has: it lies wherever it lies.
+
+    `held` are files that a rule names, `strict` is all that is held at least as strictly.
+    """
+    for target in _with_second_name(held, strict, look):
+        raise PolicyError(
+            "hard-linked",
+            f"{target.requested} cannot be {'denied' if verb == 'read' else 'read-only'}",
+            why=f"it has a second name (a hard link), by which it could be {verb} all the same",
+            fix=f"give it a copy of its own (`cp -p {target.path} x && mv x {target.path}`), "
+            "or have the rule for its other names, too",
+        )
+
+
+def find_second_names(resolved: ResolvedPolicy, host: Host) -> frozenset[str]:
+    """Files with a second name by now, which a plan made anew would refuse. Real paths."""
+    found = {path for path, _ in resolved.denied_by}  # by patterns, which are not held to this
+    denied = [
+        target
+        for target in resolved.denied
+        if target.path not in resolved.hidden and target.requested not in found
+    ]
+    read = [grant.target for grant in resolved.grants if grant.access is FsAccess.READ]
+    held = find_read_only(resolved.grants)
+    return frozenset(
+        target.path
+        for files, strict in ((denied, resolved.denied), (held, (*read, *resolved.denied)))
+        for target in _with_second_name(files, strict, host.lstat)
+    )
+
+
+def find_read_only(grants: Collection[Grant]) -> list[ResolvedPath]:
+    """Files that a rule makes read-only inside something writable."""
+    writable = [grant.target.path for grant in grants if grant.access is FsAccess.WRITE]
+    return [
+        grant.target
+        for grant in grants
+        if grant.access is FsAccess.READ and grant.target.kind is PathKind.FILE and not grant.is_system
+        if any(is_beneath(grant.target.path, path) for path in writable)
+    ]
+
+
+def _with_second_name(
+    held: Iterable[ResolvedPath], strict: Collection[ResolvedPath], look: Callable[[str], Stat | None]
+) -> Iterator[ResolvedPath]:
+    for target in held:
+        stat = look(target.path) if target.kind is PathKind.FILE else None
+        if stat is None or stat.names == 1 or stat.is_directory:
+            continue
+        same = (other for other in strict if (other.device, other.inode) == (target.device, target.inode))
+        if len({other.path for other in same}) < stat.names:
+            yield target
+
+
+def _structural(text: str, fix: str) -> PolicyError:
+    return PolicyError(
+        "deny-structural",
+        f"{text} cannot be denied",
+        why="/proc and /dev inside are corral's own, and hold only what programs cannot do without",
+        fix=fix,
+    )
 
 
 def check_private(private: Collection[str], granted: Collection[ResolvedPath], host: Host) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from corral.model.capability import LIMIT_FIELDS
 from corral.model.feature import Feature
-from corral.model.pattern import is_pattern
 from corral.model.policy import WEB, FsAccess, NetMode
+from corral.model.rules.capability import LIMIT_FIELDS
+from corral.model.rules.pattern import is_pattern
 from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from corral.model.capability import Capability
     from corral.model.plan import Grant
     from corral.model.policy import Limits, NetPolicy, Policy
+    from corral.model.rules.capability import Capability
 
 _ALWAYS = frozenset(
     {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 
 from corral.model.errors import PolicyError
-from corral.model.pattern import literal
 from corral.model.plan import Link, PathKind, ResolvedPath
+from corral.model.rules.pattern import literal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Resolver:
                 pending = _parts(text) + pending
                 real = "/" if text.startswith("/") else posixpath.dirname(real)
                 stat = self.look(real)
-        return resolved(real, requested, stat), tuple(followed)
+        return resolved_path(real, requested, stat), tuple(followed)
 
     def look(self, path: str) -> Stat | None:
         """The status of a path itself, remembered; None for what is not there or cannot be seen."""
@@ -88,7 +88,7 @@ class Resolver:
         return self.links[path].text
 
 
-def resolved(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
+def resolved_path(path: str, requested: str, stat: Stat | None) -> ResolvedPath:
     """A resolved path from the status that was seen there."""
     if stat is None:
         return ResolvedPath(path, requested, PathKind.MISSING, 0, 0)

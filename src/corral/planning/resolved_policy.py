@@ -1,4 +1,4 @@
-"""Build the ground of a plan: a policy's paths on this host, checked and in order."""
+"""Build the resolved policy of a plan: a policy's paths on this host, checked and in order."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import posixpath
 
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
-from corral.model.pattern import descend, is_pattern, relative_parts
-from corral.model.plan import Grant, Ground, Link, PathKind, PrivateFile
+from corral.model.plan import Grant, Link, PathKind, PrivateFile, ResolvedPolicy
 from corral.model.policy import FsAccess, FsRule, NetMode
 from corral.model.record import Record
+from corral.model.rules.pattern import descend, is_pattern, relative_parts
 from corral.planning.bounds import find_ceilings, hold_within, most_read
 from corral.planning.defaults import resolve_defaults
 from corral.planning.git import identity, linked_repository
 from corral.planning.homes import hide_homes, is_system
-from corral.planning.patterns import Scope, place_patterns, read_patterns, seek_denied
-from corral.planning.refuse import check_denials, check_grant, check_private, check_workspace, too_wide
+from corral.planning.patterns import PatternScope, is_denied, place_patterns, read_patterns, seek_denied
+from corral.planning.refuse import (
+    check_denials,
+    check_grant,
+    check_private,
+    check_second_names,
+    check_workspace,
+    find_read_only,
+    too_wide,
+)
 from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
 from corral.planning.tools import find_tools
@@ -25,13 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
-    from corral.model.pattern import Glob
     from corral.model.plan import ResolvedPath
     from corral.model.policy import Policy
+    from corral.model.rules.pattern import Glob
     from corral.planning.patterns import Sought
 
 
-def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[str] = ()) -> Ground:
+def resolve_policy(
+    policy: Policy, workspace: str, host: Host, hidden: Collection[str] = ()
+) -> ResolvedPolicy:
     """Resolve every path of a policy. Raises PolicyError for rules that cannot hold.
 
     `hidden` is what homes hide, whatever the policy says: `~/.ssh`, where `~` is every home.
@@ -43,12 +53,7 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
     within = tuple(target for target in denied if _is_inside_any(target.path, granted))
     granted |= dict.fromkeys(_read_at_most(policy, found.scope, resolver), FsAccess.READ)
     areas = sorted(expand(text, workspace, host.home) for text in policy.private)
-    taken = {"/", *(target.path for target in (*granted, *denied))}
-    private = tuple(
-        path
-        for path in areas
-        if path not in taken and not _is_inside_any(path, within)  # a denial holds at any depth
-    )
+    private = _free_areas(areas, (*granted, *denied), within)
     check_private(private, granted, host)
     limits, defaults = resolve_defaults(policy, host)
     ceilings = find_ceilings(kept, workspace, host, resolver)
@@ -59,12 +64,14 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         for target, access in granted.items()
     )
     grants = _without_repetition(sorted(listed, key=_by_depth), private)
-    return Ground(
+    read = [grant.target for grant in grants if grant.access is FsAccess.READ]
+    check_second_names(find_read_only(grants), [*read, *denied], "changed", resolver.look)
+    return ResolvedPolicy(
         grants=tuple(grants),
         links=_links_between(resolver, grants, private),
         denied=within,
         private=private,
-        private_files=_private_files(host, private),
+        private_files=_private_files(host, private, policy, found),
         net=policy.net,
         limits=limits,
         defaults=defaults,
@@ -87,7 +94,16 @@ def build_ground(policy: Policy, workspace: str, host: Host, hidden: Collection[
         denied_by=tuple((match.path, match.texts[0]) for match in sought.matches),
         denied_links=tuple(match.path for match in sought.matches if match.is_link),
         idle=(*_idle(kept, workspace, host, within), *sought.idle),
+        misled=sought.misled,
     )
+
+
+def _free_areas(
+    areas: Iterable[str], taken: Iterable[ResolvedPath], within: Collection[ResolvedPath]
+) -> tuple[str, ...]:
+    """Private areas where nothing else is granted or denied; a denial holds at any depth."""
+    paths = {"/", *(target.path for target in taken)}
+    return tuple(path for path in areas if path not in paths and not _is_inside_any(path, within))
 
 
 class _Access(Record):
@@ -97,7 +113,7 @@ class _Access(Record):
     denied: list[ResolvedPath]
     system: frozenset[str]  # of what is granted: what a preset brings along
     secret: frozenset[str]  # of what is denied: what homes hide
-    scope: Scope  # where patterns hold
+    scope: PatternScope  # where patterns hold
     sought: Sought  # what fulfils them
 
 
@@ -124,11 +140,13 @@ def _find_access(
     writable = tuple(target.path for target, access in granted.items() if access is FsAccess.WRITE)
     spared = system - _named(kept, workspace, host, resolver)
     wider = _wider(kept, workspace, host)
-    scope = Scope(workspace, host.home, tuple(granted), spared, writable, wider)
+    scope = PatternScope(workspace, host.home, tuple(granted), spared, writable, wider)
     sought = seek_denied(policy, scope, host, resolver)
     granted = _left_of(granted, system, sought)
-    denied = _with_matches(denied, sought)
+    plain, denied = denied, _with_matches(denied, sought)
     check_denials(granted, denied, secret)
+    named = [target for target in plain if target.path not in secret and _is_near(target, granted)]
+    check_second_names(named, denied, "read", resolver.look)
     return _Access(granted, denied, system, frozenset(secret), scope, sought)
 
 
@@ -176,7 +194,7 @@ def _idle(
             yield rule.path
 
 
-def _read_at_most(policy: Policy, scope: Scope, resolver: Resolver) -> list[ResolvedPath]:
+def _read_at_most(policy: Policy, scope: PatternScope, resolver: Resolver) -> list[ResolvedPath]:
     """Grants that a pattern makes read-only as a whole. Raises PolicyError for one that is meant to grant."""
     found = []
     said = {rule.path for rule in policy.fs if is_pattern(rule.path) and rule.access is FsAccess.READ}
@@ -334,6 +352,11 @@ def _is_inside_any(path: str, granted: Iterable[ResolvedPath]) -> bool:
     return any(is_beneath(path, target.path) for target in granted)
 
 
+def _is_near(target: ResolvedPath, granted: Iterable[ResolvedPath]) -> bool:
+    """Whether another name of a file may lie in something granted: names do not cross file systems."""
+    return any(grant.device == target.device for grant in granted)
+
+
 def _inside_grants(private: tuple[str, ...], granted: Iterable[ResolvedPath], host: Host) -> tuple[str, ...]:
     """Wherever links lead on the host; in the sandbox there need be none, so they are not remembered."""
     resolver = Resolver(host)
@@ -380,8 +403,17 @@ def _upwards(path: str) -> Iterator[str]:
         path = posixpath.dirname(path)
 
 
-def _private_files(host: Host, private: tuple[str, ...]) -> tuple[PrivateFile, ...]:
-    text = identity(host) if host.home in private else ""
-    if not text:
+def _private_files(
+    host: Host, private: tuple[str, ...], policy: Policy, found: _Access
+) -> tuple[PrivateFile, ...]:
+    """The caller's name and address for git, in a private home, unless the policy denies where they stand."""
+    path = posixpath.join(host.home, ".gitconfig")
+    resolver = Resolver(host)  # of its own: links on the way there are not links to what is granted
+
+    def denies(file: str) -> bool:
+        return is_denied(file, found.denied, policy, found.scope, resolver)
+
+    if host.home not in private or denies(path):
         return ()
-    return (PrivateFile(posixpath.join(host.home, ".gitconfig"), text.encode()),)
+    text = identity(host, denies)
+    return (PrivateFile(path, text.encode()),) if text else ()

@@ -1,0 +1,1 @@
+"""Presets, composition and contradictions of policies."""

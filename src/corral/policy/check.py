@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
-from corral.model.path_text import name_within, path_or_pattern
-from corral.model.pattern import check_escapes, is_pattern
 from corral.model.policy import Defaults, EnvPolicy, FsAccess, Limits, NetPolicy
+from corral.model.rules.path_text import name_within, path_or_pattern
+from corral.model.rules.pattern import check_escapes, is_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.arguments import texts_of
-from corral.model.capability import PolicyDraft, parse_capability
+from corral.model.rules.capability import PolicyDraft, parse_capability
 from corral.policy.preset import DEFAULT_PRESET, load_preset
 
 TYPE_CHECKING = False

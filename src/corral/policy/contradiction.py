@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from corral.model.capability import Capability
     from corral.model.policy import NetPolicy
+    from corral.model.rules.capability import Capability
 
 PERMITS = {NetMode.NONE: "nothing", NetMode.LIMITED: "every public host", NetMode.FULL: "every host"}
 _SCHEMES = frozenset({"http", "https", "tcp"})

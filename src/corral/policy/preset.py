@@ -8,10 +8,10 @@ from __future__ import annotations
 import os.path
 
 from corral.model.arguments import wrong_argument
-from corral.model.capability import Capability, PolicyDraft, parse_capability
 from corral.model.errors import PolicyError
 from corral.model.policy import Policy
 from corral.model.record import Record
+from corral.model.rules.capability import Capability, PolicyDraft, parse_capability
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

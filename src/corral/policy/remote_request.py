@@ -1,4 +1,4 @@
-"""Errand: a command and its whole policy as one line of text, for a corral on another machine."""
+"""RemoteRequest: a command and its whole policy as one line of text, for a corral on another machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION = 1
 _SETS = ("private", "read_only", "protect", "deny_syscalls", "publish", "modules")
 
 
-class Errand(Record):
+class RemoteRequest(Record):
     run_id: str
     argv: tuple[str, ...]
     cwd: str
@@ -24,16 +24,16 @@ class Errand(Record):
     terminal: bool = False
 
 
-def encode_errand(errand: Errand) -> str:
+def encode_request(request: RemoteRequest) -> str:
     """ASCII, without a line feed: what may stand in an argument of any program."""
-    import json  # few backends send anyone on an errand
+    import json  # few backends send anyone on a request
 
-    fields = {name: getattr(errand, name) for name in Errand._fields if name != "policy"}
-    return json.dumps({"v": _VERSION, **fields, "policy": _policy_fields(errand.policy)})
+    fields = {name: getattr(request, name) for name in RemoteRequest._fields if name != "policy"}
+    return json.dumps({"v": _VERSION, **fields, "policy": _policy_fields(request.policy)})
 
 
-def decode_errand(text: str) -> Errand:
-    """The errand that was encoded. Raises PolicyError for anything else: nothing is guessed."""
+def decode_request(text: str) -> RemoteRequest:
+    """The request that was encoded. Raises PolicyError for anything else: nothing is guessed."""
     import json
 
     try:
@@ -44,7 +44,7 @@ def decode_errand(text: str) -> Errand:
         run_id = found["run_id"]
         if not (isinstance(run_id, str) and run_id.isalnum() and run_id.isascii()):
             raise ValueError("it has no number")
-        errand = Errand(
+        request = RemoteRequest(
             **{
                 **found,
                 "policy": policy,
@@ -52,25 +52,25 @@ def decode_errand(text: str) -> Errand:
                 "waived": tuple(map(_text, found["waived"])),
             }
         )
-        if encode_errand(errand) != text or not _is_sound(errand):
+        if encode_request(request) != text or not _is_sound(request):
             raise ValueError("it says something that cannot be understood")
     except (ValueError, TypeError, KeyError, AttributeError, LookupError) as problem:
         raise PolicyError(
-            "errand",
-            "the errand cannot be carried out",
+            "remote-request",
+            "the request cannot be carried out",
             why=f"it cannot be read: {problem}",
             fix="have the same version of corral on both machines",
         ) from problem
-    return errand
+    return request
 
 
-def _is_sound(errand: Errand) -> bool:
+def _is_sound(request: RemoteRequest) -> bool:
     """Fields that are taken over as they come are of their own type, and limits are numbers."""
-    limits = [getattr(errand.policy.limits, name) for name in Limits._fields]
-    limits += [getattr(errand.policy.defaults, name) for name in Defaults._fields]
+    limits = [getattr(request.policy.limits, name) for name in Limits._fields]
+    limits += [getattr(request.policy.defaults, name) for name in Defaults._fields]
     return (
-        isinstance(errand.terminal, bool)
-        and all(isinstance(text, str) for text in (errand.cwd, errand.workspace))
+        isinstance(request.terminal, bool)
+        and all(isinstance(text, str) for text in (request.cwd, request.workspace))
         and all(type(value) in {int, float, type(None)} for value in limits)
     )
 

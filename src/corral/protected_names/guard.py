@@ -17,20 +17,20 @@ import time
 
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
-from corral.runtime.pattern_trees import PatternTrees
-from corral.runtime.quarantine import Quarantine
-from corral.runtime.steps import open_beneath
-from corral.runtime.unchanged import latest_ns
-from corral.runtime.watched import WatchedDirectory
+from corral.protected_names.pattern_trees import PatternTrees
+from corral.protected_names.watched import NoRepositories, WatchedDirectory
+from corral.untrusted_files.quarantine import Quarantine
+from corral.untrusted_files.steps import open_beneath
+from corral.untrusted_files.unchanged import latest_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable, Iterable, Iterator
 
-    from corral.model.plan import Search, Watch
-    from corral.runtime.pattern_trees import Planted
-    from corral.runtime.repositories import RepositoryCheck
+    from corral.git_check.check import RepositoryCheck
+    from corral.model.plan import Search, WatchedName
+    from corral.protected_names.pattern_trees import Planted
 
     #: How a repository and what git runs by it were: numbers, sizes and times of change.
     Made = tuple[tuple[int, ...], ...]
@@ -52,29 +52,6 @@ _TICK_NS = 20_000_000
 _MADE_PARTS = ("", "config", "config.worktree", "hooks", "info/attributes")
 
 
-class NoRepositories:
-    """Where the policy protects nothing of git's."""
-
-    found_at_the_top = 0
-    configured: tuple[str, ...] = ()
-
-    def begin(self) -> None: ...
-
-    def glance(self) -> None: ...
-
-    def is_made_at_the_top(self) -> bool:
-        return False
-
-    def sweep(self, *, is_at_work: bool) -> tuple[str, ...]:
-        return ()
-
-    def close(self) -> None:
-        pass
-
-    def take_violations(self) -> tuple[Violation, ...]:
-        return ()
-
-
 _NONE = NoRepositories()
 
 #: A command that keeps trying is ended: it must not find the moment between appearing and vanishing.
@@ -88,7 +65,7 @@ class Guard:
 
     def __init__(
         self,
-        watches: Iterable[Watch],
+        watches: Iterable[WatchedName],
         quarantine: str,
         repositories: RepositoryCheck | NoRepositories = _NONE,
         searches: Iterable[Search] = (),
@@ -115,7 +92,7 @@ class Guard:
             self.close()
             raise
 
-    def _hold(self, watch: Watch) -> None:
+    def _hold(self, watch: WatchedName) -> None:
         if watch.directory not in self._directories:
             found = WatchedDirectory(watch, is_held=len(self._directories) < MOST_HELD)
             self._directories[watch.directory] = found
@@ -234,10 +211,14 @@ class Guard:
         except OSError:  # there are more directories than the kernel tells of
             self._stop_listening()
 
-    def sweep(self, *, is_at_work: bool = False) -> tuple[str, ...]:
-        """Look at everything after all is over; returns what could not be put right.
+    def acquit(self) -> None:
+        """Nothing has run: there is nothing to look at."""
+        self._repositories.acquit()
 
-        `is_at_work`: another command of the same sandbox still runs.
+    def sweep(self, *, is_at_work: bool = False, is_over: bool = True) -> tuple[str, ...]:
+        """Look at everything; returns what could not be put right. `is_over`: nothing runs any more.
+
+        `is_at_work`: another command of the same sandbox still does.
         """
         for _ in range(_ROUNDS):
             planted = self._find_planted(may_open=True)
@@ -246,7 +227,7 @@ class Guard:
                 break
             self._inspect_all()
         self._quarantine.clear()
-        wrong += self._repositories.sweep(is_at_work=is_at_work)
+        wrong += self._repositories.sweep(is_at_work=is_at_work, is_over=is_over)
         self._made = self._find_made()
         return wrong
 
@@ -370,7 +351,7 @@ class Guard:
             why = "it was moved or removed meanwhile, and what is protected in it was not looked at any more"
             self._told.append(Violation(Feature.FS_PROTECT, directory.path, Evidence.OBSERVED, why))
 
-    def _inspect(self, handle: int, watch: Watch) -> None:
+    def _inspect(self, handle: int, watch: WatchedName) -> None:
         """Put one name right. What fails now, because the command runs on, is seen to by the sweep."""
         if _is_right(handle, watch):
             return
@@ -380,7 +361,7 @@ class Guard:
             if watch.link_text:
                 os.symlink(watch.link_text, watch.name, dir_fd=handle)
 
-    def _take_away(self, handle: int, watch: Watch) -> None:
+    def _take_away(self, handle: int, watch: WatchedName) -> None:
         place = os.path.join(watch.directory, watch.name)
         self._take(handle, watch.name, place, f"{watch.label} is protected")
 
@@ -419,7 +400,7 @@ def _stamp(handle: int, name: str) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
 
 
-def _is_right(handle: int, watch: Watch) -> bool:
+def _is_right(handle: int, watch: WatchedName) -> bool:
     text = _text(handle, watch.name)
     if text == "" and watch.is_repository:  # a directory may be made: what is in it is looked at by others
         return _is_directory(handle, watch.name)

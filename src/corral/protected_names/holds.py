@@ -13,7 +13,7 @@ import struct
 
 from corral.model.errors import SetupError
 from corral.model.policy import FsAccess
-from corral.runtime.stamps import is_inside
+from corral.untrusted_files.stamps import is_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,17 +110,17 @@ def covered(plan: Plan) -> Iterator[tuple[str, Identity]]:
 
     What a private area hides was not looked at for the plan: it is what is there now.
     """
-    ground = plan.ground
-    writable = {grant.target.path for grant in ground.grants if grant.access is FsAccess.WRITE}
+    resolved = plan.resolved
+    writable = {grant.target.path for grant in resolved.grants if grant.access is FsAccess.WRITE}
     read = (
         grant.target
-        for grant in ground.grants
+        for grant in resolved.grants
         if grant.access is FsAccess.READ and is_inside(grant.target.path, writable)
     )
-    for target in (*(shield.target for shield in plan.shields), *plan.pins, *ground.denied, *read):
+    for target in (*(shield.target for shield in plan.shields), *plan.pins, *resolved.denied, *read):
         if target.inode:
             yield target.path, (target.device, target.inode)
-    hidden = dict.fromkeys(place for path in ground.private for place in (path, os.path.realpath(path)))
+    hidden = dict.fromkeys(place for path in resolved.private for place in (path, os.path.realpath(path)))
     for place in hidden:
         identity = identity_of(place)
         if identity is not None and is_inside(place, writable):
@@ -144,22 +144,3 @@ def _not_held(problem: OSError) -> SetupError:
         fix="raise the limit on open files, or on what is watched (`sysctl fs.inotify.max_user_watches`), or "
         "close sessions that are no longer used",
     )
-
-
-def ancestors(paths: Iterable[str]) -> frozenset[str]:
-    """All that lies above these, and themselves."""
-    found: set[str] = set()
-    for path in paths:
-        here = path
-        while here and here not in found:
-            found.add(here)
-            here = here.rpartition("/")[0]
-    return frozenset(found)
-
-
-def held_git_directories(plan: Plan) -> frozenset[str]:
-    """Git directories whose hooks and settings stay as they are, by whatever way one comes there."""
-    kept = {shield.target.path for shield in plan.shields}
-    kept |= {os.path.join(watch.directory, watch.name) for watch in plan.watches}
-    directories = {os.path.dirname(path) for path in kept}
-    return frozenset(path for path in directories if {f"{path}/config", f"{path}/hooks"} <= kept)

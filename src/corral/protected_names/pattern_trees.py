@@ -11,19 +11,19 @@ import os
 import time
 
 from corral.model.errors import SetupError
-from corral.model.pattern import node_of
 from corral.model.record import Record
-from corral.runtime.removal import open_up
-from corral.runtime.steps import open_beneath
-from corral.runtime.unchanged import is_settled, stamp_of
+from corral.model.rules.pattern import node_of
+from corral.untrusted_files.removal import open_up
+from corral.untrusted_files.steps import open_beneath
+from corral.untrusted_files.unchanged import is_settled, stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from corral.model.pattern import Node
     from corral.model.plan import Search
-    from corral.runtime.unchanged import Stamp
+    from corral.model.rules.pattern import Node
+    from corral.untrusted_files.unchanged import Stamp
 
     #: Has the kernel tell of a directory, by its descriptor; returns the number that it uses for it.
     Tell = Callable[[int], int]
@@ -152,7 +152,7 @@ class _Tree:
         try:
             handle = self._open(path)
         except OSError as problem:
-            if problem.errno not in _GONE and not _is_others(path):
+            if problem.errno not in _GONE and not _is_shut(path):
                 self.unseen.append(path)
             return None
         try:
@@ -215,11 +215,27 @@ class _Tree:
 
 
 def _is_others(path: str) -> bool:
-    """Whether a directory that cannot be opened is somebody else's: then commands cannot enter it either."""
+    """Whether a directory that cannot be opened is somebody else's, so that no command opens it up."""
     try:
         return os.lstat(path).st_uid != os.geteuid()
     except OSError:
         return False
+
+
+def _is_shut(path: str) -> bool:
+    """Whether no command can enter a directory that cannot be listed: it is somebody else's, and shut.
+
+    In one that can be entered, what has a known name can be opened: `planning.patterns` refuses it too.
+    """
+    if not _is_others(path):
+        return False
+    try:
+        os.lstat(f"{path}/.")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 class PatternTrees:
@@ -287,7 +303,7 @@ def _unseen(path: str) -> SetupError:
     return SetupError(
         "pattern-unseen",
         f"nobody can say whether something that patterns forbid lies in {path}",
-        why="the command has made more directories than are looked at, or closed them",
+        why="there are more directories than are looked at, or this one can be entered and not listed",
         fix="look there yourself, and remove it, before anything on the host uses it",
         ran=True,
     )

@@ -1,4 +1,4 @@
-"""Lookout: the guard of a kept sandbox, on duty for as long as anything runs in it.
+"""SessionGuard: the guard of a kept sandbox, on duty for as long as anything runs in it.
 
 What the host itself makes or replaces while nothing runs is the host's own business, but the mounts of a
 kept sandbox were made before it: a protected file that has been replaced since is not protected inside any
@@ -12,28 +12,28 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 
-from corral.model.errors import SetupError
+from corral.model.errors import RESET, SetupError, path_changed
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
-from corral.runtime.guard import PATIENCE, Guard, NoRepositories
-from corral.runtime.holds import CHANGED, Holds, covered
-from corral.runtime.pattern_trees import PatternTrees
-from corral.runtime.stamps import Stamps, is_inside
-from corral.runtime.status import RESET, path_changed
-from corral.runtime.unchanged import is_local
+from corral.protected_names.guard import PATIENCE, Guard
+from corral.protected_names.holds import CHANGED, Holds, covered
+from corral.protected_names.pattern_trees import PatternTrees
+from corral.protected_names.watched import NoRepositories
+from corral.untrusted_files.stamps import Stamps, is_inside
+from corral.untrusted_files.unchanged import is_local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from corral.git_check.check import RepositoryCheck
+    from corral.git_check.copies import Copies
     from corral.model.plan import Plan
     from corral.model.violation import Violation
-    from corral.runtime.copies import Copies
-    from corral.runtime.repositories import RepositoryCheck
 
 
-class Lookout:
+class SessionGuard:
     """Shared by the commands of one sandbox, which may run at the same time, in several threads."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Lookout:
         }  # the guard sees to these
         self._absent = tuple(
             target.path
-            for target in plan.ground.denied
+            for target in plan.resolved.denied
             if target.kind is PathKind.MISSING and target.path not in watched
         )
         self._stamps = Stamps(plan)
@@ -138,6 +138,11 @@ class Lookout:
         """How much was found until now."""
         return len(self._guard.violations) if self._guard is not None else 0
 
+    @property
+    def violations(self) -> Sequence[Violation]:
+        """All that was taken away until now."""
+        return self._guard.violations if self._guard is not None else ()
+
     def _resume(self) -> tuple[str, ...]:
         """Go on duty; returns the names that the host has made meanwhile."""
         plan = self._plan
@@ -172,7 +177,7 @@ class Lookout:
 
     def _sweep(self, guard: Guard) -> tuple[str, ...]:
         try:
-            left = guard.sweep(is_at_work=self._commands > 0)
+            left = guard.sweep(is_at_work=self._commands > 0, is_over=self._on_duty == 0)
         except SetupError as problem:
             self._unmended = problem
             raise
@@ -237,6 +242,8 @@ class Lookout:
             self._holds.close()
             if self._guard is not None:
                 self._refused += (*self._guard.violations[self._told :], *self._guard.take_findings())
+                if self._on_duty == 0:
+                    self._guard.acquit()  # who was on duty at last, has looked at last
                 self._guard.close()
                 self._guard = None
             untold, self._refused = tuple(self._refused), []
@@ -281,17 +288,15 @@ def open_guard(plan: Plan, quarantine: str) -> Guard:
 def _repositories(plan: Plan, quarantine: str) -> RepositoryCheck | NoRepositories:
     if not plan.worktrees:
         return NoRepositories()
-    from corral.runtime.repositories import RepositoryCheck
+    from corral.git_check.check import open_check
 
-    check = RepositoryCheck(plan, quarantine, _memory_of(plan, quarantine))
-    check.begin()
-    return check
+    return open_check(plan, quarantine, _memory_of(plan, quarantine))
 
 
 def _memory_of(plan: Plan, quarantine: str) -> str:
     """Where to remember what was found; nowhere if a command could write or plant corral's directory."""
     state = os.path.dirname(os.path.dirname(quarantine))
-    roots = {grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE}
+    roots = {grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE}
     if not state or (is_inside(state, roots) and not is_inside(state, {s.target.path for s in plan.shields})):
         return ""
     return os.path.join(state, "searched")

@@ -6,13 +6,14 @@ import contextlib
 import errno
 import os
 
-from corral.runtime.steps import open_beneath
+from corral.untrusted_files.steps import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.model.plan import Watch
+    from corral.model.plan import WatchedName
+    from corral.model.violation import Violation
 
 #: In the place of a time: it is not there any more, or something else is.
 GONE = -1
@@ -24,11 +25,11 @@ class WatchedDirectory:
 
     __slots__ = ("_handle", "_identity", "_root", "path", "watches")
 
-    def __init__(self, watch: Watch, *, is_held: bool) -> None:
+    def __init__(self, watch: WatchedName, *, is_held: bool) -> None:
         """Raises OSError if it cannot be opened, or is another one by now."""
         self.path, self._root = watch.directory, watch.root
         self._identity = (watch.device, watch.inode)
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, WatchedName] = {}
         # Held open, a rename of it does not lead the guard elsewhere.
         self._handle = self._open()
         if not is_held:
@@ -80,3 +81,27 @@ class WatchedDirectory:
             os.close(handle)
             raise OSError(errno.ESTALE, "changed since it was planned", self.path)
         return handle
+
+
+class NoRepositories:
+    """Where the policy protects nothing of git's."""
+
+    found_at_the_top = 0
+    configured: tuple[str, ...] = ()
+
+    def begin(self) -> None: ...
+
+    def glance(self) -> None: ...
+
+    def is_made_at_the_top(self) -> bool:
+        return False
+
+    def sweep(self, *, is_at_work: bool, is_over: bool) -> tuple[str, ...]:
+        return ()
+
+    def acquit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def take_violations(self) -> tuple[Violation, ...]:
+        return ()

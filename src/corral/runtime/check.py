@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from corral.linux.spec import MAX_BYTES
 from corral.model.errors import BugError, SetupError
 from corral.model.feature import RUNNER_FEATURES
 from corral.model.policy import FsAccess
@@ -22,7 +21,7 @@ def check(plan: Plan, launch: Launch) -> None:
     _check_scratch(plan, launch)
     _check_size(plan, launch)
     if launch.spec is None:
-        from corral.runtime.standing import check_platform
+        from corral.runtime.launcherless import check_platform
 
         check_platform()
     named = {feature for feature, how in launch.enforced.items() if how}
@@ -35,7 +34,11 @@ def check(plan: Plan, launch: Launch) -> None:
 
 
 def _check_size(plan: Plan, launch: Launch) -> None:
-    if launch.spec is not None and len(launch.spec) > MAX_BYTES:
+    if launch.spec is None:
+        return
+    from corral.linux.spec import MAX_BYTES
+
+    if len(launch.spec) > MAX_BYTES:
         raise SetupError(
             "too-much",
             "there is more to protect than one sandbox can be told",
@@ -46,7 +49,7 @@ def _check_size(plan: Plan, launch: Launch) -> None:
 
 def _check_scratch(plan: Plan, launch: Launch) -> None:
     # TRUST: what corral makes there for a run, and removes after it, must not be within a command's reach.
-    for grant in plan.ground.grants:
+    for grant in plan.resolved.grants:
         root = grant.target.path.rstrip("/")
         if launch.scratch and grant.access is FsAccess.WRITE and launch.scratch.startswith(f"{root}/"):
             raise SetupError(
@@ -61,7 +64,7 @@ def _check_program(plan: Plan, launch: Launch) -> None:
     # TRUST: what runs on the host must not lie where commands write.
     if launch.outer is None:
         return
-    for grant in plan.ground.grants:
+    for grant in plan.resolved.grants:
         root = grant.target.path
         if grant.access is FsAccess.WRITE and launch.argv[0].startswith(f"{root.rstrip('/')}/"):
             raise SetupError(

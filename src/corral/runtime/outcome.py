@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from corral.limits.group import GroupUsage
 from corral.model.feature import RUNNER_FEATURES, RUNNER_MECHANISM
 from corral.model.record import Record
-from corral.model.result import Enforcement, Outcome, Usage
+from corral.model.result import Enforcement, GroupUsage, Outcome, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,33 +10,35 @@ import time
 
 from corral.model.errors import SetupError
 from corral.runtime.check import check
-from corral.runtime.doors import find_doors
-from corral.runtime.frontier import close_border, connect_border, settle_border
+from corral.runtime.handoff import find_handoff, stamp_handoff
+from corral.runtime.network_hooks import close_network, connect_network, listening, settle_network
 from corral.runtime.outcome import measure, promised
 from corral.runtime.scratch import Scratch, copies_of
-from corral.runtime.starter import ENDING, Abandoned, lost_outer, make_starter
+from corral.runtime.starter import ENDING, Abandoned, make_starter
 from corral.runtime.status import Status
-from corral.runtime.stdio import check_stdio, ensure_stdio
-from corral.runtime.streams import open_streams
 from corral.runtime.supervision import BACKSTOP_SECONDS, Supervision
+from corral.streams.doors import find_doors
+from corral.streams.stdio import check_stdio, ensure_stdio
+from corral.streams.streams import open_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from corral.git_check.copies import Copies
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
-    from corral.model.border import Border
     from corral.model.launch import Launch
+    from corral.model.network.sandbox_network import Observer, SandboxNetwork
     from corral.model.plan import Plan
     from corral.model.result import Result
-    from corral.runtime.copies import Copies
-    from corral.runtime.destinations import Destinations
-    from corral.runtime.guard import Guard
+    from corral.model.violation import Violation
+    from corral.protected_names.guard import Guard
+    from corral.runtime.handoff import Stamps
     from corral.runtime.monitor import Monitor
-    from corral.runtime.spawn import Process
-    from corral.runtime.starter import Starter
-    from corral.runtime.streams import InheritedStreams
+    from corral.runtime.starter import Process, Starter
+    from corral.streams.destinations import Destinations
+    from corral.streams.streams import InheritedStreams
 
 
 class Run(Supervision):
@@ -53,12 +55,13 @@ class Run(Supervision):
         output: Destinations | None = None,
         monitor: Monitor | None = None,
         within: Hierarchy | None = None,
-        border: Border | None = None,
+        network: SandboxNetwork | None = None,
+        observer: Observer | None = None,
     ) -> None:
         check(plan, launch)
         super().__init__(
             Status(is_socket=launch.gateway is not None),
-            wall_seconds=plan.ground.limits.wall_seconds,
+            wall_seconds=plan.resolved.limits.wall_seconds,
             keeps_time=launch.spec is None,
         )
         self.backend = launch.backend
@@ -68,14 +71,17 @@ class Run(Supervision):
         self._output = output
         self._monitor = monitor
         self._within = within
-        self._border = border  # where connections go, if the launch has a gateway
+        self._network = network  # where connections go, if the launch has a gateway
+        self._observer = observer  # where there is none: hears what was asked for
         self._process: Process | None = None
+        self._stamps: Stamps = {}  # of what the host runs later
         self._ending = -1  # a descriptor that tells of its end
         self._group: Group | None = None
         self._copies: Copies | None = None
         self._starter: Starter | None = None
         self.say: Callable[[str], None] | None = None  # told at once what takes long
         self._sent: set[int] = set()  # signals that were passed on
+        self.is_checking = False  # what a command left that has ended
         self._was_outer_ended = False  # by us
         self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
@@ -95,9 +101,12 @@ class Run(Supervision):
             self._starter = make_starter(self._launch, self._group)
             self._starter.say = self.say
             try:
-                result = self._run_guarded(streams)
+                with listening(self._network, self._reporter.hear):
+                    result = self._run_guarded(streams)
             finally:
-                close_border(self._status, self._border)
+                close_network(self._status, self._network)
+                if self._observer is not None:
+                    self._observer.close()
                 if self._group is not None:
                     self._group.remove()
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
@@ -156,6 +165,7 @@ class Run(Supervision):
 
     def _run_guarded(self, streams: InheritedStreams) -> Result:
         began = time.monotonic()
+        self._stamps = stamp_handoff(self._plan.resolved.workspace)
         self._guard = self._open_guard()
         try:
             self._start_and_serve(streams, began)
@@ -168,14 +178,14 @@ class Run(Supervision):
         if error is not None and not was_killed:
             raise error
         self._check_not_lost()
-        settle_border(self._status, self._border)
+        settle_network(self._status, self._network)
         return self._tell(streams, ended - began)
 
     def _not_standing(self, streams: InheritedStreams) -> SetupError | None:
         """Why nothing ran, where a program without a launcher was to make the sandbox."""
         if self._status.started:
             return None
-        from corral.runtime.standing import explain_missing
+        from corral.runtime.launcherless import explain_missing
 
         return explain_missing(self._launch, self._status, streams.stderr)
 
@@ -185,12 +195,14 @@ class Run(Supervision):
             return
         if self._group is not None and self._group.has_run_out_of_memory():
             return
+        from corral.runtime.launcher.starter import lost_outer
+
         raise lost_outer(self._launch)
 
     def _open_guard(self) -> Guard | None:
         if not self._plan.watches and not self._plan.worktrees and not self._plan.searches:
             return None
-        from corral.runtime.lookout import open_guard
+        from corral.protected_names.session_guard import open_guard
 
         return open_guard(self._plan, self._quarantine)
 
@@ -200,12 +212,16 @@ class Run(Supervision):
             return
         # Only a launcher that said so has surely run nothing; a silent one may have been killed later.
         nothing_ran = self._status.failure is not None
+        self.is_checking = not nothing_ran
         try:
+            if nothing_ran:
+                self._guard.acquit()
             left = () if nothing_ran else self._guard.sweep()
         finally:
+            self.is_checking = False
             self._guard.close()
         if left:
-            from corral.runtime.lookout import left_behind
+            from corral.protected_names.session_guard import left_behind
 
             raise left_behind(left)
 
@@ -290,12 +306,20 @@ class Run(Supervision):
         if descriptor == self._ending:
             return False
         process = self._process
+        if self._observer is not None and descriptor in self._observer.descriptors:
+            for violation in self._observer.react(descriptor):
+                self._reporter.hear(violation)
+            return True
         if process is None or descriptor != process.status:
             return None
         if not self._status.read(descriptor):
             poller.unregister(descriptor)
             self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
-        connect_border(self._status, self._border)
+        connect_network(self._status, self._network)
+        if self._observer is not None and self._status.given:
+            self._observer.attach(self._status.take_given())
+            for one in self._observer.descriptors:
+                poller.register(one, select.POLLIN)
         if self._status.is_done:
             self._release()
         return True
@@ -337,24 +361,34 @@ class Run(Supervision):
             times = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6))
             self._status.usage = (*times, 0, spent.ru_inblock, spent.ru_oublock, 0)
 
+    def _refused(self) -> tuple[Violation, ...]:
+        if self._observer is not None:
+            return self._observer.finish()
+        return self._network.violations() if self._network is not None else ()
+
     def _tell(self, streams: InheritedStreams, seconds: float) -> Result:
         if self._status.exit_code is None and self._status.signal is None:
             self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
-        guard, border = self._guard, self._border
+        guard, network = self._guard, self._network
         found = (*guard.violations, *guard.take_findings()) if guard is not None else ()
         if self._copies is not None:  # ORDER: nothing of the command runs any more
             found += self._copies.take_over()
+        for areas in self._status.areas:
+            from corral.runtime.discarded import find_discarded
+
+            self._seen += find_discarded(self._plan, areas)
         return self._result(
             self._plan,
             self._launch,
             streams,
             counted=self._group,
-            usage=measure(self._status, self._group, seconds, self._plan.ground.limits.memory_bytes),
-            found=found + (border.violations() if border is not None else ()),
+            usage=measure(self._status, self._group, seconds, self._plan.resolved.limits.memory_bytes),
+            found=found + self._refused(),
             enforcement=promised(self._plan, self._launch),
             run_id=self._plan.run_id,
-            network=border.traffic() if border is not None else None,
+            network=network.traffic() if network is not None else None,
             notes=self._starter.notes if self._starter is not None else (),
+            handoff=find_handoff(self._plan.resolved.workspace, self._stamps),
         )
 
 

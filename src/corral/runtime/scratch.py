@@ -12,15 +12,15 @@ import os
 import time
 
 from corral.model.errors import SetupError
-from corral.runtime.removal import remove_tree
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from corral.git_check.copies import Copies
     from corral.model.launch import Launch
     from corral.model.plan import Plan, PrivateFile
-    from corral.runtime.copies import Copies
 
 
 #: How the names begin, and how long they are: the run's identifier follows.
@@ -97,7 +97,7 @@ def copies_of(plan: Plan, launch: Launch) -> Copies | None:
     """The copies of configurations that a launch has, to be made on entry and removed on exit."""
     if not launch.copies:
         return None
-    from corral.runtime.copies import Copies
+    from corral.git_check.copies import Copies
 
     return Copies(plan, launch)
 
@@ -125,7 +125,7 @@ def _is_left(parent: str, name: str) -> bool:
 
 
 def _remove(removal: tuple[str, ...], finding: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> None:
-    from corral.runtime.outer import remove_found
+    from corral.runtime.launcher.outer import remove_found
 
     remove_found(removal, finding, env)
 

@@ -1,17 +1,14 @@
-"""How a launch is started, signalled and ended: directly, or through an outer program."""
+"""How a launch is started, signalled and ended. Here without a launcher: what any POSIX system can do."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import select
 import signal
-from _thread import allocate_lock
 
-from corral.limits.group import group_failed
-from corral.linux.encode import append_groups
 from corral.model.errors import SetupError
-from corral.runtime.spawn import spawn
+from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +16,8 @@ if TYPE_CHECKING:
 
     from corral.limits.group import Group
     from corral.model.launch import Launch
-    from corral.runtime.spawn import Process
 
 GRACE_SECONDS = 2.0
-_GRACE_MS = int(GRACE_SECONDS * 1000)
-#: For what is left inside, when the outer program is gone.
-END_SECONDS = 10.0
 #: A signal that comes right before a wait is handled after it: it must not be a long one.
 LONGEST_WAIT_MS = 500.0
 #: Signals by which somebody says that corral itself is to end.
@@ -35,8 +28,18 @@ class Abandoned(Exception):
     """The caller wants no more, before what he wanted was there. Nothing is left."""
 
 
+class Process(Record):
+    """A started process and the ends of the pipes that corral keeps."""
+
+    pid: int
+    status: int  # read: what the launcher reports; -1 without a launcher
+    lifeline: int  # closing it takes the whole tree down; -1 without a launcher
+    inner: int = 0  # the launcher's own process, where an outer program has started it
+    words: int = -1  # what an outer program says goes to this file; -1 without one
+
+
 class Starter:
-    """Starts the launcher, or the bare command, as a child of this process."""
+    """Starts a command, or a program that confines it, as a child of this process."""
 
     def __init__(self, launch: Launch, group: Group | None) -> None:
         self._launch = launch
@@ -46,20 +49,7 @@ class Starter:
 
     def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
         """Start it on three descriptors. Raises SetupError; then nothing was started."""
-        spec, group = self._launch.spec, self._group
-        if spec is None or group is None:
-            return spawn(self._launch, spec, stdio)
-        if not group.needs_process:
-            return spawn(self._launch, _grouped(spec, group), stdio)
-
-        def place(pid: int) -> bytes:
-            try:
-                group.place(pid)
-            except OSError as problem:
-                raise group_failed(problem) from problem
-            return _grouped(spec, group)
-
-        return spawn(self._launch, spec, stdio, place)
+        return spawn_bare(self._launch, stdio)
 
     def take_notes(self) -> tuple[str, ...]:
         """What there is to say of the start, once."""
@@ -92,128 +82,57 @@ class Starter:
         """The process has been waited for; see to what may be left of it."""
 
 
-class OuterStarter(Starter):
-    """Starts a program that makes the sandbox, and equips the launcher that it starts inside."""
-
-    def __init__(self, launch: Launch, group: Group | None) -> None:
-        super().__init__(launch, group)
-        self._wake = -1  # tells a start that waits that it is not wanted any more
-        self._lock = allocate_lock()
-
-    def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
-        """Also raises Abandoned, if the caller does not want it before it is there."""
-        from corral.runtime.outer import Meeting
-
-        self._wake = os.eventfd(1 if is_unwanted else 0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        try:
-            meeting = Meeting(self._launch, self._wake, self.say)
-            process = meeting.hold(stdio, self._equip)
-            self.notes = meeting.notes + self._kept_note()
-            return process
-        finally:
-            with self._lock:
-                wake, self._wake = self._wake, -1
-            os.close(wake)
-
-    def _kept_note(self) -> tuple[str, ...]:
-        launch = self._launch
-        name = launch.outer.kept if launch.outer is not None else ""
-        if not name:
-            return ()
-        return (f"the container {name} is kept: `{launch.backend} rm --volumes {name}` removes it",)
-
-    def _equip(self, pid: int) -> tuple[bytes, tuple[int, ...]]:
-        """The spec, and the files of the control group, in which the process is from now on."""
-        from corral.runtime.outer import give_files
-
-        spec, group = self._launch.spec or b"", self._group
-        if group is None:
-            return spec, ()
-        try:
-            group.place(pid)
-            records, files = give_files(group.records(_GRACE_MS))
-        except OSError as problem:
-            raise group_failed(problem) from problem
-        lingers = group.needs_process
-        return append_groups(spec, records.groups, None, records.cpu_time, lingers=lingers), files
-
-    def abandon(self) -> None:
-        if self._lock.acquire(blocking=False):  # by a signal handler too: it must not wait for its own thread
-            try:
-                if self._wake >= 0:
-                    os.eventfd_write(self._wake, 1)
-            finally:
-                self._lock.release()
-
-    def signal(self, process: Process, number: int) -> None:
-        """By the lifeline: nobody outside can signal what is in the sandbox of another program."""
-        if process.lifeline >= 0:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(process.lifeline, bytes((number,)))
-
-    def wake(self, process: Process) -> None:
-        self._signal_both(process, signal.SIGCONT)
-
-    def put_down(self, process: Process) -> None:
-        self._signal_both(process, signal.SIGKILL)
-
-    def _signal_both(self, process: Process, number: int) -> None:
-        for pid in filter(None, (process.inner, process.pid)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-
-    def settle(self, process: Process) -> bool:
-        """An engine that hangs must not be waited for for ever."""
-        if ends_within(process.pid, END_SECONDS):
-            return True
-        self.put_down(process)
-        return False
-
-    def end(self, process: Process, read_status: Callable[[int], bool], is_clean: Callable[[], bool]) -> None:
-        """Whoever is left inside ends with the lifeline, which is cut; what the program left is removed."""
-        from corral.runtime.outer import remove
-
-        poller = select.poll()
-        poller.register(process.status, select.POLLIN)
-        os.set_blocking(process.status, False)
-        while read_status(process.status):
-            if not poller.poll(END_SECONDS * 1000):
-                # Somebody outside has stopped it, and killed its program. INVARIANT: its end of the pipe is
-                # open, so that it is there, and no other process has its number.
-                self.put_down(process.replace(pid=0))
-                break
-        if not is_clean() and not (self._launch.outer and self._launch.outer.kept):
-            remove(self._launch)
-        os.close(process.words)
-
-
-def ends_within(pid: int, seconds: float) -> bool:
-    """Whether a process ends in that time; it is not waited for."""
-    ending = os.pidfd_open(pid)
-    try:
-        poller = select.poll()
-        poller.register(ending, select.POLLIN)
-        return bool(poller.poll(seconds * 1000))
-    finally:
-        os.close(ending)
-
-
 def make_starter(launch: Launch, group: Group | None) -> Starter:
     """The one that fits a launch."""
-    return Starter(launch, group) if launch.outer is None else OuterStarter(launch, group)
+    if launch.spec is None and launch.outer is None:
+        return Starter(launch, group)
+    from corral.runtime.launcher.starter import LauncherStarter, OuterStarter
+
+    return LauncherStarter(launch, group) if launch.outer is None else OuterStarter(launch, group)
 
 
-def lost_outer(launch: Launch) -> SetupError:
-    """The error of a run whose outer program ended before the launcher did."""
-    return SetupError(
-        "outer-lost",
-        f"the sandbox of {launch.backend} was lost while the command ran",
-        why=f"{launch.argv[0]} ended, or the first process inside was killed from outside",
-        fix="look at what the engine's own log says, and run the command again",
-        ran=True,
-    )
+def spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
+    """Start a command by itself, in a session of its own. Raises SetupError; then nothing was started."""
+    import subprocess  # where there is a launcher, nobody comes here
+
+    try:
+        child = subprocess.Popen(
+            _limited(launch),
+            stdin=stdio[0],
+            stdout=stdio[1],
+            stderr=stdio[2],
+            env=dict(launch.env),
+            cwd=launch.cwd,
+            start_new_session=True,
+        )
+    except OSError as problem:
+        status = 127 if isinstance(problem, FileNotFoundError) else 126
+        raise SetupError(
+            "exec",
+            f"{launch.argv[0]} could not be started",
+            why=problem.strerror or str(problem),
+            fix="check the name and the PATH",
+            exit_status=status,
+        ) from problem
+    child.returncode = 0  # we wait for it ourselves
+    return Process(child.pid, -1, -1)
 
 
-def _grouped(spec: bytes, group: Group) -> bytes:
-    records = group.records(_GRACE_MS)
-    return append_groups(spec, records.groups, records.kill, records.cpu_time, lingers=group.needs_process)
+def _limited(launch: Launch) -> tuple[str, ...]:
+    """The command, started by a shell that sets its resource limits first. Raises OSError without a program.
+
+    What is tighter already, and cannot be raised, stays as it is.
+    """
+    if not launch.ulimits:
+        return launch.argv
+    import shutil
+
+    name, path = launch.argv[0], dict(launch.env).get("PATH")
+    found = shutil.which(os.path.join(launch.cwd, name) if "/" in name else name, path=path)
+    if found is None:
+        is_there = "/" in name and os.path.exists(os.path.join(launch.cwd, name))
+        number = errno.EACCES if is_there else errno.ENOENT
+        raise OSError(number, os.strerror(number), name)  # of the class that fits the number
+    lines = [f"ulimit {option} {number} 2>/dev/null" for option, number in launch.ulimits]
+    script = "; ".join([*lines, 'exec "$@"'])
+    return "/bin/sh", "-c", script, "sh", *launch.argv

@@ -6,16 +6,15 @@ import errno as errno_names
 import os
 import struct
 
-from corral.model.errors import SetupError
+from corral.model.errors import SetupError, path_changed
 
 _CHUNK = _MAX_BYTES = 65_536
 _MOST_GIVEN = 160  # more than a launcher sends
+_AREAS = b"areas\n"
 _INT = struct.Struct("i")
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
 
-#: What to do about a session that takes no more commands.
-RESET = "reset the session (`corral session reset`; in Python `Session.reset`), or begin a new one"
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
     "cgroup": "run `corral doctor` to see which limits hold here",
@@ -42,6 +41,7 @@ class Status:
         self._raw = b""
         self._is_socket = is_socket  # then descriptors may come along
         self.given: list[int] = []  # descriptors that came; whoever takes them away owns them
+        self.areas: list[int] = []  # of these, one that leads to the private areas
         self.started = False
         self.timed_out = False
         self.lost = False
@@ -73,7 +73,7 @@ class Status:
         return False
 
     def _receive(self, descriptor: int) -> bytes:
-        import socket  # only for launches that have a gateway
+        import _socket as socket  # only for launches that have a gateway; the other one takes long to import
 
         channel = socket.socket(fileno=descriptor)
         try:
@@ -86,7 +86,9 @@ class Status:
             channel.detach()
         for level, kind, payload in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                self.given += (number for (number,) in _INT.iter_unpack(payload[: len(payload) // 4 * 4]))
+                numbers = [number for (number,) in _INT.iter_unpack(payload[: len(payload) // 4 * 4])]
+                # What comes with descriptors is the last of a piece.
+                (self.areas if piece.endswith(_AREAS) else self.given).extend(numbers)
         return piece
 
     def take_given(self) -> tuple[int, ...]:
@@ -146,16 +148,6 @@ def _is_number(text: str) -> bool:
 
 def _are_numbers(text: str) -> bool:
     return text.isascii() and all(map(str.isdigit, text.split(" ")))
-
-
-def path_changed(why: str) -> SetupError:
-    """Something moved between plan and launch; the caller may plan once more."""
-    return SetupError(
-        "path-changed",
-        "the sandbox could not be set up",
-        why=why,
-        fix="run the command again; something replaces this path while commands start",
-    )
 
 
 def _explain(phase: str, number: int, detail: str) -> SetupError:

@@ -14,21 +14,23 @@ from _thread import RLock
 from corral.model.feature import Feature
 from corral.model.result import Result
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome
+from corral.runtime.reporter import Reporter
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
 from corral.runtime.violations import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.limits.group import Group, Span
+    from corral.model.event import Event, Listener
     from corral.model.launch import Launch
+    from corral.model.network.traffic import Traffic
     from corral.model.plan import Plan
     from corral.model.result import Enforcement, Usage
-    from corral.model.traffic import Traffic
     from corral.model.violation import Violation
-    from corral.runtime.guard import Guard
-    from corral.runtime.lookout import Lookout
+    from corral.protected_names.guard import Guard
+    from corral.protected_names.session_guard import SessionGuard
     from corral.runtime.status import Status
-    from corral.runtime.streams import InheritedStreams
+    from corral.streams.streams import InheritedStreams
 
 #: After the launcher's own limit, or a request to end it, before corral stops waiting for the launcher.
 BACKSTOP_SECONDS = 10.0
@@ -42,17 +44,24 @@ class Supervision:
         self._status = status
         self._wall_seconds = wall_seconds
         self._grace_seconds = 0.0 if keeps_time else GRACE_SECONDS + BACKSTOP_SECONDS
-        self._guard: Guard | Lookout | None = None
+        self._guard: Guard | SessionGuard | None = None
         self._mark = 0  # how much the guard had found when the command began
         self._early: list[int] = []  # signals that came before there was a command
         self._is_unwanted = False  # somebody wants it to end
         self._over_output = self._over_time = self._blocked = False
+        self._reporter = Reporter()
+        self._seen: list[Event] = []  # that are no violations
+        self._reported = 0  # how much of what the guard has found
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
     @property
     def has_started(self) -> bool:
         """Whether the command itself ran."""
         return self._status.started
+
+    def listen(self, listener: Listener | None) -> None:
+        """Tell somebody of events as they come. ORDER: before the run."""
+        self._reporter = Reporter(listener)
 
     def kill(self) -> None:
         """End the command and everything that it has started."""
@@ -102,9 +111,11 @@ class Supervision:
         return began + (self._wall_seconds or 0.0) + self._grace_seconds
 
     def _enforce(self, streams: InheritedStreams, began: float) -> None:
-        if self._guard is not None and self._guard.attend(self._mark) and not self._blocked:
-            self._blocked = True
-            self.kill()
+        if self._guard is not None:
+            if self._guard.attend(self._mark) and not self._blocked:
+                self._blocked = True
+                self.kill()
+            self._report_planted(self._guard)
         if streams.is_over_limit and not self._over_output:
             self._over_output = True
             self.kill()
@@ -112,6 +123,12 @@ class Supervision:
         if is_late and not self._over_time:
             self._over_time = True
             self.kill()
+
+    def _report_planted(self, guard: Guard | SessionGuard) -> None:
+        self._reported = max(self._mark, self._reported)
+        for violation in guard.violations[self._reported :]:
+            self._reported += 1
+            self._reporter.hear(violation)
 
     def _is_hopeless(self) -> bool:
         """Whether it was told to end, long ago, and has not."""
@@ -135,12 +152,23 @@ class Supervision:
         run_id: str,
         network: Traffic | None = None,
         notes: tuple[str, ...] = (),
+        handoff: tuple[str, ...] = (),
     ) -> Result:
         """What happened, when nothing of the command runs any more."""
         status = self._status
         is_filtered = Feature.SYSCALLS in launch.enforced
         facts = Facts(status, counted, self._blocked, is_filtered, self._over_output, self._over_time)
         outcome = decide_outcome(facts)
+        violations = collect(
+            plan,
+            outcome,
+            found,
+            streams.stderr,
+            signal=status.signal,
+            lost=status.lost,
+            by_launcher=bool(status.exceeded),
+        )
+        events = self._reporter.settle((*violations, *self._seen))
         return Result(
             outcome=outcome,
             exit_code=status.exit_code if outcome in ENDED_BY_ITSELF else None,
@@ -152,18 +180,12 @@ class Supervision:
             stderr_size=streams.stderr_size,
             duration_seconds=usage.wall_seconds,
             usage=usage,
-            violations=collect(
-                plan,
-                outcome,
-                found,
-                streams.stderr,
-                signal=status.signal,
-                lost=status.lost,
-                by_launcher=bool(status.exceeded),
-            ),
+            violations=violations,
             enforcement=enforcement,
             policy=plan.policy,
             run_id=run_id,
             network=network,
-            notes=(*notes, *plan.notes),
+            notes=(*notes, *plan.notes, *self._reporter.notes()),
+            events=events,
+            handoff=handoff,
         )

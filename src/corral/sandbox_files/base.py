@@ -17,16 +17,16 @@ import os
 import stat
 from abc import ABC, abstractmethod
 
-from corral.model.entry import CopyBounds, FileEntry, FileKind
-from corral.runtime.files.place import Place, Spot, naming, refusal
-from corral.runtime.files.put import check_writable, put_file, write_all
+from corral.model.file_entry import CopyBounds, FileEntry, FileKind
+from corral.sandbox_files.held_file import HeldFile, Spot, naming, refusal
+from corral.sandbox_files.put import check_writable, put_file, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     #: Whether a name in the directory with this status must not be made: the planner watches it.
-    IsProtected = Callable[["Place", str], bool]
+    IsProtected = Callable[["HeldFile", str], bool]
 
 #: What `read` takes at most unless told: a sparse file costs a command nothing, and the caller his memory.
 MOST_READ = 256 * 1024**2
@@ -51,7 +51,7 @@ class Files(ABC):
     # How things are found differs; what is done with them does not.
 
     @abstractmethod
-    def find(self, path: str) -> Place:
+    def find(self, path: str) -> HeldFile:
         """Hold what is at an absolute path, links followed. Raises OSError, PolicyError."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class Files(ABC):
         """Hold the directory in which a path ends, links followed to the last. Raises as `find` does."""
 
     @abstractmethod
-    def child(self, parent: Place, name: str) -> Place:
+    def child(self, parent: HeldFile, name: str) -> HeldFile:
         """Hold an entry of a directory itself, a link included. Raises OSError, PolicyError."""
 
     def read(self, path: str, *, limit: int | None = None) -> bytes:
@@ -103,13 +103,13 @@ class Files(ABC):
         bounds: CopyBounds = _BOUNDS,
     ) -> None:
         """Copy a file or a tree of the host to this very path of the sandbox; see `transfer.py`."""
-        from corral.runtime.files.transfer import Upload
+        from corral.sandbox_files.transfer import Upload
 
         Upload(self, bounds).copy(os.fspath(source), path, parents=parents)
 
     def download(self, path: str, target: str | os.PathLike[str], *, bounds: CopyBounds = _BOUNDS) -> None:
         """Copy a file or a tree of the sandbox to this very path of the host; see `transfer.py`."""
-        from corral.runtime.files.transfer import Download
+        from corral.sandbox_files.transfer import Download
 
         Download(self, bounds).copy(path, os.fspath(target))
 
@@ -124,7 +124,7 @@ class Files(ABC):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         return path if path.startswith("/") else f"{self._cwd}/{path}"
 
-    def check_name(self, parent: Place | None, name: str, path: str) -> None:
+    def check_name(self, parent: HeldFile | None, name: str, path: str) -> None:
         """Raise PolicyError if nobody may make this name in the directory that is really held."""
         if parent is not None and self._is_protected(parent, name):
             raise refusal(
@@ -134,7 +134,7 @@ class Files(ABC):
                 fix="write it from outside of the sandbox, if it is to be there",
             )
 
-    def make_directory(self, parent: Place, name: str, path: str, mode: int = _DIRECTORY_MODE) -> Place:
+    def make_directory(self, parent: HeldFile, name: str, path: str, mode: int = _DIRECTORY_MODE) -> HeldFile:
         """Make a directory, if there is none, and hold it. A link of that name is not followed."""
         self.check_name(parent, name, path)
         try:

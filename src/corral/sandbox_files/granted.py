@@ -14,8 +14,8 @@ import os
 import posixpath
 
 from corral.model.policy import FsAccess
-from corral.runtime.files.base import MOST_LINKS, Files
-from corral.runtime.files.place import Place, Spot, refusal
+from corral.sandbox_files.base import MOST_LINKS, Files
+from corral.sandbox_files.held_file import HeldFile, Spot, refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from corral.model.errors import PolicyError
     from corral.model.plan import Grant, Link, ResolvedPath
-    from corral.runtime.files.base import IsProtected
+    from corral.sandbox_files.base import IsProtected
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -38,7 +38,7 @@ class GrantedFiles(Files):
         links: Iterable[Link] = (),
         cwd: str = "/",
     ) -> None:
-        """`links` are the host's own on the way to grants (`Ground.links`)."""
+        """`links` are the host's own on the way to grants (`ResolvedPolicy.links`)."""
         super().__init__(is_protected, cwd=cwd)
         self._grants = {grant.target.path: grant for grant in grants}
         self._links = {link.path: link.text for link in links}
@@ -50,7 +50,7 @@ class GrantedFiles(Files):
             is_writable = grant.access is FsAccess.WRITE
             self._writable[identity] = is_writable and self._writable.get(identity, True)
 
-    def find(self, path: str) -> Place:
+    def find(self, path: str) -> HeldFile:
         with _Walk(self, path) as walk:
             while walk.pending:
                 walk.step(parents=False)
@@ -79,10 +79,10 @@ class GrantedFiles(Files):
                 existing.close()
                 walk.step(parents=False)
 
-    def child(self, parent: Place, name: str) -> Place:
+    def child(self, parent: HeldFile, name: str) -> HeldFile:
         return self._judged(os.open(name, _ENTRY, dir_fd=parent.descriptor), parent, name)
 
-    def open_grant(self, path: str) -> Place:
+    def open_grant(self, path: str) -> HeldFile:
         """Hold a granted object, if it is still the one that was planned. Raises OSError, PolicyError."""
         target = self._grants[path].target
         place = self._judged(os.open(path, _ENTRY), None, path)
@@ -93,9 +93,9 @@ class GrantedFiles(Files):
         place.is_fixed = not place.is_directory  # a rule is about the file itself, not about its name
         return place
 
-    def _judged(self, descriptor: int, parent: Place | None, name: str) -> Place:
+    def _judged(self, descriptor: int, parent: HeldFile | None, name: str) -> HeldFile:
         try:
-            place = Place(descriptor)
+            place = HeldFile(descriptor)
             identity = (place.status.st_dev, place.status.st_ino)
             if identity in self._denied_objects:
                 raise denied(name)
@@ -131,7 +131,7 @@ class _Walk:
         self._files = files
         self._links = 0
         self.pending = _parts(path)
-        self.held: list[Place] = []
+        self.held: list[HeldFile] = []
         self.real = "/"
 
     def __enter__(self) -> _Walk:
@@ -147,13 +147,13 @@ class _Walk:
     def is_inside(self) -> bool:
         return bool(self.held)
 
-    def take(self) -> Place:
+    def take(self) -> HeldFile:
         """Hand out what the walk stands at. Raises OSError outside of all grants."""
         if not self.held:
             raise OSError(errno.EACCES, "no grant of the policy holds it")
         return self.held.pop()
 
-    def look(self) -> Place | None:
+    def look(self) -> HeldFile | None:
         """Hold the next name, without going there; None if nothing is there. Raises OSError, PolicyError."""
         here = posixpath.join(self.real, self.pending[0])
         self._files.check_path(here)

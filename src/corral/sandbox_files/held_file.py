@@ -1,4 +1,4 @@
-"""Place: an object of the sandbox that is held fast, and the ways to open it.
+"""HeldFile: an object of the sandbox that is held fast, and the ways to open it.
 
 TRUST: whoever runs inside may rename, replace and link everything at any moment. So nothing is looked at
 by name and then opened by name: an object is first held by a descriptor that can do nothing (O_PATH;
@@ -13,7 +13,7 @@ import os
 import stat
 
 from corral.model.errors import PolicyError
-from corral.runtime.files.openat2 import is_kernel_interface
+from corral.untrusted_files.openat2 import is_kernel_interface
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class naming:  # noqa: N801 - a context manager, lower case as those of contextl
             raise OSError(problem.errno, problem.strerror, self._path) from None
 
 
-class Place:
+class HeldFile:
     """INVARIANT: the descriptor is O_PATH and was opened without leaving what the sandbox may reach."""
 
     __slots__ = ("descriptor", "is_fixed", "is_writable", "status")
@@ -118,7 +118,7 @@ class Spot:
 
     __slots__ = ("existing", "name", "parent")
 
-    def __init__(self, parent: Place | None, name: str, existing: Place | None) -> None:
+    def __init__(self, parent: HeldFile | None, name: str, existing: HeldFile | None) -> None:
         self.parent = parent
         self.name = name
         self.existing = existing

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import weakref
 
-from corral.model.pattern import descend, relative_parts
 from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
-from corral.runtime.files.granted import GrantedFiles
-from corral.runtime.files.root import RootFiles
+from corral.model.rules.pattern import descend, relative_parts
+from corral.sandbox_files.granted import GrantedFiles
+from corral.sandbox_files.root import RootFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.plan import Plan
-    from corral.runtime.files.base import Files
-    from corral.runtime.files.place import Place
-    from corral.runtime.kept import Kept
+    from corral.runtime.launcher.server import SandboxServer
+    from corral.sandbox_files.base import Files
+    from corral.sandbox_files.held_file import HeldFile
 
 
-def files_of(kept: Kept, cwd: str) -> Files:
+def files_of(kept: SandboxServer, cwd: str) -> Files:
     """What a caller may read and write there, on behalf of its commands."""
     plan = kept.plan
     watched = frozenset((watch.device, watch.inode, watch.name) for watch in plan.watches)
 
-    def is_protected(parent: Place, name: str) -> bool:
+    def is_protected(parent: HeldFile, name: str) -> bool:
         status = parent.status
         return (status.st_dev, status.st_ino, name) in watched or _fulfils(plan, parent.descriptor, name)
 
@@ -35,15 +35,15 @@ def files_of(kept: Kept, cwd: str) -> Files:
         files = RootFiles(root, is_protected, cwd=cwd, hidden=_hidden(kept))
         weakref.finalize(files, os.close, root)
         return files
-    ground = plan.ground
-    grants = (*ground.grants, *_scratch(kept.launch.scratch))
-    return GrantedFiles(grants, ground.denied, is_protected, links=ground.links, cwd=cwd)
+    resolved = plan.resolved
+    grants = (*resolved.grants, *_scratch(kept.launch.scratch))
+    return GrantedFiles(grants, resolved.denied, is_protected, links=resolved.links, cwd=cwd)
 
 
-def _hidden(kept: Kept) -> frozenset[str]:
+def _hidden(kept: SandboxServer) -> frozenset[str]:
     """Paths of what is denied and covered, as they are called inside."""
     found = []
-    for target in kept.plan.ground.denied:
+    for target in kept.plan.resolved.denied:
         path = target.path
         for outside, inside in kept.inside.places:
             if f"{path}/".startswith(f"{outside}/"):
@@ -61,7 +61,7 @@ def _fulfils(plan: Plan, directory: int, name: str) -> bool:
     place = os.readlink(f"/proc/self/fd/{directory}")
     inside = plan.container.workspace
     if inside and f"{place}/".startswith(f"{inside}/"):
-        place = plan.ground.workspace + place[len(inside) :]
+        place = plan.resolved.workspace + place[len(inside) :]
     return any(
         f"{place}/".startswith(f"{search.path}/")
         and descend(search.globs, (*relative_parts(place, search.path), name), is_directory=True)[0] > 0

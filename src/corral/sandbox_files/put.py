@@ -23,13 +23,13 @@ import errno
 import os
 import stat
 
-from corral.runtime.files.place import Place
+from corral.sandbox_files.held_file import HeldFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.runtime.files.place import Spot
+    from corral.sandbox_files.held_file import Spot
 
     #: Writes the contents to a descriptor; may be called a second time, for another one.
     Fill = Callable[[int], None]
@@ -118,7 +118,7 @@ def _give(descriptor: int, status: os.stat_result) -> bool:
     return True
 
 
-def _overwrite(existing: Place, fill: Fill) -> None:
+def _overwrite(existing: HeldFile, fill: Fill) -> None:
     status = os.fstat(existing.descriptor)
     if status.st_mode & _SET_ID:
         raise OSError(errno.EPERM, "it has a set-user-id or set-group-id bit and cannot be replaced")
@@ -132,7 +132,7 @@ def _overwrite(existing: Place, fill: Fill) -> None:
         os.close(descriptor)
 
 
-def _parent(spot: Spot) -> Place:
+def _parent(spot: Spot) -> HeldFile:
     assert spot.parent is not None  # only what is fixed has none, and that is never replaced
     return spot.parent
 

@@ -10,13 +10,13 @@ import errno
 import os
 import posixpath
 
-from corral.runtime.files.base import MOST_LINKS, Files
-from corral.runtime.files.openat2 import check_openat2, open_in_root, open_on_mount
-from corral.runtime.files.place import Place, Spot
+from corral.sandbox_files.base import MOST_LINKS, Files
+from corral.sandbox_files.held_file import HeldFile, Spot
+from corral.untrusted_files.openat2 import check_openat2, open_in_root, open_on_mount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.runtime.files.base import IsProtected
+    from corral.sandbox_files.base import IsProtected
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -33,7 +33,7 @@ class RootFiles(Files):
         self._root = root
         self._hidden = hidden
 
-    def find(self, path: str) -> Place:
+    def find(self, path: str) -> HeldFile:
         place = _held(open_in_root(self._root, os.fsencode(path)))
         name = os.readlink(f"/proc/thread-self/fd/{place.descriptor}") if self._hidden else ""
         if name.removesuffix(" (deleted)") in self._hidden:  # what covers a file has no name of its own
@@ -63,7 +63,7 @@ class RootFiles(Files):
             path = text if text.startswith("/") else f"{above}/{text}"
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
-    def child(self, parent: Place, name: str) -> Place:
+    def child(self, parent: HeldFile, name: str) -> HeldFile:
         try:
             return _held(open_on_mount(parent.descriptor, os.fsencode(name)))
         except OSError as problem:
@@ -71,13 +71,13 @@ class RootFiles(Files):
                 raise
         return _held(os.open(name, _ENTRY, dir_fd=parent.descriptor), is_fixed=True)
 
-    def _child_or_none(self, parent: Place, name: str) -> Place | None:
+    def _child_or_none(self, parent: HeldFile, name: str) -> HeldFile | None:
         try:
             return self.child(parent, name)
         except FileNotFoundError:
             return None
 
-    def _directory(self, path: str, *, parents: bool) -> Place:
+    def _directory(self, path: str, *, parents: bool) -> HeldFile:
         """Hold a directory; with `parents`, make what is missing on the way, one name after the other."""
         missing: list[tuple[str, str]] = []
         while True:
@@ -97,9 +97,9 @@ class RootFiles(Files):
         return place
 
 
-def _held(descriptor: int, *, is_fixed: bool = False) -> Place:
+def _held(descriptor: int, *, is_fixed: bool = False) -> HeldFile:
     try:
-        return Place(descriptor, is_fixed=is_fixed)
+        return HeldFile(descriptor, is_fixed=is_fixed)
     except BaseException:
         os.close(descriptor)
         raise

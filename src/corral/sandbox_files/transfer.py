@@ -24,16 +24,16 @@ import errno
 import os
 import stat
 
-from corral.runtime.files.place import Place, Spot, naming, refusal
-from corral.runtime.files.put import put_file, put_link, removed_on_failure, temporary_name, write_all
-from corral.runtime.removal import remove_tree
+from corral.sandbox_files.held_file import HeldFile, Spot, naming, refusal
+from corral.sandbox_files.put import put_file, put_link, removed_on_failure, temporary_name, write_all
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.model.entry import CopyBounds
-    from corral.runtime.files.base import Files
+    from corral.model.file_entry import CopyBounds
+    from corral.sandbox_files.base import Files
 
 _CHUNK = 1024**2
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,7 +61,7 @@ class _Tally:
         if depth > self._bounds.depth:
             raise OSError(errno.EFBIG, f"the copy is more than {self._bounds.depth} directories deep")
 
-    def enter(self, place: Place, path: str, depth: int) -> list[str]:
+    def enter(self, place: HeldFile, path: str, depth: int) -> list[str]:
         """The names in a directory that is held, and may be copied at this depth."""
         with naming(path):
             self.check_directory(place.status, depth)
@@ -99,7 +99,7 @@ class Upload:
     def copy(self, source: str, path: str, *, parents: bool) -> None:
         """Raises OSError, with the path of the side that failed, and PolicyError."""
         with naming(source):
-            origin = Place(os.open(source, _ENTRY))
+            origin = HeldFile(os.open(source, _ENTRY))
         with origin:
             if origin.is_link:
                 raise OSError(errno.ELOOP, "it is a link; name what it leads to", source)
@@ -113,7 +113,7 @@ class Upload:
                 self._tally.top = (place.status.st_dev, place.status.st_ino)
                 self._tree(origin, source, place, path, depth=1)
 
-    def _top(self, path: str, *, parents: bool, mode: int) -> Place:
+    def _top(self, path: str, *, parents: bool, mode: int) -> HeldFile:
         """The directory that the tree goes into; made if it is missing."""
         with naming(path):
             whole = self._files.absolute(path)
@@ -130,11 +130,11 @@ class Upload:
                 raise
             return place
 
-    def _tree(self, origin: Place, source: str, parent: Place, path: str, *, depth: int) -> None:
+    def _tree(self, origin: HeldFile, source: str, parent: HeldFile, path: str, *, depth: int) -> None:
         for name in self._tally.enter(origin, source, depth):
             here, there = f"{source}/{name}", f"{path}/{name}"
             with naming(here):
-                child = Place(os.open(name, _ENTRY, dir_fd=origin.descriptor))
+                child = HeldFile(os.open(name, _ENTRY, dir_fd=origin.descriptor))
             with child:
                 if child.is_directory:
                     with naming(there):
@@ -144,7 +144,7 @@ class Upload:
                 else:
                     self._put_entry(child, here, parent, name, there)
 
-    def _put_entry(self, child: Place, here: str, parent: Place, name: str, there: str) -> None:
+    def _put_entry(self, child: HeldFile, here: str, parent: HeldFile, name: str, there: str) -> None:
         with naming(there):
             try:
                 existing = self._files.child(parent, name)
@@ -156,7 +156,7 @@ class Upload:
             if existing is not None:
                 existing.close()
 
-    def _put(self, origin: Place, source: str, spot: Spot, path: str) -> None:
+    def _put(self, origin: HeldFile, source: str, spot: Spot, path: str) -> None:
         """Copy one file or link. A link of that name inside is replaced, not followed: it ends a path."""
         self._files.check_name(spot.parent, spot.name, path)
         if origin.is_link:
@@ -201,14 +201,14 @@ class Download:
             finally:
                 os.close(parent)
 
-    def _single(self, place: Place, path: str, parent: int, name: str, target: str) -> None:
+    def _single(self, place: HeldFile, path: str, parent: int, name: str, target: str) -> None:
         temporary = temporary_name()
         with removed_on_failure(parent, temporary):
             self._file(place, path, parent, temporary, target)
             with naming(target):  # a link of that name is replaced, not followed
                 os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
 
-    def _whole(self, place: Place, path: str, parent: int, name: str, target: str) -> None:
+    def _whole(self, place: HeldFile, path: str, parent: int, name: str, target: str) -> None:
         temporary = temporary_name()
         with naming(target):
             _check_free(parent, name)
@@ -229,7 +229,7 @@ class Download:
             remove_tree(parent, temporary)
             raise
 
-    def _tree(self, place: Place, path: str, handle: int, target: str, *, depth: int) -> None:
+    def _tree(self, place: HeldFile, path: str, handle: int, target: str, *, depth: int) -> None:
         for name in self._tally.enter(place, path, depth):
             here, there = f"{path}/{name}", f"{target}/{name}"
             with naming(here):
@@ -238,6 +238,9 @@ class Download:
                 except FileNotFoundError:
                     continue
             with child:
+                if child.is_fixed and not child.status.st_mode & 0o777:
+                    # What hides a denied path is empty, and root could open it: a file that is not there.
+                    raise OSError(errno.EACCES, os.strerror(errno.EACCES), here)
                 if child.is_directory:
                     self._directory(child, here, handle, name, there, depth=depth)
                 elif child.is_link:
@@ -245,7 +248,9 @@ class Download:
                 else:
                     self._file(child, here, handle, name, there)
 
-    def _directory(self, place: Place, path: str, parent: int, name: str, target: str, *, depth: int) -> None:
+    def _directory(
+        self, place: HeldFile, path: str, parent: int, name: str, target: str, *, depth: int
+    ) -> None:
         with naming(target):
             os.mkdir(name, _directory_mode(place), dir_fd=parent)
             # Not through a link: the sandbox may have shown one and the same name twice.
@@ -255,7 +260,7 @@ class Download:
         finally:
             os.close(inner)
 
-    def _link(self, place: Place, path: str, parent: int, name: str, target: str, *, depth: int) -> None:
+    def _link(self, place: HeldFile, path: str, parent: int, name: str, target: str, *, depth: int) -> None:
         with naming(path):
             text = place.link_text()
         if not stays_inside(text, depth - 1):
@@ -268,7 +273,7 @@ class Download:
         with naming(target):
             os.symlink(text, name, dir_fd=parent)
 
-    def _file(self, place: Place, path: str, parent: int, name: str, target: str) -> None:
+    def _file(self, place: HeldFile, path: str, parent: int, name: str, target: str) -> None:
         with naming(path):
             handle = place.open_file(os.O_RDONLY)
         try:
@@ -315,9 +320,9 @@ def _without_link(spot: Spot) -> Spot:
     return Spot(spot.parent, spot.name, None) if linked else spot
 
 
-def _mode(place: Place) -> int:
+def _mode(place: HeldFile) -> int:
     return place.status.st_mode & 0o777
 
 
-def _directory_mode(place: Place) -> int:
+def _directory_mode(place: HeldFile) -> int:
     return place.status.st_mode & 0o777 | 0o700

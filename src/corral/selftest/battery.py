@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from corral.backends.registry import AUTO_NAME, UNCONFINED, get_backend
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
 from corral.sandbox import Sandbox

@@ -7,7 +7,7 @@ import json
 import os
 
 from corral import __version__
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.record import Record
 from corral.selftest.probe import ProbeOutcome
 

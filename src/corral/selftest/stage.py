@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 from contextlib import ExitStack
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.model.container import Container
-from corral.runtime.removal import remove_tree
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

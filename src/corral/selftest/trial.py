@@ -52,7 +52,7 @@ def prove_descriptor(number):
 """
 
 
-class Trace(Record):
+class AttackTrace(Record):
     """What an attack printed, and why it could not be run, if it could not."""
 
     output: str
@@ -73,9 +73,9 @@ def missing_program(probe: EscapeProbe) -> str:
     return "" if shutil.which(probe.language.value) else probe.language.value
 
 
-def run_unconfined(probe: EscapeProbe, stage: Stage) -> Trace:
+def run_unconfined(probe: EscapeProbe, stage: Stage) -> AttackTrace:
     """The control: the same attack, as any program of the caller."""
-    trace = Trace("", "")
+    trace = AttackTrace("", "")
     for script in filter(None, (probe.earlier, probe.script)):
         argv = command_of(probe, stage, script)
         if probe.needs_terminal:
@@ -85,7 +85,7 @@ def run_unconfined(probe: EscapeProbe, stage: Stage) -> Trace:
     return trace
 
 
-def _run_plain(argv: tuple[str, ...], stage: Stage, stdin: BufferedReader) -> Trace:
+def _run_plain(argv: tuple[str, ...], stage: Stage, stdin: BufferedReader) -> AttackTrace:
     try:
         done = subprocess.run(
             argv,
@@ -98,13 +98,15 @@ def _run_plain(argv: tuple[str, ...], stage: Stage, stdin: BufferedReader) -> Tr
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Trace("", f"it did not end within {WALL_SECONDS} seconds")
-    return Trace(done.stdout.decode("utf-8", "replace"), last_words(done.stderr.decode("utf-8", "replace")))
+        return AttackTrace("", f"it did not end within {WALL_SECONDS} seconds")
+    return AttackTrace(
+        done.stdout.decode("utf-8", "replace"), last_words(done.stderr.decode("utf-8", "replace"))
+    )
 
 
-def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> Trace:
+def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> AttackTrace:
     """The attack under the profile `moderate`. What the backend does not claim is waived, and no more."""
-    trace = Trace("", "")
+    trace = AttackTrace("", "")
     with _state_directory(stage):
         for script in filter(None, (probe.earlier, probe.script)):
             # Whatever is raised is told, and the host is judged all the same: an error that leaves a
@@ -114,11 +116,11 @@ def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: froze
                 trace = _run_in(sandbox, probe, stage, command_of(probe, stage, script))
             except Exception as problem:
                 complaint = f"{type(problem).__name__}: {problem}".replace("\n", " ")
-                trace = Trace("", complaint, problem.code if isinstance(problem, PolicyError) else "")
+                trace = AttackTrace("", complaint, problem.code if isinstance(problem, PolicyError) else "")
     return trace
 
 
-def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str, ...]) -> Trace:
+def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str, ...]) -> AttackTrace:
     if probe.needs_terminal:
         command = sandbox.read_command(argv, stdio=StdioMode.INHERIT)
         return _with_terminal(stage, lambda: sandbox.prepare(command).run())
@@ -127,7 +129,7 @@ def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str,
             result = sandbox.prepare(sandbox.read_command(argv, stdin=None)).run()
     else:
         result = sandbox.run(argv)
-    return Trace(result.stdout, last_words(result.stderr) or f"it ended with {result.describe()}")
+    return AttackTrace(result.stdout, last_words(result.stderr) or f"it ended with {result.describe()}")
 
 
 def _sandbox(probe: EscapeProbe, stage: Stage, backend: str, enforces: frozenset[Feature]) -> Sandbox:
@@ -172,7 +174,7 @@ def _state_directory(stage: Stage) -> Iterator[None]:
             os.environ["XDG_STATE_HOME"] = before
 
 
-def _with_terminal(stage: Stage, action: Callable[[], object]) -> Trace:
+def _with_terminal(stage: Stage, action: Callable[[], object]) -> AttackTrace:
     """Do something in a process that has a new controlling terminal; the stage keeps both its ends."""
     ours, theirs = pty.openpty()
     stage.on_leaving(lambda: os.close(ours))
@@ -194,7 +196,7 @@ def _with_terminal(stage: Stage, action: Callable[[], object]) -> Trace:
     with open(read_end, encoding="utf-8", errors="replace") as pipe:
         output = pipe.read()
     os.waitpid(pid, 0)
-    return Trace(output, last_words(output))
+    return AttackTrace(output, last_words(output))
 
 
 def last_words(text: str) -> str:

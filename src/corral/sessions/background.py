@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import threading
 
-from corral.given import bytes_of
-from corral.runtime.destinations import Destinations
-from corral.runtime.streams import PipedStreams
+from corral.pipeline.arguments import bytes_of
+from corral.streams.destinations import Destinations
+from corral.streams.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from corral.model.result import Result
-    from corral.session import Session
+    from corral.sessions.session import Session
 
 #: Of each stream, until it is read.
 _UNREAD_BYTES = 1024 * 1024

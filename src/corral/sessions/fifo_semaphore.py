@@ -1,4 +1,4 @@
-"""Turns: so many at a time, and the rest in the order in which they came."""
+"""FifoSemaphore: so many at a time, and the rest in the order in which they came."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from _thread import allocate_lock
 from collections import deque
 
 
-class Turn:
-    """The place of one caller in the line. It is used once; `Turns` knows what it means."""
+class Permit:
+    """The place of one caller in the line. It is used once; `FifoSemaphore` knows what it means."""
 
     __slots__ = ("gate", "is_granted", "is_withdrawn")
 
@@ -17,13 +17,13 @@ class Turn:
         self.is_withdrawn = False
 
 
-class Turns:
+class FifoSemaphore:
     """Safe to use from several threads."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._taken = 0
-        self._waiting: deque[Turn] = deque()
+        self._waiting: deque[Permit] = deque()
         self._lock = allocate_lock()
         self._is_closed = False
 
@@ -37,7 +37,7 @@ class Turns:
         """How many stand in line."""
         return len(self._waiting)
 
-    def take(self, turn: Turn, timeout: float | None = None) -> bool:
+    def take(self, turn: Permit, timeout: float | None = None) -> bool:
         """Wait for a turn; False if it took too long, was withdrawn, or there are no more."""
         with self._lock:
             if self._is_closed or turn.is_withdrawn:
@@ -56,7 +56,7 @@ class Turns:
             raise
         return not self._leave(turn)
 
-    def _leave(self, turn: Turn) -> bool:
+    def _leave(self, turn: Permit) -> bool:
         """Out of the line; False if the turn has been granted."""
         with self._lock:
             if turn.is_granted:
@@ -75,7 +75,7 @@ class Turns:
             else:
                 self._taken -= 1
 
-    def withdraw(self, turn: Turn) -> None:
+    def withdraw(self, turn: Permit) -> None:
         """Whoever waits for it waits no longer."""
         with self._lock:
             turn.is_withdrawn = True

@@ -11,20 +11,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.launch import Inside
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 
 class Freshness:
     """What one kept sandbox was made of, to be compared with what is there at the time of a command.
 
-    Protected names are not looked at here: the sandbox's own lookout does that when a command starts.
+    Protected names are not looked at here: the sandbox's own guard does that when a command starts.
     """
 
     def __init__(self, plan: Plan, inside: Inside) -> None:
         self._plan = plan
         self._inside = dict(inside.env)
         self._then = dict(plan.env)
-        targets = (*(grant.target for grant in plan.ground.grants), *plan.ground.denied)
+        targets = (*(grant.target for grant in plan.resolved.grants), *plan.resolved.denied)
         self._held = tuple((target.path, target.device, target.inode) for target in targets)
 
     def changed(self) -> tuple[str, ...]:
@@ -61,18 +61,18 @@ class Surroundings:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._last: tuple[Ground, object, dict[str, str]] | None = None
+        self._last: tuple[ResolvedPolicy, object, dict[str, str]] | None = None
 
     def environment(self, plan: Plan) -> dict[str, str]:
         """The complete environment of a command that starts now, in the workspace."""
         # The table inside of `os.environ`, where there is one: to compare it is much quicker than to read it.
         table = getattr(self._host.environment(), "_data", None)
         last = self._last
-        if last is not None and last[0] is plan.ground and last[1] == table:
+        if last is not None and last[0] is plan.resolved and last[1] == table:
             return last[2]
         before = table.copy() if isinstance(table, dict) else None
         command = Command((), plan.command.cwd, keeps=True)
-        now = dict(build_environment(plan.policy, command, plan.ground, self._host, plan.waived))
+        now = dict(build_environment(plan.policy, command, plan.resolved, self._host, plan.waived))
         # ORDER: copied before it was read. What another thread changes meanwhile is seen by the next.
-        self._last = (plan.ground, before, now) if before is not None else None
+        self._last = (plan.resolved, before, now) if before is not None else None
         return now

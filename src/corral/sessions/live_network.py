@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from corral.model.arguments import wrong_argument
-from corral.model.breadth import why_too_broad
-from corral.model.connection import Rules
-from corral.model.endpoint import Endpoint, has_port, host_in_url, parse_endpoint, parse_host
 from corral.model.errors import PolicyError
 from corral.model.launch import Front
+from corral.model.network.breadth import why_too_broad
+from corral.model.network.connection import Rules
+from corral.model.network.endpoint import Endpoint, has_port, host_in_url, parse_endpoint, parse_host
+from corral.model.network.traffic import LiveGrants, NetReason, Traffic
 from corral.model.policy import NetMode
-from corral.model.traffic import LiveGrants, NetReason, Traffic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.border import Border
     from corral.model.launch import Launch
+    from corral.model.network.sandbox_network import SandboxNetwork
     from corral.model.plan import Plan
 
 _SCHEMES = ("http", "https", "tcp")
@@ -23,9 +23,9 @@ _SCHEMES = ("http", "https", "tcp")
 class LiveNetwork:
     """What the holder of a session may change about its network. It ends with the session, and by `reset`."""
 
-    def __init__(self, plan: Plan, launch: Launch, border: Border | None) -> None:
-        self._net = plan.ground.net
-        self._border = border
+    def __init__(self, plan: Plan, launch: Launch, network: SandboxNetwork | None) -> None:
+        self._net = plan.resolved.net
+        self._network = network
         gateway = launch.gateway
         # Sockets inside are there from the beginning, at these ports and no others.
         self._ports = (
@@ -38,7 +38,7 @@ class LiveNetwork:
         After `for_seconds` that is over, and so are the connections which rest on it. What the policy denies
         stays denied. Raises PolicyError if it cannot be.
         """
-        border = self._opened()
+        network = self._opened()
         if not (for_seconds is None or (_is_number(for_seconds) and for_seconds > 0)):
             raise _mistake(f"{for_seconds!r} is no time", "give a number of seconds, or none")
         for endpoint in _read(host):
@@ -50,7 +50,7 @@ class LiveNetwork:
                     f"the sandbox was made without port {endpoint.port}",
                     f"name a host with that port in the policy: its ports are {_list(self._ports)}",
                 )
-            border.allow(endpoint, for_seconds)
+            network.allow(endpoint, for_seconds)
 
     def revoke(self, host: str) -> None:
         """Forbid a host from now on, whoever has permitted it, and end the connections to it."""
@@ -72,15 +72,15 @@ class LiveNetwork:
 
     def traffic(self) -> Traffic:
         """What was asked of the network until now, and how much has passed."""
-        return self._border.traffic() if self._border is not None else Traffic()
+        return self._network.traffic() if self._network is not None else Traffic()
 
-    def _opened(self) -> Border:
-        if self._border is None or self._net.mode is not NetMode.LIMITED:
+    def _opened(self) -> SandboxNetwork:
+        if self._network is None or self._net.mode is not NetMode.LIMITED:
             raise _mistake(
                 f"the network of the session is `{self._net.mode.value}`",
                 "begin a session whose policy names hosts (`--allow HOST`), or has `network:limited`",
             )
-        return self._border
+        return self._network
 
 
 def _read(host: str) -> tuple[Endpoint, ...]:

@@ -6,16 +6,16 @@ import atexit
 import os
 import threading
 
-from corral.freshness import Surroundings
-from corral.given import arguments_of, bytes_of, destinations_of
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
+from corral.pipeline.arguments import arguments_of, bytes_of, destinations_of
 from corral.policy.preset import DEFAULT_PRESET
-from corral.runtime.streams import PipedStreams
 from corral.sandbox import Sandbox
-from corral.session import Session
-from corral.stock import Stock, stands
-from corral.turns import Turn, Turns
+from corral.sessions.fifo_semaphore import FifoSemaphore, Permit
+from corral.sessions.freshness import Surroundings
+from corral.sessions.session import Session
+from corral.sessions.stock import SandboxStock, stands
+from corral.streams.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from corral.model.container import Container
+    from corral.model.event import Listener
     from corral.model.policy import Policy
     from corral.model.result import Result
-    from corral.runtime.destinations import Destinations, Stream, Target
-    from corral.runtime.job import Job
-    from corral.stock import Ready
+    from corral.runtime.launcher.job import Job
+    from corral.sessions.stock import Ready
+    from corral.streams.destinations import Destinations, Stream, Target
 
 _LEAST_PARALLEL = 8
 #: What a sandbox says that does not fit the host any more, or is gone.
@@ -82,8 +83,10 @@ class Pool:
         self._active: set[PooledRun] = set()
         self._used = self._late = 0
         self._is_closed = False
-        self._turns = Turns(most)
-        self._stock = Stock(self._make, size=size, idle_seconds=idle_seconds, most_ending=max(most, size))
+        self._turns = FifoSemaphore(most)
+        self._stock = SandboxStock(
+            self._make, size=size, idle_seconds=idle_seconds, most_ending=max(most, size)
+        )
         atexit.register(self.close)
 
     def __enter__(self) -> Self:
@@ -106,6 +109,7 @@ class Pool:
         stderr: Target | None = None,
         timeout: float | None = None,
         wait: float | None = None,
+        on_event: Listener | None = None,
     ) -> Result:
         """Run a command in a sandbox of its own and return what happened; see `Session.run`.
 
@@ -122,6 +126,7 @@ class Pool:
             stderr=stderr,
             timeout=timeout,
             wait=wait,
+            on_event=on_event,
         ).run()
 
     def prepare(
@@ -136,6 +141,7 @@ class Pool:
         stderr: Target | None = None,
         timeout: float | None = None,
         wait: float | None = None,
+        on_event: Listener | None = None,
     ) -> PooledRun:
         """Everything but the run itself: the caller may want to hold on to it, to end it."""
         return PooledRun(
@@ -147,6 +153,7 @@ class Pool:
             output=destinations_of(stream, stdout, stderr),
             timeout=timeout,
             wait=wait,
+            on_event=on_event,
         )
 
     def session(self) -> Session:
@@ -219,7 +226,7 @@ class Pool:
         return self._stock.make()
 
     def _distrust(self) -> None:
-        self.sandbox.planner.forget_ground()
+        self.sandbox.planner.forget_resolved()
         self._stock.distrust()
 
     def _count_used(self) -> None:
@@ -263,6 +270,7 @@ class PooledRun:
         output: Destinations | None,
         timeout: float | None,
         wait: float | None,
+        on_event: Listener | None,
     ) -> None:
         self._pool = pool
         self._argv = argv
@@ -272,7 +280,8 @@ class PooledRun:
         self._output = output
         self._timeout = timeout
         self._wait = wait
-        self._turn = Turn()
+        self._on_event = on_event
+        self._turn = Permit()
         self._job: Job | None = None
         self._is_unwanted = False
 
@@ -327,6 +336,7 @@ class PooledRun:
         env = {**further, **self._env} if further and self._env else further or self._env
         streams = PipedStreams(session.output_bytes, self._stdin, self._output, session._kept.open_null)
         job = session.prepare(self._argv, streams, cwd=self._cwd, env=env, timeout=self._timeout, keeps=False)
+        job.listen(self._on_event)
         self._job = job
         if self._is_unwanted:
             raise self._not_begun()

@@ -6,16 +6,16 @@ import os
 import posixpath
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
-from corral.given import arguments_of, bytes_of, destinations_of, seconds_of, variables_of
 from corral.model.errors import SessionClosed, SetupError
 from corral.model.plan import Command
+from corral.pipeline.arguments import arguments_of, bytes_of, destinations_of, seconds_of, variables_of
 from corral.planning.build import check_command
-from corral.runtime.doors import Doors
-from corral.runtime.job import Job
-from corral.runtime.streams import PipedStreams
-from corral.successor import Legacy, busy, make_kept
+from corral.runtime.launcher.job import Job
+from corral.sessions.successor import Handover, busy, make_server
+from corral.streams.doors import Doors
+from corral.streams.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from corral.background import Background
-    from corral.live import LiveNetwork
-    from corral.model.entry import FileEntry
+    from corral.model.event import Listener
+    from corral.model.file_entry import FileEntry
     from corral.model.result import Result, UsageSample
-    from corral.runtime.destinations import Stream, Target
-    from corral.runtime.files.base import Files
-    from corral.runtime.job import Target as Sandboxed
-    from corral.runtime.kept import Ends, Kept
-    from corral.runtime.lookout import Lookout
-    from corral.runtime.streams import InheritedStreams
+    from corral.protected_names.session_guard import SessionGuard
+    from corral.runtime.launcher.job import Target as Sandboxed
+    from corral.runtime.launcher.server import JobPipes, SandboxServer
     from corral.sandbox import Sandbox
+    from corral.sandbox_files.base import Files
+    from corral.sessions.background import Background
+    from corral.sessions.live_network import LiveNetwork
+    from corral.streams.destinations import Stream, Target
+    from corral.streams.streams import InheritedStreams
 
 _STATE = ".corral-state"
 #: For those who watch over what was ended with its sandbox.
@@ -55,18 +56,18 @@ class Session:
         self._lock = threading.RLock()
         self._stateful = threading.Lock()
         self._jobs: set[Job] = set()
-        self._left: dict[Ends, threading.Thread] = {}
+        self._left: dict[JobPipes, threading.Thread] = {}
         self._background: list[Background] = []
         self._files: Files | None = None
         self._is_closed = False
         self._owner = os.getpid()
         self.id = os.urandom(8).hex()
         self.began = time.time()
-        self._legacy = Legacy()
+        self._handover = Handover()
         self._is_waiting = False  # for a successor: the sandbox before it is gone
         self._unfit: SetupError | None = None  # why there can be none, until `reset`
         self.made_anew = 0  # how often, because the host has changed
-        self._kept, self._lookout = make_kept(sandbox, self._legacy)
+        self._kept, self._guard = make_server(sandbox, self._handover)
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +99,7 @@ class Session:
     @property
     def output_bytes(self) -> int | None:
         """How much one command may print."""
-        return self._kept.plan.ground.limits.output_bytes
+        return self._kept.plan.resolved.limits.output_bytes
 
     @property
     def doors(self) -> Doors:
@@ -113,10 +114,10 @@ class Session:
     @property
     def network(self) -> LiveNetwork:
         """Who may be reached, from now on, and what has passed. Not the same after `reset`."""
-        from corral.live import LiveNetwork
+        from corral.sessions.live_network import LiveNetwork
 
         kept = self._kept
-        return LiveNetwork(kept.plan, kept.launch, kept.border or self._legacy.border)
+        return LiveNetwork(kept.plan, kept.launch, kept.network or self._handover.network)
 
     def run(
         self,
@@ -130,6 +131,7 @@ class Session:
         stderr: Target | None = None,
         timeout: float | None = None,
         stateful: bool = False,
+        on_event: Listener | None = None,
     ) -> Result:
         """Run a command and return what happened; see `Sandbox.run`.
 
@@ -140,12 +142,10 @@ class Session:
         """
         output = destinations_of(stream, stdout, stderr)
         streams = PipedStreams(self.output_bytes, bytes_of(stdin), output, self._open_null)
-        if not stateful:
-            return self.finish(
-                self.prepare(arguments_of(command), streams, cwd=cwd, env=env, timeout=timeout)
-            )
-        with self.turn(command, cwd, env) as argv:
-            return self.finish(self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout))
+        with self.turn(command, cwd, env) if stateful else nullcontext(arguments_of(command)) as argv:
+            job = self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout)
+            job.listen(on_event)
+            return self.finish(job)
 
     def prepare(
         self,
@@ -165,16 +165,16 @@ class Session:
         """
         with self._lock:
             self._check_open()
-            kept, lookout = self._kept, self._lookout
-            notes = (*kept.starter.take_notes(), *self._legacy.take_notes())
+            kept, guard = self._kept, self._guard
+            notes = (*kept.starter.take_notes(), *self._handover.take_notes())
         directory = self._inside(cwd)
         check_command(Command(argv, directory))
-        limit = None if is_background else kept.plan.ground.limits.wall_seconds
+        limit = None if is_background else kept.plan.resolved.limits.wall_seconds
         wall = seconds_of(limit, timeout)
         variables = tuple(variables_of(env).items())
         wall_ms = 0 if wall is None else max(1, int(wall * 1000))
 
-        def encode(kept: Kept) -> bytes:
+        def encode(kept: SandboxServer) -> bytes:
             return kept.encode(
                 argv, directory, env=variables, wall_ms=wall_ms, terminal=terminal, keeps=keeps
             )
@@ -184,15 +184,15 @@ class Session:
                 if job.kept is self._kept and not self._is_waiting:  # else another command has begun it
                     self._succeed(stale)
                 self._check_open()
-                notes = (*self._kept.starter.take_notes(), *self._legacy.take_notes())
-                return self._kept, self._lookout, encode(self._kept), notes
+                notes = (*self._kept.starter.take_notes(), *self._handover.take_notes())
+                return self._kept, self._guard, encode(self._kept), notes
 
         return Job(
             kept,
             encode(kept),
             streams,
             wall_seconds=wall,
-            lookout=lookout,
+            guard=guard,
             leave=self._leave if keeps else None,
             succeed=succeed if keeps else None,  # a pool takes another one
             is_background=is_background,
@@ -235,7 +235,7 @@ class Session:
 
         The policy's limit of time does not count for it, unless `timeout` is given.
         """
-        from corral.background import Background
+        from corral.sessions.background import Background
 
         process = Background(self, arguments_of(command), cwd=cwd, env=env, stdin=stdin, timeout=timeout)
         with self._lock:
@@ -249,10 +249,10 @@ class Session:
 
     def shell(self, command: str | Sequence[str] = ("/bin/sh", "-i")) -> Result:
         """Run a command on a terminal of its own, relayed to the caller's: a shell, or what is given."""
-        from corral.runtime.terminal import TerminalStreams
+        from corral.streams.terminal import TerminalStreams
 
         env = {"TERM": os.environ.get("TERM", "dumb")}
-        streams = TerminalStreams(self._kept.plan.ground.limits.output_bytes)
+        streams = TerminalStreams(self._kept.plan.resolved.limits.output_bytes)
         return self.finish(self.prepare(arguments_of(command), streams, env=env, terminal=True))
 
     def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
@@ -290,14 +290,14 @@ class Session:
         with self._lock:
             self._check_open()
             try:  # TRUST: what is denied and was made since the last command is hidden by nothing yet
-                if self._lookout is not None:
-                    self._lookout.check()
+                if self._guard is not None:
+                    self._guard.check()
             except SetupError as stale:
                 if stale.code != "session-stale":
                     raise
                 self._succeed(stale)
             if self._files is None:
-                from corral.runtime.files.of import files_of
+                from corral.sandbox_files.opening import files_of
 
                 self._files = files_of(self._kept, self._inside(None))
             return self._files
@@ -347,9 +347,9 @@ class Session:
         self._kept.close()
         for thread in tuple(self._left.values()):
             thread.join()
-        if self._lookout is not None:
-            self._lookout.close()
-        self._legacy.drop()
+        if self._guard is not None:
+            self._guard.close()
+        self._handover.drop()
         self._files = None
 
     def _succeed(self, stale: SetupError) -> None:
@@ -360,12 +360,12 @@ class Session:
         until its end, as a single run does; until then there is no successor.
         """
         self._check_open(alive=False)
-        lookout = self._lookout
-        assert lookout is not None
-        if not lookout.retire():
+        guard = self._guard
+        assert guard is not None
+        if not guard.retire():
             raise busy(stale)
         background = [job for job in self._jobs if job.is_background and job.is_requested]
-        self._legacy.take(self._kept, ended=len(background) + len(self._left))
+        self._handover.take(self._kept, ended=len(background) + len(self._left))
         for job in background:
             job.kill()
         self._kept.close()
@@ -373,46 +373,46 @@ class Session:
             thread.join()
         self._files = None
         self._is_waiting = True
-        self._await_idle(lookout)
+        self._await_idle(guard)
         self._replace()
         self.made_anew += 1
 
-    def _await_idle(self, lookout: Lookout) -> None:
+    def _await_idle(self, guard: SessionGuard) -> None:
         """INVARIANT: no plan is made before it is sure that nothing is left of what the commands planted."""
         deadline = time.monotonic() + _END_SECONDS
-        while not lookout.is_idle and time.monotonic() < deadline:
+        while not guard.is_idle and time.monotonic() < deadline:
             time.sleep(0.002)  # seldom, and not for long: everything has ended
         try:
-            if not lookout.is_idle:
+            if not guard.is_idle:
                 raise busy(self._kept.gone())
-            lookout.retire()
+            guard.retire()
         except SetupError as problem:
             self._unfit = problem
             raise
         finally:
-            self._legacy.untold += lookout.close()
+            self._handover.untold += guard.close()
 
     def _replace(self) -> None:
         """Raises what making a sandbox raises; then the next command tries again."""
-        self._sandbox.planner.forget_ground()  # what the host has made since may hold a repository
-        self._kept, self._lookout = make_kept(self._sandbox, self._legacy)
+        self._sandbox.planner.forget_resolved()  # what the host has made since may hold a repository
+        self._kept, self._guard = make_server(self._sandbox, self._handover)
         self._is_waiting = False
 
     def _open_null(self) -> int:
         return self._kept.open_null()
 
-    def _leave(self, ends: Ends) -> None:
+    def _leave(self, ends: JobPipes) -> None:
         """A command has ended and left something running: it is watched over until that ends."""
-        from corral.runtime.leftover import watch_over
+        from corral.runtime.launcher.orphans import watch_orphans
 
-        lookout = self._lookout
-        if lookout is not None:
-            lookout.stay()
+        guard = self._guard
+        if guard is not None:
+            guard.stay()
 
         def done() -> None:
             self._left.pop(ends, None)
 
-        self._left[ends] = watch_over(ends, lookout, done)
+        self._left[ends] = watch_orphans(ends, guard, done)
 
     def _check_open(self, *, alive: bool = True) -> None:
         if self._is_closed or os.getpid() != self._owner:
@@ -441,7 +441,7 @@ class Session:
         cwd: str | os.PathLike[str] | None,
         env: Mapping[str, str] | None,
     ) -> tuple[str, ...]:
-        from corral.stateful import remember
+        from corral.sessions.stateful import remember
 
         is_line = isinstance(command, str) and bool(command.strip())
         argv, line = ((), str(command)) if is_line else (arguments_of(command), "")

@@ -1,4 +1,4 @@
-"""Stock: sandboxes that were made before anybody needs them, kept up in the background."""
+"""SandboxStock: sandboxes that were made before anybody needs them, kept up in the background."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import threading
 from collections import deque
 from time import monotonic
 
-from corral.freshness import Freshness
 from corral.model.errors import SetupError
 from corral.model.record import Record
+from corral.sessions.freshness import Freshness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.session import Session
+    from corral.sessions.session import Session
 
 #: Threads that make and end sandboxes; one, as long as it keeps up.
 _MOST_HELPERS = 4
@@ -43,7 +43,7 @@ class Counts:
         self.made = self.dead = self.stale = self.expired = self.failed = 0
 
 
-class Stock:
+class SandboxStock:
     """Up to `size` sandboxes, none older than `idle_seconds`. Safe to use from several threads.
 
     Callers do as little as possible: what they are done with is ended by a helper thread, which also makes
@@ -269,11 +269,11 @@ class Stock:
 
 def stands(session: Session) -> bool:
     """Whether a session protects what is there now."""
-    lookout = session._lookout
-    if lookout is None:
+    guard = session._guard
+    if guard is None:
         return True
     try:
-        lookout.end(lookout.begin())
+        guard.end(guard.begin())
     except SetupError:
         return False
     return True

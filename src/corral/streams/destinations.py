@@ -10,7 +10,7 @@ import stat
 
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
-from corral.runtime.sinks import Passed, Sink
+from corral.streams.sinks import Passed, Sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import socket
 import stat
 
 from corral.model.policy import FsAccess
-from corral.runtime.spawn import IGNORED_BY_PYTHON
+from corral.streams.stdio import IGNORED_BY_PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,17 +89,17 @@ def find_doors(plan: Plan, launch: Launch) -> Doors | None:
 
 def may_write(plan: Plan, path: str) -> bool:
     """Whether the policy lets the command write the file at a real path, as it is now."""
-    closed = [target.path for target in plan.ground.denied]
+    closed = [target.path for target in plan.resolved.denied]
     closed += [shield.target.path for shield in plan.shields]
     if any(_is_beneath(path, above) for above in closed):
         return False
     # The deepest decides, as it does for who goes there by name; what a private area hides is not granted.
     grants = [
         (len(grant.target.path), grant.access is FsAccess.WRITE)
-        for grant in plan.ground.grants
+        for grant in plan.resolved.grants
         if _is_beneath(path, grant.target.path)
     ]
-    hidden = [(len(area), False) for area in plan.ground.private if _is_beneath(path, area)]
+    hidden = [(len(area), False) for area in plan.resolved.private if _is_beneath(path, area)]
     return max((*hidden, *grants), key=lambda rule: rule[0], default=(0, False))[1]
 
 

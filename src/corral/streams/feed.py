@@ -14,7 +14,7 @@ from corral.model.errors import SetupError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.runtime.doors import Doors
+    from corral.streams.doors import Doors
 
 _CHUNK = 65_536
 

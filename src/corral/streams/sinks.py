@@ -97,8 +97,10 @@ class Relay(Sink):
     for sure, so it is opened once more.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, keeps_end: bool = False) -> None:
         self._own = _reopen_terminal(descriptor)
+        self._tail = bytearray()
+        self._keeps_end = keeps_end
         self._is_terminal = os.isatty(descriptor)
         self.problem: OSError | None = None  # why not all could be written, if not for want of a reader
         self.target = descriptor if self._own is None else self._own
@@ -106,7 +108,15 @@ class Relay(Sink):
         self._ready = select.poll()
         self._ready.register(self.target, select.POLLOUT)
 
+    @property
+    def kept(self) -> bytes:
+        return bytes(self._tail[-TAIL_BYTES:])
+
     def take(self, piece: bytes) -> None:
+        if self._keeps_end:
+            self._tail += piece[-TAIL_BYTES:]
+            if len(self._tail) > 4 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
         self.pending = memoryview(self.pending.tobytes() + piece if self.pending else piece)
         self.push()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import stat
 
 from corral.model.errors import SetupError
@@ -11,6 +12,9 @@ from corral.model.errors import SetupError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: What Python ignores, and no program expects to find ignored.
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def ensure_stdio() -> None:

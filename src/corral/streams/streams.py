@@ -10,8 +10,8 @@ import stat
 
 from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
-from corral.runtime.feed import FileFeed
-from corral.runtime.sinks import PTMX, Head, Relay, Sink, deliver
+from corral.streams.feed import FileFeed
+from corral.streams.sinks import PTMX, Head, Relay, Sink, deliver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from corral.model.plan import Plan
-    from corral.runtime.destinations import Destinations
-    from corral.runtime.doors import Doors
+    from corral.streams.destinations import Destinations
+    from corral.streams.doors import Doors
 
 _CHUNK = 65_536
 
@@ -31,16 +31,26 @@ def open_streams(
 ) -> InheritedStreams:
     """The streams that a plan asks for, to be used in a `with` statement; not given as they are: `doors`."""
     mode = plan.command.stdio
-    limit = plan.ground.limits.output_bytes
+    limit = plan.resolved.limits.output_bytes
     if mode is StdioMode.TERMINAL:
-        from corral.runtime.terminal import TerminalStreams
+        from corral.streams.terminal import TerminalStreams
 
         return TerminalStreams(limit)
     if mode is StdioMode.CAPTURE:
         return PipedStreams(limit, plan.command.stdin, wanted, doors=doors)
-    if limit is not None or (doors is not None and doors.among((0, 1, 2))):
-        return RelayedStreams(limit, doors=doors)
+    # Errors are read on their way, for what they say of denials; on a terminal nothing is changed for that.
+    reads_errors = not os.isatty(2) and not _is_one_log()
+    if limit is not None or reads_errors or (doors is not None and doors.among((0, 1, 2))):
+        return RelayedStreams(limit, doors=doors, reads_errors=reads_errors)
     return InheritedStreams()
+
+
+def _is_one_log() -> bool:
+    """Whether both outputs go into one file (`> log 2>&1`): all of it would have to pass through corral."""
+    try:
+        return stat.S_ISREG(os.fstat(2).st_mode) and _is_same_file(1, 2)
+    except OSError:  # the caller has closed it
+        return False
 
 
 def no_descriptors(problem: OSError) -> SetupError:
@@ -354,15 +364,22 @@ class RelayedStreams(PipedStreams):
     """
 
     def __init__(
-        self, limit_bytes: int | None, callers: tuple[int, int, int] = (0, 1, 2), doors: Doors | None = None
+        self,
+        limit_bytes: int | None,
+        callers: tuple[int, int, int] = (0, 1, 2),
+        doors: Doors | None = None,
+        *,
+        reads_errors: bool = False,
     ) -> None:
+        """`reads_errors`: standard error goes this way in any case, and its end is kept."""
         super().__init__(limit_bytes, None, inherited=callers[0], doors=doors)
         self._callers = callers
+        self._reads_errors = reads_errors
         self._relays: list[Relay] = []
         self._stopped: set[int] = set()
 
     def _open_sink(self, name: str) -> Sink:
-        self._relays.append(Relay(self._callers[1 if name == "stdout" else 2]))
+        self._relays.append(Relay(self._callers[1 if name == "stdout" else 2], keeps_end=self._reads_errors))
         return self._relays[-1]
 
     def _open_outputs(self) -> tuple[int, int]:
@@ -375,7 +392,8 @@ class RelayedStreams(PipedStreams):
 
     def _is_relayed(self, number: int) -> bool:
         is_door = self._doors is not None and bool(self._doors.among((self._callers[number],)))
-        return self._limit is not None or is_door
+        is_error = number == 2 or _is_same_file(self._callers[1], self._callers[2])
+        return self._limit is not None or is_door or (self._reads_errors and is_error)
 
     def _open_or_pass(self, number: int) -> int:
         if self._is_relayed(number):
@@ -412,6 +430,15 @@ class RelayedStreams(PipedStreams):
 
     def flush(self, is_enough: Callable[[float], bool]) -> None:
         deliver(self._relays, is_enough)
+
+    @property
+    def stdout(self) -> bytes:  # type: ignore[override]
+        return b""
+
+    @property
+    def stderr(self) -> bytes:  # type: ignore[override]
+        """The end of it; after `2>&1` that of both."""
+        return self._relays[1].kept or self._relays[0].kept
 
     @property
     def is_truncated(self) -> bool:

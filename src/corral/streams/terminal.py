@@ -11,9 +11,9 @@ import signal
 import termios
 import tty
 
-from corral.runtime.note import Note
-from corral.runtime.sinks import Relay, deliver
-from corral.runtime.streams import InheritedStreams, no_descriptors
+from corral.streams.note import Note
+from corral.streams.sinks import Relay, deliver
+from corral.streams.streams import InheritedStreams, no_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from corral.runtime.removal import open_up, remove_tree
+from corral.untrusted_files.removal import open_up, remove_tree
 
 _MOST_COPIED_BYTES = 1 << 20
 
@@ -47,6 +47,8 @@ class Quarantine:
         while self._aside:
             handle, name = self._aside.pop()
             with contextlib.suppress(OSError):  # it has lost its name already
+                os.fchmod(handle, os.fstat(handle).st_mode | stat.S_IRWXU)  # the command may have closed it
+            with contextlib.suppress(OSError):
                 remove_tree(handle, name)
             os.close(handle)
 

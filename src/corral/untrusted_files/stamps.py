@@ -26,7 +26,7 @@ class Stamps:
 
         Those have a new stamp whenever everything has ended: what is different later is the host's doing.
         """
-        writable = {g.target.path for g in plan.ground.grants if g.access is FsAccess.WRITE}
+        writable = {g.target.path for g in plan.resolved.grants if g.access is FsAccess.WRITE}
         shielded = {shield.target.path for shield in plan.shields}
         self._firm = {stamp.path: stamp for stamp in plan.readings}
         self._loose: dict[str, FileStamp] = {}

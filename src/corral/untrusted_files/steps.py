@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -48,3 +52,14 @@ def read_bounded(descriptor: int, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes")
     return data
+
+
+def ancestors(paths: Iterable[str]) -> frozenset[str]:
+    """All that lies above these, and themselves."""
+    found: set[str] = set()
+    for path in paths:
+        here = path
+        while here and here not in found:
+            found.add(here)
+            here = here.rpartition("/")[0]
+    return frozenset(found)

@@ -7,8 +7,11 @@ tick, or a whole second: what was changed just before a look may be changed once
 from __future__ import annotations
 
 import os
+import stat
 import time
 from functools import lru_cache
+
+from corral.untrusted_files.folding import GitNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +28,8 @@ _SECOND_NS = 1_000_000_000
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 _MARKS = frozenset({".git"}).union(*_BARE)
 _READ = frozenset({".gitignore", ".gitattributes", ".gitmodules", ".mailmap"})
-_FIRST = frozenset("0123456789.gv")  # with which the names begin that matter: most need no second look
+_NAMES = GitNames(*_MARKS, *_READ)
+_FIRST = frozenset("0123456789.gvGV")  # with which the names begin that matter: most need no second look
 _PATCH_DIGITS = 4
 #: File systems that keep these times by themselves, whatever other machines do.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "f2fs"})
@@ -86,7 +90,7 @@ class Folders:
         self._closed: dict[str, Stamp | None] = {}  # by the host
         self._may_open = False
         self._is_sure = True  # of the last listing
-        self.failure: OSError | None = None  # of this search; others are looked for all the same
+        self.failures: dict[str, OSError] = {}  # of this search; others are looked for all the same
 
     def begin(self, *, may_open: bool) -> None:
         """A new search: every directory is asked for once more whether it has changed.
@@ -94,7 +98,7 @@ class Folders:
         What is closed before commands is the host's own. Afterwards it is opened, and looked into.
         """
         self._fresh = {}
-        self._may_open, self.failure = may_open, None
+        self._may_open, self.failures = may_open, {}
         if not may_open:
             self._closed = {}
 
@@ -144,7 +148,7 @@ class Folders:
             try:
                 return self._list_opened(path)
             except OSError:
-                self.failure = self.failure or problem
+                self.failures[path] = problem
                 return closed
 
     def _list_opened(self, path: str) -> Listing:
@@ -162,15 +166,22 @@ def list_directory(place: str | int) -> Listing:
 
     Raises OSError.
     """
-    names, marks, traps = [], set(), []
+    names, marks, traps, odd = [], set(), [], []
     with os.scandir(place) as entries:
         for entry in entries:
             if entry.name in _MARKS:
                 marks.add(entry.name)
+            elif _NAMES.may_be_meant(entry.name):
+                odd.append(entry.name)
             if entry.is_dir(follow_symlinks=False):
                 names.append(entry.name)
             elif entry.name[:1] in _FIRST and _is_trap(entry):
                 traps.append(entry.name)
+    for name, status in _NAMES.found_in(place, {*odd, *marks, *traps}).items() if odd else ():
+        if name in _MARKS:
+            marks.add(name)
+        elif not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+            traps += [name] if name == ".gitmodules" or not stat.S_ISLNK(status.st_mode) else []
     has_git = ".git" in marks or any(marks >= bare for bare in _BARE)
     return tuple(sorted(names)), has_git, tuple(traps)
 
@@ -184,8 +195,9 @@ def _is_trap(entry: os.DirEntry[str]) -> bool:
 
 def _is_written(name: str) -> bool:
     """By its beginning: a commit, which a command may have made, or a time gives the rest of the name."""
-    if name.startswith("git-diagnostics-"):
+    if name.lower().startswith("git-diagnostics-"):
         return True
+    name = name.lower()  # which some file systems do as well
     number, dash, _ = (name.partition("-")[2] if name[:1] == "v" else name).partition("-")
     if dash:
         return len(number) >= _PATCH_DIGITS and number.isdecimal()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral import probes
 from corral.backends.registry import get_backend
+from corral.host import probes
 from corral.linux.decode import decode
 from corral.linux.landlock import NEWEST_ABI
 from corral.model.errors import UnenforceableError

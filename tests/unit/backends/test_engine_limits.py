@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.backends._engine_limits import engine_limit_arguments, engine_limit_features
+from corral.backends.engine.limits import engine_limit_arguments, engine_limit_features
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.policy import Limits

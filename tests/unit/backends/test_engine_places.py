@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from corral.backends._engine_mounts import Place, check_place, join_words, mount_argument
+from corral.backends.engine.mounts import Place, check_place, join_words, mount_argument
 from corral.linux.spec import Expect, ExpectFlag
 from corral.model.errors import PolicyError, UnenforceableError
 from support.engine_launches import both, expected, launch_of, mounted, spec_of

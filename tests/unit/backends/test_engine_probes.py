@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.backends._engine_probe import probe_engine
 from corral.backends._holes import known_holes, read_version
+from corral.backends.engine.probe import probe_engine
 from corral.cli.doctor import _render_probe
 from corral.linux.decode import decode
 from corral.model.feature import Feature

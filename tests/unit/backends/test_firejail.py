@@ -9,8 +9,8 @@ from corral.linux.decode import decode
 from corral.linux.spec import ExpectFlag
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
-from corral.model.pattern import escape
 from corral.model.probe import LaunchTrial, ToolRun
+from corral.model.rules.pattern import escape
 from support.fake_host import LAUNCHER, FakeHost
 from support.golden_cases import REPOSITORY, WORKSPACE, Case, fake_probe, host_of, plan_of
 

@@ -13,7 +13,7 @@ from corral.backends._limits import (
     rlimits,
     watch_request,
 )
-from corral.linux.spec import Rlimit, Watch
+from corral.linux.spec import LimitWatch, Rlimit
 from corral.model.enforcer import CGROUP1, CGROUP2, RLIMIT, SUPERVISOR, SYSTEMD, Enforcer
 from corral.model.feature import Feature
 from corral.model.launch import GroupRequest
@@ -177,18 +177,20 @@ def test_a_share_is_a_part_of_the_time_on_few_processors(
 ) -> None:
     found = watch_request(Limits(cpus=share), SUPERVISED, processors=processors)
 
-    assert (found or Watch()) == Watch(0, 0, permille, used)
+    assert (found or LimitWatch()) == LimitWatch(0, 0, permille, used)
     assert (found is None) == (permille == 0)
 
 
 def test_memory_and_processes_are_watched_as_they_are() -> None:
-    assert watch_request(Limits(memory_bytes=1 << 30, pids=5), SUPERVISED, processors=4) == Watch(1 << 30, 5)
+    assert watch_request(Limits(memory_bytes=1 << 30, pids=5), SUPERVISED, processors=4) == LimitWatch(
+        1 << 30, 5
+    )
 
 
 def test_what_somebody_else_holds_is_not_watched() -> None:
     holders = Holders(((PIDS, RLIMIT), (MEMORY, SUPERVISOR), (CPU, CGROUP2)))
 
-    assert watch_request(FULL, holders, processors=4) == Watch(memory_bytes=1 << 20)
+    assert watch_request(FULL, holders, processors=4) == LimitWatch(memory_bytes=1 << 20)
     assert watch_request(FULL, Holders(tuple((feature, CGROUP2) for feature in ALL)), processors=4) is None
 
 

@@ -14,14 +14,14 @@ from corral.model.feature import Feature
 from corral.model.plan import StdioMode
 from corral.model.probe import ToolRun
 from corral.policy.compose import build_policy
-from corral.policy.errand import decode_errand
+from corral.policy.remote_request import decode_request
 from support.mac import HOME, INSTANCE, LIMACTL, WORKSPACE, MacHost, mac_plan, mac_probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.model.probe import Probe
-    from corral.policy.errand import Errand
+    from corral.policy.remote_request import RemoteRequest
 
 LISTING, ASKING = LIMACTL
 FILES = {f"{HOME}/data/x": "", "/opt/data/x": "", "/private/data/x": "", "/srv/x": ""}
@@ -51,8 +51,8 @@ def launch_of(*capabilities: str, preset: str = "moderate", answer: ToolRun | No
     return get_backend("lima").lower(plan, probe)
 
 
-def errand_of(*capabilities: str, **more) -> Errand:
-    return decode_errand(launch_of(*capabilities, **more).argv[-1])
+def request_of(*capabilities: str, **more) -> RemoteRequest:
+    return decode_request(launch_of(*capabilities, **more).argv[-1])
 
 
 def test_without_limactl_it_says_what_to_install() -> None:
@@ -178,22 +178,22 @@ def test_the_guest_gets_the_whole_policy() -> None:
         "process:none",
         "time:limit:5s",
     )
-    errand = errand_of(*capabilities)
+    request = request_of(*capabilities)
     policy = build_policy("moderate", capabilities)
 
-    assert errand.policy.replace(env=policy.env) == policy
-    assert (errand.argv, errand.cwd, errand.workspace) == (("/bin/sh", "-c", "make"), WORKSPACE, WORKSPACE)
+    assert request.policy.replace(env=policy.env) == policy
+    assert (request.argv, request.cwd, request.workspace) == (("/bin/sh", "-c", "make"), WORKSPACE, WORKSPACE)
 
 
 def test_home_is_that_of_this_machine_where_somebody_names_it() -> None:
-    rules = {rule.path: rule.optional for rule in errand_of("filesystem:read:~/data").policy.fs}
+    rules = {rule.path: rule.optional for rule in request_of("filesystem:read:~/data").policy.fs}
 
     assert rules[f"{HOME}/data"] is False
-    assert "~" in errand_of().policy.private, "and the guest's own where it is private"
+    assert "~" in request_of().policy.private, "and the guest's own where it is private"
 
 
 def test_variables_are_those_of_this_machine_but_for_what_the_guest_has_itself() -> None:
-    env = errand_of("env:set:MODE=test", env={"LANG": "de_DE", "TOKEN": "the secret"}).policy.env
+    env = request_of("env:set:MODE=test", env={"LANG": "de_DE", "TOKEN": "the secret"}).policy.env
 
     assert dict(env.fixed) == {"LANG": "de_DE", "MODE": "test"}
     assert env.passed == {"HOME", "LOGNAME", "PATH", "SHELL", "USER"}
@@ -201,12 +201,12 @@ def test_variables_are_those_of_this_machine_but_for_what_the_guest_has_itself()
 
 def test_what_the_guest_can_hold_as_far_as_it_sees_is_not_waived_there() -> None:
     """The caller has to waive fs.protect, since it is not claimed; the guest keeps it all the same."""
-    assert errand_of().waived == ()
+    assert request_of().waived == ()
 
 
 def test_a_terminal_is_made_by_the_guest() -> None:
-    assert errand_of(stdio=StdioMode.TERMINAL).terminal is True
-    assert errand_of().terminal is False
+    assert request_of(stdio=StdioMode.TERMINAL).terminal is True
+    assert request_of().terminal is False
 
 
 def test_a_command_that_ssh_could_not_take_is_refused() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from corral.backends._inner import without_covered
 from corral.backends.registry import get_backend
 from corral.linux.decode import decode
-from corral.linux.spec import ExpectFlag, MountFlag, MountKind
+from corral.linux.spec import ExpectFlag, MountFlag, MountKind, PathRule
 from corral.model.errors import UnenforceableError
 from support.golden_cases import REPOSITORY, WORKSPACE, Case, fake_probe, host_of, plan_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from corral.linux.spec import Mount, Spec
 
 GIT = f"{WORKSPACE}/.git"
@@ -113,3 +118,55 @@ def test_bubblewrap_refuses_a_grant_in_an_area_in_what_is_writable() -> None:
         _spec("bubblewrap", f"filesystem:private:{GIT}", f"filesystem:read:{GIT}/hooks")
 
     assert "cannot make the private area" in str(refused.value)
+
+
+def _kinds(*capabilities: str) -> dict[str, str]:
+    return {mount.target: mount.kind.name for mount in _spec("native", *capabilities).mounts}
+
+
+def test_files_of_etc_are_copied_into_the_root_and_directories_bound() -> None:
+    kinds = _kinds()
+
+    assert kinds["/etc/hosts"] == kinds["/etc/passwd"] == "COPY"
+    assert kinds["/etc/alternatives"] == "BIND"
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        ("filesystem:private:/etc", "BIND"),  # a copy there could be written
+        ("filesystem:read:/etc/hosts", "BIND"),  # somebody has named it, and may write it meanwhile
+        ("filesystem:write:/etc/hosts", "BIND"),
+    ],
+)
+def test_what_may_be_written_or_is_named_is_not_copied(rule: str, kind: str) -> None:
+    assert _kinds(rule)["/etc/hosts"] == kind
+
+
+def test_rules_that_are_left_out_permit_nothing_else() -> None:
+    """For every path of every rule, what all rules above it permit together is the same."""
+    names = ["/", "/a", "/a/b", "/a/b/c", "/ab", "/d"]
+    for number in range(4000):
+        chance = random.Random(number)
+        rules = tuple(PathRule(chance.randrange(1, 8), chance.choice(names)) for _ in range(6))
+
+        left = without_covered(rules)
+
+        assert [_permitted(path, left) for path in names] == [_permitted(path, rules) for path in names]
+        assert all(rule.rights & ~_permitted(rule.path, set(left) - {rule}, above=True) for rule in left)
+
+
+def test_what_lies_in_an_area_that_commands_change_has_a_rule_of_its_own() -> None:
+    """Whoever closes or moves the way there is found out when the rule is made."""
+    rules = (PathRule(7, "/tmp"), PathRule(7, "/tmp/work"), PathRule(7, "/tmp/work/below"))
+
+    assert without_covered(rules, {"/tmp"}) == rules[:2]
+    assert without_covered(rules) == rules[:1]
+
+
+def _permitted(path: str, rules: Iterable[PathRule], *, above: bool = False) -> int:
+    found = 0
+    for rule in rules:
+        if rule.path == "/" or f"{path}/".startswith(f"{rule.path}/"):
+            found |= rule.rights if not (above and rule.path == path) else 0
+    return found

@@ -10,10 +10,10 @@ from corral.backends.registry import get_backend
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Front
-from corral.model.pattern import escape
 from corral.model.plan import ProxyPlace, StdioMode
 from corral.model.policy import FsAccess, FsRule, Policy
 from corral.model.probe import ToolRun
+from corral.model.rules.pattern import escape
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 from support.mac import (

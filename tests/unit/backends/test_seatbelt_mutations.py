@@ -51,10 +51,10 @@ SYSTEM_METADATA = {"/Users", HOME, "/data", "/dev", "/private", f"{HOME}/shared"
 
 
 def _paths(plan: Plan) -> Iterator[str]:
-    held = [shield.target.path for shield in plan.shields] + [target.path for target in plan.ground.denied]
+    held = [shield.target.path for shield in plan.shields] + [target.path for target in plan.resolved.denied]
     held += [posixpath.join(watch.directory, watch.name) for watch in plan.watches]
-    held += [pin.path for pin in plan.pins] + [grant.target.path for grant in plan.ground.grants]
-    held += [area for area in plan.ground.private if area.startswith("/Users/")]
+    held += [pin.path for pin in plan.pins] + [grant.target.path for grant in plan.resolved.grants]
+    held += [area for area in plan.resolved.private if area.startswith("/Users/")]
     for path in (*held, LAUNCH.scratch):
         yield path
         stat = HOST.lstat(path)
@@ -80,7 +80,7 @@ def expected(operation: str, path: str) -> bool:
         )
     writes = operation.startswith("file-write")
     decision = decide_path(PLAN, HOST, path, writes=writes)
-    stays = {pin.path for pin in PLAN.pins} | {grant.target.path for grant in PLAN.ground.grants}
+    stays = {pin.path for pin in PLAN.pins} | {grant.target.path for grant in PLAN.resolved.grants}
     return decision.allowed and decision.reason is not Reason.PRIVATE and not (moves and path in stays)
 
 
@@ -94,11 +94,11 @@ def battery() -> list[tuple[Request, bool]]:
         for operation in operations
     ]
     asked += [(Request("file-read-metadata", path), True) for path in sorted(SYSTEM_METADATA)]
-    full = PLAN.ground.net.mode is NetMode.FULL
+    full = PLAN.resolved.net.mode is NetMode.FULL
     asked += [(Request("network-outbound", remote="93.184.216.34:443"), full)]
     asked += [(Request("network-outbound", "/private/var/run/mDNSResponder"), full)]
     asked += [(Request(f"network-{name}", local="127.0.0.1:80"), full) for name in ("bind", "inbound")]
-    asked += [(Request("process-fork"), PLAN.ground.spawn)]
+    asked += [(Request("process-fork"), PLAN.resolved.spawn)]
     for name in ("signal", "process-info-pidinfo"):
         asked += [(Request(name, target=target), target != "others") for target in ("self", "others")]
     asked += [(Request("sysctl-read", name=name), name == "hw.ncpu") for name in ("hw.ncpu", "kern.proc.all")]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from corral.cli.init import _write
+from corral.cli.policy.init import _write
 from corral.model.errors import PolicyError
 
 TYPE_CHECKING = False

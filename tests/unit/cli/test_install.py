@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli import install_apparmor
-from corral.cli.install import apply
-from corral.cli.install_apparmor import plan_profile, profile_name, profile_text
+from corral.cli.install import apparmor as install_apparmor
+from corral.cli.install.apparmor import plan_profile, profile_name, profile_text
+from corral.cli.install.install import apply
 from corral.model.errors import SetupError
 
 LAUNCHER = "/opt/corral/lib/python3.12/site-packages/corral/bin/corral-launch"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corral.cli.session_network import _lines
-from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
+from corral.cli.session.network import _lines
+from corral.model.network.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
 
 def test_each_thing_stands_where_it_belongs() -> None:

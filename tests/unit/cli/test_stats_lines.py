@@ -6,9 +6,9 @@ import pytest
 
 from corral.cli.run import describe_result
 from corral.cli.stats import PATIENCE_SECONDS, approximate, describe_sample, summarize
+from corral.model.network.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
 from corral.model.policy import Policy
 from corral.model.result import Enforcement, Outcome, Result, Usage, UsageSample
-from corral.model.traffic import HostTraffic, NetAction, NetEvent, NetReason, Traffic
 
 MIB = 1 << 20
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
 
+from corral.git_check.check import RepositoryCheck
+from corral.git_check.scope import scope_of
 from corral.model.errors import SetupError
-from corral.runtime.repositories import RepositoryCheck
 from support.git_repository import CONFIG, EVIL, make_index, make_repository, put
 
 TYPE_CHECKING = False
@@ -225,7 +227,7 @@ def test_what_was_found_before_a_look_failed_is_taken_away(
     def fail(*_: object, **__: object) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("corral.runtime.git_directory.GitDirectory._objects", fail)
+    monkeypatch.setattr("corral.git_check.directory.GitDirectory._objects", fail)
     with pytest.raises(SetupError):
         check.sweep()
 
@@ -299,7 +301,7 @@ def test_no_link_stands_where_a_repository_around_has_a_directory(
     (around / "index").write_bytes(make_index(*entries))
     (place / "src").mkdir()
     (place / "own").symlink_to(tmp_path)
-    check = RepositoryCheck(make_plan(writable=(str(place),), worktrees=(str(place),)), "")
+    check = RepositoryCheck(scope_of(make_plan(writable=(str(place),), worktrees=(str(place),))), "")
     check.begin()
     (place / "src/lib").symlink_to(tmp_path)
 
@@ -360,3 +362,64 @@ def test_no_remote_is_a_way_to_another_repository(
     assert check.sweep() == ()
     assert not os.path.lexists(place / name)
     assert (place / "upstream.git").exists()
+
+
+@pytest.fixture
+def folding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the file system folded names: whatever is not there is looked up by another spelling."""
+
+    def spelled(path: str, place: int | None) -> str:
+        above, name = os.path.split(path)
+        above = spelled(above, place) if above not in {"", "/"} else above
+        if place is None and not above:
+            return path
+        with contextlib.suppress(OSError):
+            where = plain["open"](above or ".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place)
+            try:
+                names = os.listdir(where)
+            finally:
+                os.close(where)
+            if name not in names:
+                name = next((one for one in names if one.casefold() == name.casefold()), name)
+        return os.path.join(above, name)
+
+    def fold(name: str) -> None:
+        def folded(path: object, *values: object, **keys: object) -> object:
+            try:
+                return plain[name](path, *values, **keys)
+            except FileNotFoundError:
+                place = keys.get("dir_fd", keys.get("src_dir_fd"))
+                if not isinstance(path, str):
+                    raise
+                return plain[name](spelled(path, place), *values, **keys)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, name, folded)
+
+    plain = {name: getattr(os, name) for name in ("open", "stat", "lstat", "readlink", "rename", "unlink")}
+    for name in plain:
+        fold(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("config", "CONFIG"),
+        ("config", "con\ufb01g"),  # a ligature, which some fold to two letters
+        ("hooks", "Hooks"),
+        ("../.git", "../.GIT"),
+        ("rebase-merge", "REBASE-merge"),
+    ],
+)
+@pytest.mark.usefixtures("folding")
+def test_no_other_spelling_hides_what_git_finds(
+    check: RepositoryCheck, place: Path, old: str, new: str
+) -> None:
+    made = make_repository(place / "sub/.git", CONFIG + EVIL)
+    put(made / "hooks/post-checkout", "x")
+    put(made / "rebase-merge/strategy", "evil")
+    os.rename(made / old, (made / new) if "/" not in new else place / "sub/.GIT")
+    now = place / "sub" / (".GIT" if "/" in new else ".git")
+
+    assert check.sweep() == ()
+    texts = [path.read_text() for path in now.rglob("*") if path.is_file()]
+    assert not any(EVIL in text or text in {"x", "evil"} for text in texts)

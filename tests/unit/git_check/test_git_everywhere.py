@@ -7,8 +7,13 @@ import time
 
 import pytest
 
-from corral.runtime import git_everywhere, git_remembered, repositories, unchanged
-from corral.runtime.repositories import RepositoryCheck
+from corral.git_check import check as repositories
+from corral.git_check import everywhere as git_everywhere
+from corral.git_check import look
+from corral.git_check import remembered as git_remembered
+from corral.git_check.check import RepositoryCheck
+from corral.git_check.scope import scope_of
+from corral.untrusted_files import unchanged
 from support.git_repository import CONFIG, EVIL, make_repository, put
 
 TYPE_CHECKING = False
@@ -29,7 +34,7 @@ def keeping(git: Path, tmp_path: Path, make_plan) -> Checking:
     def make() -> RepositoryCheck:
         place = str(git.parent)
         plan = make_plan(writable=(place,), worktrees=(place,))
-        return RepositoryCheck(plan, str(tmp_path / "quarantine"), str(tmp_path / "memory"))
+        return RepositoryCheck(scope_of(plan), str(tmp_path / "quarantine"), str(tmp_path / "memory"))
 
     return make
 
@@ -168,7 +173,7 @@ def test_what_has_not_changed_is_neither_listed_nor_read_again(
     listed: list[object] = []
     plain = unchanged.list_directory
     monkeypatch.setattr(unchanged, "list_directory", lambda place: listed.append(place) or plain(place))
-    monkeypatch.setattr(repositories, "GitDirectory", lambda *_, **__: int("nothing is read"))
+    monkeypatch.setattr(look, "GitDirectory", lambda *_, **__: int("nothing is read"))
     second = keeping()
 
     second.begin()
@@ -194,8 +199,8 @@ def test_only_what_corral_itself_has_kept_is_believed(
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12_345)
     looked = []
-    plain = repositories.GitDirectory
-    monkeypatch.setattr(repositories, "GitDirectory", lambda *a, **k: looked.append(a[0]) or plain(*a, **k))
+    plain = look.GitDirectory
+    monkeypatch.setattr(look, "GitDirectory", lambda *a, **k: looked.append(a[0]) or plain(*a, **k))
 
     keeping().begin()
 
@@ -241,16 +246,17 @@ def test_where_the_search_is_given_up_what_it_has_seen_is_not_listed_again(
     assert any("more than 20 directories" in told.detail for told in second.take_violations())
 
 
-def test_more_repositories_than_can_be_looked_at_are_an_error(
+def test_more_repositories_than_can_be_looked_at_are_not_left(
     check: RepositoryCheck, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be looked at is named; it is not passed over."""
     monkeypatch.setattr(repositories, "MOST_MORE_STEPS", 2000)
-    for number in range(40):
-        (place / f"node_modules/{number}/.git").mkdir(parents=True)
+    monkeypatch.setattr("corral.git_check.work._MOST_SPARE_PARTS", 8)
+    made = [make_repository(place / f"node_modules/{number}/.git", CONFIG + EVIL) for number in range(40)]
 
-    (left,) = check.sweep()
-    assert left.startswith(f"{place}/node_modules/")
+    assert check.sweep() == ()
+    kept = [git for git in made if git.exists()]
+    assert 0 < len(kept) < 40
+    assert all(EVIL not in (git / "config").read_text() for git in kept)
 
 
 def test_a_directory_that_is_moved_brings_nothing_along(keeping: Checking, git: Path) -> None:
@@ -295,9 +301,9 @@ def test_what_an_index_makes_a_hazard_later_is_not_the_hosts(
     (place / "l").symlink_to("/outside")
     settle()
     check = keeping()
-    monkeypatch.setattr(check._elsewhere, "_found", ())  # none that is known before commands
+    monkeypatch.setattr(check._look.elsewhere, "_found", ())  # none that is known before commands
     check.begin()
-    elsewhere = check._elsewhere
+    elsewhere = check._look.elsewhere
 
     assert elsewhere.is_hosts(str(place), str(place), "l")
 

@@ -8,9 +8,10 @@ import socket
 
 import pytest
 
+from corral.git_check.check import RepositoryCheck
+from corral.git_check.scope import scope_of
 from corral.model.errors import SetupError
-from corral.model.plan import Watch
-from corral.runtime.repositories import RepositoryCheck
+from corral.model.plan import WatchedName
 from support.git_repository import CONFIG, EVIL, make_repository, put
 
 TYPE_CHECKING = False
@@ -308,7 +309,7 @@ def test_a_root_that_is_a_git_directory_is_looked_at(
     make_repository(place)
     status = place.stat()
     identity = (status.st_dev, status.st_ino)
-    watch = Watch(str(place), str(place), *identity, ".git", ".git/hooks", is_repository=True)
+    watch = WatchedName(str(place), str(place), *identity, ".git", ".git/hooks", is_repository=True)
     check = checking(str(place), watches=(watch,))
     check.begin()
     (place / "FETCH_HEAD").symlink_to("/x")
@@ -350,7 +351,9 @@ def test_what_was_looked_at_while_commands_ran_is_looked_at_again(
     put(git / "rebase-merge/strategy", "ort\n")
     assert check.sweep() == ()
     put(git / "rebase-merge/strategy", "evil\n")
-    monkeypatch.setattr("corral.runtime.unchanged.stamp_of", lambda _: (1, 1, 1))  # nothing has a new time
+    monkeypatch.setattr(
+        "corral.untrusted_files.unchanged.stamp_of", lambda _: (1, 1, 1)
+    )  # nothing has a new time
 
     assert check.sweep() == ()
     assert not (git / "rebase-merge/strategy").exists()
@@ -382,7 +385,7 @@ def test_hooks_that_every_worktree_has_by_the_users_configuration_are_not_left(
     place: Path, tmp_path: Path, make_plan
 ) -> None:
     plan = make_plan(writable=(str(place),), worktrees=(str(place),)).replace(hook_directories=(".githooks",))
-    check = RepositoryCheck(plan, str(tmp_path / "quarantine"))
+    check = RepositoryCheck(scope_of(plan), str(tmp_path / "quarantine"))
     check.begin()
     make_repository(place / "sub/.git")
     put(place / "sub/.githooks/post-checkout", "#!/bin/sh\n")
@@ -397,7 +400,7 @@ def test_hooks_that_git_would_run_in_its_own_directory_are_not_left(
 ) -> None:
     """There it is when it receives what is pushed."""
     plan = make_plan(writable=(str(place),), worktrees=(str(place),)).replace(hook_directories=(".githooks",))
-    check = RepositoryCheck(plan, str(tmp_path / "quarantine"))
+    check = RepositoryCheck(scope_of(plan), str(tmp_path / "quarantine"))
     check.begin()
     if directory != ".git":
         make_repository(place / directory)
@@ -416,7 +419,9 @@ def test_a_worktree_that_was_added_is_left(check: RepositoryCheck, git: Path, pl
     assert check.take_violations() == ()
 
 
-@pytest.mark.parametrize("harm", ["missing", "wrong", "closed", "no objects", "no refs"])
+@pytest.mark.parametrize(
+    "harm", ["missing", "wrong", "closed", "no objects", "no refs", "refs is a file", "objects is a file"]
+)
 def test_git_is_not_led_to_a_repository_further_up(check: RepositoryCheck, git: Path, harm: str) -> None:
     if harm == "missing":
         (git / "HEAD").unlink()
@@ -424,12 +429,15 @@ def test_git_is_not_led_to_a_repository_further_up(check: RepositoryCheck, git: 
         (git / "HEAD").write_text("x")
     elif harm == "closed":
         (git / "refs").chmod(0)
+    elif harm.endswith("file"):
+        shutil.rmtree(git / harm.partition(" ")[0])
+        (git / harm.partition(" ")[0]).touch(0o755)
     else:
         shutil.rmtree(git / harm.removeprefix("no "))
 
     assert check.sweep() == ()
     assert (git / "HEAD").read_text() == "ref: refs/heads/main\n"
-    assert os.access(git / "objects", os.X_OK) and (git / "refs").stat().st_mode & 0o700 == 0o700
+    assert (git / "objects").is_dir() and (git / "refs").stat().st_mode & 0o700 == 0o700
 
 
 def test_a_directory_that_was_closed_is_looked_into(check: RepositoryCheck, git: Path) -> None:
@@ -463,7 +471,7 @@ def test_what_cannot_be_looked_at_is_an_error(check: RepositoryCheck, monkeypatc
     def fail(*_: object, **__: object) -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("corral.runtime.repositories.open_directory", fail)
+    monkeypatch.setattr("corral.git_check.look.open_directory", fail)
 
     with pytest.raises(SetupError) as before:
         check.begin()
@@ -477,7 +485,7 @@ def test_one_at_the_top_may_be_made_and_is_looked_at_meanwhile(
 ) -> None:
     status = place.stat()
     identity = (status.st_dev, status.st_ino)
-    watch = Watch(str(place), str(place), *identity, ".git", ".git/hooks", is_repository=True)
+    watch = WatchedName(str(place), str(place), *identity, ".git", ".git/hooks", is_repository=True)
     check = checking(str(place), watches=(watch,))
     check.begin()
     check.glance()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.git.config import Entry, MalformedConfig, read_config, without
+from corral.git_formats.config import ConfigEntry, MalformedConfig, read_config, without
 
 
 def settings(data: bytes) -> list[tuple[str, str | None]]:
@@ -178,7 +178,7 @@ hooks # gone with it
 """
 
 
-def is_evil(entry: Entry) -> bool:
+def is_evil(entry: ConfigEntry) -> bool:
     return entry.section == "alias" or entry.key == "hookspath"
 
 

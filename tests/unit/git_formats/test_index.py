@@ -7,12 +7,13 @@ import os
 import random
 import struct
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from corral.git import index
-from corral.git.index import IndexContent, MalformedIndex, is_unsafe, read_index
+from corral.git_formats import index
+from corral.git_formats.index import IndexContent, MalformedIndex, is_unsafe, read_index
 
 BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 FILE, LINK, GITLINK, SPARSE = 0o100644, 0o120000, 0o160000, 0o040000
@@ -55,6 +56,7 @@ def entry(path: bytes, mode: int = FILE, flags: int = 0) -> bytes:
     return whole + bytes(8 - len(whole) % 8)
 
 
+@cache
 def compressed(path: bytes, before: bytes, mode: int = FILE) -> bytes:
     kept = next((at for at, two in enumerate(zip(path, before, strict=False)) if two[0] != two[1]), 0)
     dropped = len(before) - kept

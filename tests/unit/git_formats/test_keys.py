@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from corral.git.config import Entry, read_config
-from corral.git.keys import harmless_remotes, is_harmless, is_network_url, names_program_or_path
+from corral.git_formats.config import ConfigEntry, read_config
+from corral.git_formats.keys import harmless_remotes, is_harmless, is_network_url, names_program_or_path
 
 
-def setting(name: str, value: str | None) -> Entry:
-    return Entry(name, value, value, 1, 0, 0)
+def setting(name: str, value: str | None) -> ConfigEntry:
+    return ConfigEntry(name, value, value, 1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.git.sequencer import is_state, unsafe_state
+from corral.git_formats.sequencer import is_state, unsafe_state
 
 IDENTITY = {f"GIT_{who}_{what}": "A O'Brien" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 OBJECT = b"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from corral.git import judge as judging
-from corral.git.config import MalformedConfig, read_config
-from corral.git.judge import judge
-from corral.git.rewrite import rewrite
+from corral.git_formats import judge as judging
+from corral.git_formats.config import MalformedConfig, read_config
+from corral.git_formats.judge import judge
+from corral.git_formats.rewrite import rewrite
 
 BASE = b"""# the user's own
 [core]
@@ -96,6 +96,10 @@ def test_what_could_run_something_is_refused_by_name(more: bytes, name: str) -> 
             "remote.https://example.org/a.git.url",
             judging.ODD_NAME,
         ),
+        (b'[remote "."]\n\turl = https://evil.example/a\n', "remote...url", judging.ODD_NAME),
+        (b'[remote ".."]\n\turl = https://evil.example/a\n', "remote....url", judging.ODD_NAME),
+        (b'[remote "../b"]\n\tpushurl = https://evil.example/a\n', "remote.../b.pushurl", judging.ODD_NAME),
+        (b'[branch "main"]\n\tremote = .\n', "branch.main.remote", judging.WHERE_TO_PUSH),
     ],
 )
 def test_what_leads_the_next_push_elsewhere_is_refused(more: bytes, name: str, why: str) -> None:
@@ -106,6 +110,21 @@ def test_a_branch_does_not_follow_a_new_remote_where_there_are_others() -> None:
     more = b'[remote "fork"]\n\turl = https://evil.example/a\n[branch "main"]\n\tremote = fork\n'
 
     assert _refused(BASE + more) == {"branch.main.remote": judging.WHERE_TO_PUSH}
+
+
+@pytest.mark.parametrize("name", [b".", b"..", b"../x"])
+def test_no_remote_is_called_like_a_path(name: bytes) -> None:
+    """Not the first one of a repository either. `.` is what branches follow that follow another branch."""
+    base = b"[core]\n\tbare = false\n"
+    follow = b'[branch "main"]\n\tremote = ' + name + b"\n"
+    address = b'[remote "' + name + b'"]\n\turl = https://evil.example/a\n'
+
+    assert f"remote.{name.decode()}.url" in _refused(base + address + follow, base)
+    assert b"evil" not in judge(base, base + address + follow).data
+
+
+def test_a_new_branch_may_follow_another_branch() -> None:
+    assert _refused(BASE + b'[branch "x"]\n\tremote = .\n\tmerge = refs/heads/main\n') == {}
 
 
 def test_the_first_remote_of_a_repository_may_be_followed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.programs import find_program
+from corral.host.programs import find_program
 
 
 def put(directory: Path, name: str = "bwrap") -> str:

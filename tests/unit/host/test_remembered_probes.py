@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from corral.backends.registry import BUILTIN, get_backend
-from corral.host import RealHost
+from corral.host.probes import forget, probe_remembered
+from corral.host.real import RealHost
 from corral.model.feature import Feature
 from corral.model.probe import Dependence, Probe
-from corral.probes import forget, probe_remembered
 from support.fake_host import FakeHost
 
 

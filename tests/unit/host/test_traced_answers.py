@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import corral
-from corral.host import RealHost
+from corral.compiled_plans.traced_host import Trace, TracedHost
+from corral.host.real import RealHost
 from corral.linux.compiled import ObjectKind, SeenLink, SeenNothing, SeenObject, SeenSilence, SeenStamp
-from corral.trace import Trace, TracedHost
+from corral.model.enforcer import CGROUP1, CGROUP2
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ def test_what_appears_while_it_is_looked_at_never_fits(place: Path) -> None:
     assert [seen.inode for seen in trace.seen if isinstance(seen, SeenObject)] == [0]
 
 
-def test_no_control_group_is_offered_and_silence_is_noted() -> None:
+def test_only_groups_of_its_own_are_offered_and_silence_is_noted() -> None:
     trace = Trace()
     trace.note_silence("/pyproject.toml")
 
-    assert TracedHost(RealHost(), trace).enforcers() == ()
+    offered = {enforcer.name for enforcer in TracedHost(RealHost(), trace).enforcers()}
+
+    assert offered <= {CGROUP1, CGROUP2}
     assert trace.seen == (SeenSilence("/pyproject.toml"),)
     assert trace.newest_ns == 0

@@ -59,9 +59,9 @@ class FakeManager:
             while True:
                 self._client, _ = self._listener.accept()
                 with self._client, suppress(OSError, EOFError):
-                    self._talk(self._client)
+                    self._handshake(self._client)
 
-    def _talk(self, client: socket.socket) -> None:
+    def _handshake(self, client: socket.socket) -> None:
         client.sendall(self.greeting)
         if self.is_deaf:
             while client.recv(4096):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from corral.limits import cgroup1
+from corral.limits import cgroup1, group
 from corral.limits.cgroup1 import Group1
-from corral.limits.group import GroupUsage
 from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, CpuTime
 from corral.model.enforcer import CGROUP1
 from corral.model.launch import GroupRequest
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ def test_a_share_above_that_of_a_group_above_is_held_by_that_one(
     version_1: FakeGroups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel refuses it: tg_cfs_schedulable_down() in kernel/sched/core.c."""
-    real, hierarchy = cgroup1.write, version_1.hierarchy("cpu")
+    real, hierarchy = group.write, version_1.hierarchy("cpu")
 
     def refuse(path: str, value: int | str) -> None:
         if path.endswith("cfs_quota_us"):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         real(path, value)
 
-    monkeypatch.setattr(cgroup1, "write", refuse)
+    monkeypatch.setattr(group, "write", refuse)
     request = GroupRequest(CGROUP1, cpus=2.0)
     above = version_1.tree("cpu")
     for quota, is_held in (("50000", True), ("-1", False), ("200000", False), ("400000", False)):

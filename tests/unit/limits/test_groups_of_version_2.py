@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from corral.limits.cgroup2 import Group2
-from corral.limits.group import GroupUsage
 from corral.linux.spec import Cgroup, CgroupKill, CgroupKillKind, CgroupKind, CpuTime
 from corral.model.enforcer import CGROUP2
 from corral.model.launch import GroupRequest
+from corral.model.result import GroupUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -227,7 +227,7 @@ def test_a_foreign_manager_is_not_asked_for_anything(
     manager: FakeManager, monkeypatch: pytest.MonkeyPatch, peer: tuple[int, int], reason: str
 ) -> None:
     """A process id of ours would be some other process there."""
-    monkeypatch.setattr(_bus.Connection, "peer", lambda _: peer)
+    monkeypatch.setattr(_bus.BusConnection, "peer", lambda _: peer)
 
     with pytest.raises(OSError, match=reason):
         systemd.start_scope(REQUEST)

@@ -17,6 +17,7 @@ from corral.linux.filter import (
 )
 from corral.linux.rule import ALLOW, ENOSYS, EPERM, Errno, Filter, Rule, fail_with
 from corral.linux.syscalls import Arch, is_known, number, numbers
+from corral.model.rules.syscall_groups import GROUPS
 
 NATIVE = default_filter(sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False)
 PROGRAMS = {
@@ -337,3 +338,66 @@ def test_denying_nothing_more_changes_nothing() -> None:
 def test_a_denial_that_cannot_be_meant_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=f"'{name}'"):
         default_filter(sockets=SocketPolicy.NONE, private_ipc_by_filter=True, extra_denied=[name])
+
+
+_TRUNCATING, _ASYNCHRONOUS = 0x241, 0x2800
+
+
+@pytest.mark.parametrize(
+    ("group", "refused", "passed"),
+    [
+        ("@chmod", [("setxattr", 0), ("fsetxattr", 0), ("lremovexattr", 0)], [("umask", 0)]),
+        (
+            "@signal",
+            [
+                *(("fcntl", 3, command) for command in (8, 10, 15)),
+                ("fcntl", 3, 4, _ASYNCHRONOUS),
+                *(("ioctl", 3, request) for request in (0x5452, 0x8901, 0x8902, 0x40045436)),
+                ("prctl", 1, 9),
+                ("clone", 0x1200000 | 9),
+            ],
+            [
+                *(("fcntl", 3, 4, 0x800), ("fcntl", 3, 1), ("ioctl", 3, 0x5401), ("prctl", 1, 0)),
+                *(("prctl", 15, 9), ("clone", 0x1200011), ("clone", 0x3D0F00), ("timer_create", 0)),
+            ],
+        ),
+        (
+            "@truncate",
+            [("open", 0, _TRUNCATING), ("openat", 0, 0, _TRUNCATING), ("creat", 0), ("fallocate", 3, 8)],
+            [("open", 0, 0x41), ("openat", 0, 0, 0x441), ("fallocate", 3, 1), ("write", 1)],
+        ),
+        (
+            "@remove",
+            [("rename", 0), ("renameat", 0), ("renameat2", 0, 0, 0, 0, 0), ("renameat2", 0, 0, 0, 0, 4)],
+            [("renameat2", 0, 0, 0, 0, 1), ("renameat2", 0, 0, 0, 0, 2), ("link", 0)],
+        ),
+    ],
+)
+def test_a_group_has_the_other_ways_to_do_the_same(
+    group: str, refused: list[tuple[str, int]], passed: list[tuple[str, int]]
+) -> None:
+    policy = default_filter(
+        sockets=SocketPolicy.NAMESPACED, private_ipc_by_filter=False, extra_denied=GROUPS[group]
+    )
+    program = compile_filter(policy, Arch.X86_64)
+
+    def code(name: str, *arguments: int) -> int:
+        return interpret(
+            program, Call(numbers(Arch.X86_64)[name], Arch.X86_64.audit, (*arguments, *[0] * 6)[:6])
+        ).code
+
+    assert {call: code(*call) for call in refused} == dict.fromkeys(refused, EPERM.code)
+    assert {call: code(*call) for call in passed} == dict.fromkeys(passed, ALLOW.code)
+    assert (code("openat2") == ENOSYS.code) is (group == "@truncate")
+    assert all(decide(*call) == ALLOW.code for call in refused)  # without the group
+
+
+def test_groups_are_complete_however_they_are_put_together() -> None:
+    """On every architecture, with the calls that others have denied altogether."""
+    every = {call for calls in GROUPS.values() for call in calls} | {"fcntl", "open", "clone", "openat2"}
+    for arch in Arch:
+        for stopped in (False, True):
+            policy = default_filter(
+                sockets=SocketPolicy.NONE, private_ipc_by_filter=True, stopped=stopped, extra_denied=every
+            )
+            assert compile_filter(policy, arch)

@@ -152,7 +152,13 @@ def test_every_rule_holds_whatever_else_is_asked_for(arch: Arch, shared: bool, s
     assert decide("clone", THREADS, **asked) == ALLOW.code  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("key", PROGRAMS, ids=str)
+@pytest.mark.parametrize(
+    "key",
+    [  # with everything and with nothing; what is between them is left to `make test-all`
+        pytest.param(key, id=str(key), marks=[] if len({*key[:4]}) == 1 else pytest.mark.thorough)
+        for key in PROGRAMS
+    ],
+)
 def test_the_program_stays_short_and_quick(key: tuple[bool, bool, bool, bool, Arch]) -> None:
     program, arch = PROGRAMS[key], key[4]
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from corral.linux import landlock
-from corral.linux.landlock import FILE_RIGHTS, NEWEST_ABI, FsRight, NetRight, Scope
+from corral.linux.landlock import FILE_RIGHTS, NEWEST_ABI, FsRight, LandlockScope, NetRight
 from corral.linux.syscalls import Arch, number
 
 ABIS = range(1, NEWEST_ABI + 1)
@@ -117,6 +117,6 @@ def test_this_kernel_accepts_what_its_abi_is_said_to_handle() -> None:
     assert ruleset >= 0
     os.close(ruleset)
     if abi < NEWEST_ABI:
-        following = (landlock.handled_fs(NEWEST_ABI), NetRight.BIND_TCP, Scope.SIGNAL)
+        following = (landlock.handled_fs(NEWEST_ABI), NetRight.BIND_TCP, LandlockScope.SIGNAL)
         if following[0] != fields[0]:
             assert _create_ruleset(struct.pack("<3Q", *following)[:size], size, 0) < 0

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from corral.linux.syscalls import Arch, is_known, number, numbers
-from corral.model.capability import parse_capability
 from corral.model.errors import CapabilitySyntaxError
-from corral.model.syscall_groups import GROUPS
+from corral.model.rules.capability import parse_capability
+from corral.model.rules.syscall_groups import GROUPS
 from corral.policy.compose import build_policy
 
 

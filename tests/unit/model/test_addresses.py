@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from corral.model.addresses import address_forms, canonical_address, is_public_address
+from corral.model.network.addresses import address_forms, canonical_address, is_public_address
 
 PUBLIC = [
     *("1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from corral.model.capability import Capability, PolicyDraft, parse_capability
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.policy import FsAccess, FsRule, NetMode, NetPolicy, Policy
+from corral.model.rules.capability import Capability, PolicyDraft, parse_capability
 
 
 def policy_of(*texts: str, base: Policy | None = None) -> Policy:

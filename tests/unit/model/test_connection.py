@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from corral.model.capability import parse_capability
-from corral.model.connection import Rules, Verdict, capability_for, decide_connection, is_loopback
 from corral.model.decision import Reason
-from corral.model.endpoint import is_address, parse_endpoint, parse_host, parse_one_host
+from corral.model.network.connection import NetVerdict, Rules, capability_for, decide_connection, is_loopback
+from corral.model.network.endpoint import is_address, parse_endpoint, parse_host, parse_one_host
+from corral.model.network.traffic import NetReason
 from corral.model.policy import NetMode, NetPolicy
-from corral.model.traffic import NetReason
+from corral.model.rules.algebra import is_within_net, meet_net
+from corral.model.rules.capability import parse_capability
 
 
 def rules(*allow: str, deny: tuple[str, ...] = ()) -> Rules:
@@ -33,15 +34,15 @@ def test_what_was_granted_is_said_with_its_rule_and_what_may_be_spoken() -> None
 
     verdict = found.decide("example.com", 443)
 
-    assert verdict == Verdict(True, NetReason.GRANTED, frozenset({"https", "tcp"}), "https:example.com")
+    assert verdict == NetVerdict(True, NetReason.GRANTED, frozenset({"https", "tcp"}), "https:example.com")
     assert found.decide("example.com", 80).schemes == {"http"}
     assert found.ports == {80, 443}
 
 
 def test_an_empty_list_permits_nothing() -> None:
-    assert rules().decide("example.com", 443) == Verdict(False, NetReason.NOT_GRANTED)
-    assert rules().decide_lookup("example.com") == Verdict(False, NetReason.NOT_GRANTED)
-    assert rules().decide("1.1.1.1", 443) == Verdict(False, NetReason.ADDRESS)
+    assert rules().decide("example.com", 443) == NetVerdict(False, NetReason.NOT_GRANTED)
+    assert rules().decide_lookup("example.com") == NetVerdict(False, NetReason.NOT_GRANTED)
+    assert rules().decide("1.1.1.1", 443) == NetVerdict(False, NetReason.ADDRESS)
 
 
 @pytest.mark.parametrize("host", ["allowed.com", "ALLOWED.com", "allowed.com.", "Allowed.Com."])
@@ -131,10 +132,43 @@ def test_names_of_other_scripts_are_compared_as_they_are_sent() -> None:
 def test_a_denied_pattern_beats_every_grant() -> None:
     found = rules("https:*", "https:a.evil.test", "tcp:evil.test:443", deny=("*.evil.test", "evil.test"))
 
-    assert found.decide("a.evil.test", 443) == Verdict(False, NetReason.DENIED, rule="*.evil.test")
-    assert found.decide("evil.test", 443) == Verdict(False, NetReason.DENIED, rule="evil.test")
+    assert found.decide("a.evil.test", 443) == NetVerdict(False, NetReason.DENIED, rule="*.evil.test")
+    assert found.decide("evil.test", 443) == NetVerdict(False, NetReason.DENIED, rule="evil.test")
     assert found.decide_lookup("evil.test").reason is NetReason.DENIED
     assert reason(found, "notevil.test") is NetReason.GRANTED
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied"),
+    [
+        *(
+            (host, "localhost")
+            for host in ("127.0.0.1", "127.8.9.1", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]")
+        ),
+        ("localhost", "127.0.0.1"),
+        ("db.localhost", "127.0.0.1"),
+    ],
+)
+def test_this_machine_is_denied_by_its_name_and_its_address_alike(allowed: str, denied: str) -> None:
+    """Whoever asks for the name may come with the address, and the other way round."""
+    net = limited(f"tcp:{allowed}:8000", deny=(denied,))
+    wanted = parse_endpoint("tcp", f"{allowed}:8000")
+
+    assert Rules(limited(f"tcp:{allowed}:8000")).decide(wanted.host, 8000).allowed
+    assert Rules(net).decide(wanted.host, 8000) == NetVerdict(False, NetReason.DENIED, rule=denied)
+    assert decide_connection(net, wanted).reason is Reason.DENIED
+    assert not Rules(net).may_dial(wanted.host, 8000, "127.0.0.1", is_public=False)
+    assert meet_net(net, net).mode is NetMode.NONE
+    assert not is_within_net(limited(f"tcp:{allowed}:8000"), net)
+
+
+def test_other_addresses_of_loopback_can_be_denied_by_themselves() -> None:
+    net = limited("tcp:localhost:8000", "tcp:127.0.0.1:8000", deny=("127.0.0.9", "::1", "*.localhost"))
+
+    assert Rules(net).decide("localhost", 8000).allowed
+    assert Rules(net).decide("127.0.0.1", 8000).allowed
+    assert not Rules(net).decide("db.localhost", 8000).allowed
+    assert not Rules(net).may_dial("localhost", 8000, "::1", is_public=False)
 
 
 def test_another_port_is_another_thing() -> None:
@@ -183,7 +217,7 @@ def test_an_address_in_disguise_is_neither_name_nor_address(host: str) -> None:
 @pytest.mark.parametrize("host", ["0x7f.1", "0x01010101", "2130706433", "1.1.1.1", "::1"])
 def test_even_if_asked_about_a_disguised_address_is_no_name(host: str) -> None:
     assert is_address(host)
-    assert rules("https:*", deny=("evil.test",)).decide(host, 443) == Verdict(False, NetReason.ADDRESS)
+    assert rules("https:*", deny=("evil.test",)).decide(host, 443) == NetVerdict(False, NetReason.ADDRESS)
 
 
 def test_an_address_may_be_that_of_a_denied_name() -> None:

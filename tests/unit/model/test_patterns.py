@@ -7,11 +7,11 @@ import subprocess
 import pytest
 
 from corral.config.pattern_file import read_pattern_file
-from corral.model.capability import parse_capability
 from corral.model.errors import CapabilitySyntaxError, PolicyError
-from corral.model.path_text import path_or_pattern
-from corral.model.pattern import descend, escape, glob_of, is_pattern, literal, normal_steps
 from corral.model.policy import FsAccess, FsRule, Policy
+from corral.model.rules.capability import parse_capability
+from corral.model.rules.path_text import path_or_pattern
+from corral.model.rules.pattern import descend, escape, glob_of, is_pattern, literal, normal_steps
 from corral.policy.check import check_policy
 
 TYPE_CHECKING = False
@@ -225,3 +225,24 @@ def test_the_mark_that_some_editors_begin_a_file_with_is_no_part_of_a_pattern(tm
     (tmp_path / "denied").write_bytes(b"\xef\xbb\xbf*.pem\n")
 
     assert read_pattern_file(str(tmp_path / "denied")) == ("**/*.pem",)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("a\fb", "a\fb"),
+        ("p\u2028q", "p\u2028q"),
+        ("x\x85y\x0bz\x1cw", "x\x85y\x0bz\x1cw"),
+        ("foo\\\\ ", "foo\\\\"),
+        ("foo\\ ", "foo "),
+        ("foo\\\\\\  ", "foo\\\\ "),
+        ("foo \\  \t", "foo  "),
+        ("a\\ b\\\\ c", "a b\\\\ c"),
+        ("foo \r", "foo"),
+        ("foo\\", "foo\\"),  # which a policy refuses
+    ],
+)
+def test_a_line_ends_where_git_says_and_backslashes_are_counted(tmp_path: Path, line: str, text: str) -> None:
+    (tmp_path / "denied").write_bytes(f"{line}\n# no more\n".encode())
+
+    assert read_pattern_file(str(tmp_path / "denied")) == (f"**/{text}",)

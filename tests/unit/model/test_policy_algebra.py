@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.model.capability import PolicyDraft, capabilities_of, parse_capability
 from corral.model.policy import FsRule, NetMode, Policy
+from corral.model.rules.capability import PolicyDraft, capabilities_of, parse_capability
 
 
 def policy(*capabilities: str) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import corral
-from corral.model.capability import capabilities_of
+from corral.model.rules.capability import capabilities_of
 from corral.policy.preset import load_preset
 
 PARENT = corral.build_policy(

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from corral.network.tls import MOST_HELLO, HelloState, ServerName, read_server_name
+from corral.network.wire.tls import MOST_HELLO, HelloState, ServerName, read_server_name
 from support.wire_messages import (
     client_hello,
     name_seen_by_a_server,

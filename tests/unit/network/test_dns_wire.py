@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from corral.network.dns import (
+from corral.network.wire.dns import (
     MOST_QUERY,
     Query,
     answer,

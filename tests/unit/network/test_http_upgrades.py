@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.model.traffic import NetReason
-from corral.network.http1 import MOST_HEAD, Mismatch, RequestWatch
+from corral.model.network.traffic import NetReason
+from corral.network.wire.http1 import MOST_HEAD, Mismatch, RequestWatch
 
 HOST = b"Host: example.com\r\n"
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.live import LiveNetwork, _read
 from corral.model.errors import PolicyError
+from corral.sessions.live_network import LiveNetwork, _read
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from corral.calls.answer import Answer
-from corral.calls.codec import Bounds, encode
 from corral.model.errors import CallError, RemoteError
+from corral.parallel.calls.answer import Answer
+from corral.parallel.calls.codec import Bounds, encode
 
 TOKEN = b"t" * 16
 DONE = SimpleNamespace(ok=True)

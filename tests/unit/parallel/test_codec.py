@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from corral.calls.codec import NUMBER_BYTES, Bounds, CodecError, decode, encode
+from corral.parallel.calls.codec import NUMBER_BYTES, Bounds, CodecError, decode, encode
 
 Point = namedtuple("Point", "x y")
 

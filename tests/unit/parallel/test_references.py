@@ -11,10 +11,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from corral.calls.interpreter import find_interpreter, search_path
-from corral.calls.reference import refer, take_apart
-from corral.function import _check_backend
 from corral.model.errors import PolicyError
+from corral.parallel.calls.interpreter import find_interpreter, search_path
+from corral.parallel.calls.reference import refer, take_apart
+from corral.parallel.functions import _check_backend
 
 HERE = os.path.realpath(__file__)
 

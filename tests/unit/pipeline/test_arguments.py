@@ -116,7 +116,7 @@ def test_a_mistake_in_a_capability_points_to_no_command_line() -> None:
         ("x.org", "network:https:x.org", "--allow x.org", "'network:http:x.org' and 'network:https:x.org'"),
         ("x.org", "network:https:10.0.0.5", "--allow 10.0.0.5", "'network:http:10.0.0.5' and "),
         ("x.org:443", "network:https:x.org", "--cap network:https:x.org", "'network:https:x.org'"),
-        ("/srv", "filesystem:read:/srv", "--cap filesystem:read:/srv", "'filesystem:read:/srv'"),
+        ("/srv", "filesystem:read:/srv", "--read /srv", "'filesystem:read:/srv'"),
     ],
 )
 def test_a_violation_speaks_to_whoever_reads_it(

@@ -112,7 +112,7 @@ def test_it_is_not_for_a_sandbox_that_could_not_be_set_up(project: Path, monkeyp
     def fail(*_: object) -> None:
         raise SetupError("mounts", "the sandbox could not be set up", why="it broke", fix="mend it")
 
-    monkeypatch.setattr("corral.attempt.Run.run", fail)
+    monkeypatch.setattr("corral.pipeline.planned_run.Run.run", fail)
     with pytest.raises(SetupError, match="it broke"):
         sandbox(project, fallback="unconfined").run(["true"])
 

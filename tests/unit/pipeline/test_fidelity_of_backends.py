@@ -84,6 +84,21 @@ def test_a_clause_is_held_no_better_than_the_weakest_that_it_needs() -> None:
     assert landlock.hold_of(()) is None
 
 
+def test_a_default_is_held_by_those_backends_that_can_and_counts_against_none() -> None:
+    for holds, expected in (
+        (frozenset({Feature.LIMIT_PIDS}), Hold.ENFORCED),
+        (frozenset[Feature](), Hold.NOT_ENFORCEABLE),
+    ):
+        host = FakeHost(holds=holds, uid=0, home="/root", tools={})
+        found = sandbox(host=host).fidelity()
+        clause = next(clause for clause in found.clauses if clause.text.startswith("pids:default:"))
+        native = backend_of(found, "native")
+
+        assert clause.features == (Feature.LIMIT_PIDS,)
+        assert native.hold_of(clause.features) is expected
+        assert native.enforces_all
+
+
 def test_without_control_groups_the_supervisor_approximates_a_limit_of_memory() -> None:
     limited = sandbox("memory:limit:1g").fidelity()
     with_groups = sandbox(

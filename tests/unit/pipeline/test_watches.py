@@ -8,7 +8,7 @@ import pytest
 
 from corral.model.errors import SetupError
 from corral.model.result import UsageSample
-from corral.watch import Watch
+from corral.pipeline.live_run import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

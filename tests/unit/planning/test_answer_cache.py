@@ -1,12 +1,12 @@
-"""Recall: what was found holds only as long as every answer of the host is the same."""
+"""AnswerCache: what was found holds only as long as every answer of the host is the same."""
 
 from __future__ import annotations
 
 import pytest
 
 from corral.model.probe import Stat
+from corral.planning.answer_cache import AnswerCache
 from corral.planning.build import Held
-from corral.planning.recall import Recall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ class Finder:
 
 
 def test_the_same_answers_give_what_was_found_before() -> None:
-    host, finder, recall = Answers(), Finder(), Recall()
-    first = recall.find(host, finder)  # type: ignore[arg-type]
+    host, finder, cache = Answers(), Finder(), AnswerCache()
+    first = cache.find(host, finder)  # type: ignore[arg-type]
 
-    assert recall.find(host, finder) is first  # type: ignore[arg-type]
+    assert cache.find(host, finder) is first  # type: ignore[arg-type]
     assert finder.calls == 1
 
 
@@ -72,46 +72,46 @@ def test_the_same_answers_give_what_was_found_before() -> None:
     ids=["replaced", "made", "removed", "written to", "variable"],
 )
 def test_another_answer_makes_it_look_again(change: object) -> None:
-    host, finder, recall = Answers(), Finder(), Recall()
-    recall.find(host, finder)  # type: ignore[arg-type]
+    host, finder, cache = Answers(), Finder(), AnswerCache()
+    cache.find(host, finder)  # type: ignore[arg-type]
 
     change(host)  # type: ignore[operator]
-    recall.find(host, finder)  # type: ignore[arg-type]
+    cache.find(host, finder)  # type: ignore[arg-type]
 
     assert finder.calls == 2
 
 
 def test_what_nobody_asked_for_may_change() -> None:
-    host, finder, recall = Answers(), Finder(), Recall()
-    recall.find(host, finder)  # type: ignore[arg-type]
+    host, finder, cache = Answers(), Finder(), AnswerCache()
+    cache.find(host, finder)  # type: ignore[arg-type]
 
     host.variables["OTHER"] = "2"
-    recall.find(host, finder)  # type: ignore[arg-type]
+    cache.find(host, finder)  # type: ignore[arg-type]
 
     assert finder.calls == 1
 
 
 def test_who_reads_the_whole_environment_depends_on_all_of_it() -> None:
-    host, recall, calls = Answers(), Recall(), []
+    host, cache, calls = Answers(), AnswerCache(), []
 
     def find(asked: Host) -> Held:
         calls.append(sorted(asked.environment()))
         return Held((), (), ())
 
-    recall.find(host, find)  # type: ignore[arg-type]
-    recall.find(host, find)  # type: ignore[arg-type]
+    cache.find(host, find)  # type: ignore[arg-type]
+    cache.find(host, find)  # type: ignore[arg-type]
     host.variables["OTHER"] = "2"
-    recall.find(host, find)  # type: ignore[arg-type]
+    cache.find(host, find)  # type: ignore[arg-type]
 
     assert calls == [["OTHER", "XDG_CONFIG_HOME"]] * 2
 
 
 def test_a_search_that_fails_is_not_remembered() -> None:
-    host, recall = Answers(), Recall()
+    host, cache = Answers(), AnswerCache()
 
     def refuse(host: Host) -> Held:
         raise ValueError(host.lstat("/project/.git"))
 
     with pytest.raises(ValueError):
-        recall.find(host, refuse)  # type: ignore[arg-type]
-    assert recall.find(host, lambda _: NOTHING) is NOTHING  # type: ignore[arg-type]
+        cache.find(host, refuse)  # type: ignore[arg-type]
+    assert cache.find(host, lambda _: NOTHING) is NOTHING  # type: ignore[arg-type]

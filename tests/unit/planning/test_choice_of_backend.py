@@ -53,7 +53,7 @@ def registered(monkeypatch: pytest.MonkeyPatch):
         known = {backend.name: backend for backend in backends}
         monkeypatch.setattr(registry, "BUILTIN", dict.fromkeys(known, "fake:fake"))
         monkeypatch.setattr("corral.sandbox.BUILTIN", dict.fromkeys(known, "fake:fake"))
-        for module in ("corral.planner", "corral.fidelity", "corral.backends.registry"):
+        for module in ("corral.pipeline.planner", "corral.pipeline.fidelity", "corral.backends.registry"):
             monkeypatch.setattr(f"{module}.get_backend", known.__getitem__)
 
     return register
@@ -200,7 +200,7 @@ def test_an_outer_program_that_cannot_be_started_is_probed_again(
     def fail(*_: object) -> None:
         raise SetupError(code, "it could not be started", why="No such file or directory", fix="install it")
 
-    monkeypatch.setattr("corral.attempt.Run.run", fail)
+    monkeypatch.setattr("corral.pipeline.planned_run.Run.run", fail)
     with pytest.raises(SetupError, match="No such file or directory"):
         used.run(["true"])
     used.explain("true")

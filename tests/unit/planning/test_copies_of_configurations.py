@@ -6,7 +6,7 @@ import pytest
 
 from corral.model.plan import MOST_COPIED_BYTES, Command
 from corral.planning.build import build, nested_repositories
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 from support.golden_cases import LINKED, REPOSITORY, WORKSPACE
@@ -34,9 +34,9 @@ def copied(
     host = _Host(files)
     host.state = state
     policy = build_policy(preset, capabilities)
-    ground = build_ground(policy, WORKSPACE, host)
-    nested = nested_repositories(ground, host)
-    plan = build(policy, Command(("true",), WORKSPACE), ground, host, run_id="0" * 16, nested=nested)
+    resolved = resolve_policy(policy, WORKSPACE, host)
+    nested = nested_repositories(resolved, host)
+    plan = build(policy, Command(("true",), WORKSPACE), resolved, host, run_id="0" * 16, nested=nested)
     assert [copy.number for copy in plan.copies] == list(range(len(plan.copies)))
     assert {copy.target for copy in plan.copies} <= {shield.target for shield in plan.shields}
     assert all(copy.target.path.startswith(f"{copy.root}/") for copy in plan.copies)
@@ -63,6 +63,44 @@ def test_that_of_the_repository_of_a_linked_worktree() -> None:
 )
 def test_none_where_the_policy_gives_less(capability: str) -> None:
     assert copied(REPOSITORY, capability) == []
+
+
+@pytest.mark.parametrize(
+    "capability",
+    [
+        "filesystem:read:${workspace}/.git/conf*",
+        "filesystem:read:**/config",
+        "filesystem:read:${workspace}/.git/*",
+        "filesystem:read:${workspace}/settings*",  # a link that leads there
+        "filesystem:protect:**/config",
+        "filesystem:protect:.git/confi[g]",
+        "filesystem:protect:settings",
+    ],
+)
+def test_none_of_what_a_rule_of_its_own_holds_as_it_is(capability: str) -> None:
+    files = {**REPOSITORY, f"{WORKSPACE}/settings": "-> .git/config"}
+
+    assert copied(files) == [CONFIG]
+    assert copied(files, capability) == []
+
+
+def test_none_of_a_nested_one_that_is_protected_by_its_own_name() -> None:
+    files = {**REPOSITORY, f"{WORKSPACE}/sub/.git/config": "[core]\n"}
+
+    assert copied(files, "filesystem:protect:sub/.git/config") == [CONFIG]
+
+
+def test_none_of_that_of_a_linked_worktree_that_a_pattern_makes_read_only() -> None:
+    assert copied(LINKED, "filesystem:read:/home/ann/main/.git/c*") == []
+
+
+def test_none_where_one_of_two_policies_makes_it_read_only_by_a_pattern() -> None:
+    host = _Host(REPOSITORY)
+    host.state = "/home/ann/.local/state/corral"
+    policy = build_policy("moderate") & build_policy("moderate", ["filesystem:read:**/config"])
+    resolved = resolve_policy(policy, WORKSPACE, host)
+
+    assert not build(policy, Command(("true",), WORKSPACE), resolved, host, run_id="0" * 16).copies
 
 
 def test_none_where_the_workspace_is_read_only() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from corral.backends._limits import BY_GROUPS
-from corral.model.capability import PolicyDraft, capabilities_of, parse_capability
 from corral.model.enforcer import SYSTEMD, Enforcer
 from corral.model.errors import CapabilitySyntaxError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.policy import Defaults, Policy
+from corral.model.rules.capability import PolicyDraft, capabilities_of, parse_capability
 from corral.policy.compose import build_policy
-from corral.policy.errand import Errand, decode_errand, encode_errand
 from corral.policy.preset import PRESETS, load_preset
+from corral.policy.remote_request import RemoteRequest, decode_request, encode_request
 from corral.sandbox import Sandbox
 from support.fake_host import FakeHost
 
@@ -41,7 +41,7 @@ def test_every_preset_bounds_the_number_of_processes(preset: str) -> None:
 def test_an_ordinary_user_is_held_to_it_without_control_groups() -> None:
     explanation = explained()
 
-    assert explanation.plan.ground.limits.pids == 4096
+    assert explanation.plan.resolved.limits.pids == 4096
     assert explanation.launch.enforced[Feature.LIMIT_PIDS] == "RLIMIT_NPROC in the user namespace"
     assert explanation.plan.unheld == ()
 
@@ -49,7 +49,7 @@ def test_an_ordinary_user_is_held_to_it_without_control_groups() -> None:
 def test_where_nobody_can_hold_it_the_command_runs_and_the_record_says_so() -> None:
     explanation = explained(host=FakeHost(uid=0, home="/root"))
 
-    assert explanation.plan.ground.limits.pids is None
+    assert explanation.plan.resolved.limits.pids is None
     assert explanation.plan.unheld == ((Feature.LIMIT_PIDS, "4096"),)
     assert Feature.LIMIT_PIDS not in explanation.plan.requires
 
@@ -62,7 +62,7 @@ def test_a_limit_that_nobody_can_hold_is_refused_all_the_same() -> None:
 def test_what_was_waived_is_on_record_already() -> None:
     explanation = explained(waive=["limit.pids"])
 
-    assert explanation.plan.ground.limits.pids is None
+    assert explanation.plan.resolved.limits.pids is None
     assert explanation.plan.unheld == ()
 
 
@@ -70,13 +70,13 @@ def test_the_same_ground_is_the_same_object_for_every_run() -> None:
     """Backends keep what they compiled from it."""
     sandbox = Sandbox("moderate", host=FakeHost())
 
-    assert sandbox.explain(("a",)).plan.ground is sandbox.explain(("b",)).plan.ground
+    assert sandbox.explain(("a",)).plan.resolved is sandbox.explain(("b",)).plan.resolved
 
 
 def test_memory_is_a_share_of_the_machine() -> None:
     explanation = explained("memory:default:75%", host=FakeHost(MEMINFO, holds=BY_GROUPS))
 
-    assert explanation.plan.ground.limits.memory_bytes == 6_000_000 * 1024
+    assert explanation.plan.resolved.limits.memory_bytes == 6_000_000 * 1024
     assert Feature.LIMIT_MEMORY in explanation.launch.enforced
 
 
@@ -84,7 +84,7 @@ def test_memory_that_cannot_be_held_is_not_looked_at_by_the_launcher_either() ->
     explanation = explained("memory:default:1GiB", "cpu:default:100%")
 
     assert explanation.plan.unheld == ((Feature.LIMIT_MEMORY, "1.0 GiB"), (Feature.LIMIT_CPU, "100%"))
-    assert explanation.plan.ground.limits.memory_bytes is None
+    assert explanation.plan.resolved.limits.memory_bytes is None
 
 
 def test_a_share_of_a_machine_that_does_not_say_how_much_it_has_is_on_record() -> None:
@@ -114,8 +114,8 @@ def test_a_narrower_policy_does_not_lift_a_default() -> None:
     assert met <= user
     assert not project <= user
     assert met.defaults.pids == 4096
-    ground = Sandbox(met, host=FakeHost(holds=BY_GROUPS)).explain(("true",)).plan.ground
-    assert ground.limits.memory_bytes == 1 << 30
+    resolved = Sandbox(met, host=FakeHost(holds=BY_GROUPS)).explain(("true",)).plan.resolved
+    assert resolved.limits.memory_bytes == 1 << 30
 
 
 @pytest.mark.parametrize("text", ["memory:default:75%", "memory:default:2GiB", "cpu:default:150%"])
@@ -124,9 +124,9 @@ def test_a_default_is_the_same_after_a_journey(text: str) -> None:
     draft = PolicyDraft(Policy(name="strict"))
     for capability in capabilities_of(policy):
         draft.add(capability, optional=True)
-    errand = decode_errand(encode_errand(Errand("a1", ("true",), "/w", "/w", policy)))
+    request = decode_request(encode_request(RemoteRequest("a1", ("true",), "/w", "/w", policy)))
 
-    assert draft.build().defaults == policy.defaults == errand.policy.defaults
+    assert draft.build().defaults == policy.defaults == request.policy.defaults
     assert str(parse_capability(text)) == text
     assert policy.digest() != build_policy("strict").digest()
 

@@ -7,8 +7,8 @@ import pytest
 from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess
 from corral.planning.git import hook_paths, identity, linked_repository, named_paths, relative_hook_paths
-from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 
@@ -26,8 +26,8 @@ LINKED = {
 
 
 def _writable(host: FakeHost, preset: str = "moderate") -> set[str]:
-    ground = build_ground(build_policy(preset), WORK, host)
-    return {grant.target.path for grant in ground.grants if grant.access is FsAccess.WRITE}
+    resolved = resolve_policy(build_policy(preset), WORK, host)
+    return {grant.target.path for grant in resolved.grants if grant.access is FsAccess.WRITE}
 
 
 def test_a_linked_worktree_finds_its_repository() -> None:

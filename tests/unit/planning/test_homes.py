@@ -6,14 +6,15 @@ import os
 
 import pytest
 
-from corral.model.capability import parse_capability
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
 from corral.model.plan import Command
 from corral.model.policy import FsAccess, FsRule, Policy
-from corral.planner import Planner
+from corral.model.rules.capability import parse_capability
+from corral.pipeline.planner import Planner
 from corral.planning.build import find_held
-from corral.planning.ground import build_ground
+from corral.planning.homes import find_uncovered
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from corral.policy.preset import PRESETS, hidden_in_homes, preset_lines
 from corral.sandbox import Sandbox
@@ -41,13 +42,13 @@ FILES = {
 }
 
 
-def ground_in(workspace: str, *capabilities: str, preset: str = "strict", host: FakeHost | None = None):
+def resolved_in(workspace: str, *capabilities: str, preset: str = "strict", host: FakeHost | None = None):
     policy = build_policy(preset, capabilities)
-    return build_ground(policy, workspace, host or FakeHost(FILES), hidden_in_homes())
+    return resolve_policy(policy, workspace, host or FakeHost(FILES), hidden_in_homes())
 
 
-def there(ground) -> set[str]:
-    return {target.path for target in ground.denied if target.inode}
+def there(resolved) -> set[str]:
+    return {target.path for target in resolved.denied if target.inode}
 
 
 def test_every_line_is_a_denial_in_a_home_and_canonical() -> None:
@@ -65,12 +66,12 @@ def test_every_line_is_a_denial_in_a_home_and_canonical() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_hides_what_is_in_a_home_or_refuses_it_as_the_workspace(preset: str) -> None:
     try:
-        ground = ground_in(HOME, preset=preset)
+        resolved = resolved_in(HOME, preset=preset)
     except PolicyError as refused:
         assert refused.code == "grant-too-wide"
     else:
-        assert {"/home/ann/.ssh", "/home/ann/.bash_history", "/home/ann/.config/gh"} <= there(ground)
-        assert Feature.FS_DENY in ground.requires
+        assert {"/home/ann/.ssh", "/home/ann/.bash_history", "/home/ann/.config/gh"} <= there(resolved)
+        assert Feature.FS_DENY in resolved.requires
 
 
 @pytest.mark.parametrize(
@@ -86,27 +87,27 @@ def test_every_preset_hides_what_is_in_a_home_or_refuses_it_as_the_workspace(pre
     ],
 )
 def test_a_grant_that_holds_a_home_or_a_part_of_one_hides_it_there(granted: str, hidden: set[str]) -> None:
-    assert hidden <= there(ground_in("/home/ann/project", f"filesystem:read:{granted}"))
+    assert hidden <= there(resolved_in("/home/ann/project", f"filesystem:read:{granted}"))
 
 
 def test_an_ordinary_project_has_nothing_to_hide() -> None:
     """Else no backend without fs.deny could run anything."""
-    ground = ground_in("/home/ann/project")
+    resolved = resolved_in("/home/ann/project")
 
-    assert ground.denied == ()
-    assert Feature.FS_DENY not in ground.requires
+    assert resolved.denied == ()
+    assert Feature.FS_DENY not in resolved.requires
 
 
 def test_what_is_granted_by_its_own_name_is_shown() -> None:
-    ground = ground_in(HOME, "filesystem:read:~/.bash_history")
+    resolved = resolved_in(HOME, "filesystem:read:~/.bash_history")
 
-    assert "/home/ann/.bash_history" not in there(ground)
-    assert "/home/ann/.ssh" in there(ground)
+    assert "/home/ann/.bash_history" not in there(resolved)
+    assert "/home/ann/.ssh" in there(resolved)
 
 
 def test_a_grant_beneath_what_is_hidden_is_refused_and_says_how() -> None:
     with pytest.raises(PolicyError, match="by its own name") as refused:
-        ground_in(HOME, "filesystem:read:~/.ssh/id_ed25519")
+        resolved_in(HOME, "filesystem:read:~/.ssh/id_ed25519")
 
     assert refused.value.code == "grant-beneath-deny"
 
@@ -119,7 +120,7 @@ def test_a_narrower_policy_cannot_name_what_the_wider_one_hides() -> None:
 
     for policy in (narrow, alone):
         with pytest.raises(PolicyError):
-            build_ground(policy, "/home/ann/project", FakeHost(FILES), hidden_in_homes())
+            resolve_policy(policy, "/home/ann/project", FakeHost(FILES), hidden_in_homes())
 
 
 def test_a_link_hides_what_it_leads_to_as_far_as_that_is_granted() -> None:
@@ -131,7 +132,7 @@ def test_a_link_hides_what_it_leads_to_as_far_as_that_is_granted() -> None:
             "/home/ann/.npmrc": "-> /etc/alternatives",
         }
     )
-    hidden = there(ground_in(HOME, host=host))
+    hidden = there(resolved_in(HOME, host=host))
 
     assert "/home/ann/dotfiles/aws" in hidden
     assert not any(path.startswith(("/dev", "/etc")) for path in hidden)
@@ -140,11 +141,11 @@ def test_a_link_hides_what_it_leads_to_as_far_as_that_is_granted() -> None:
 def test_what_is_not_there_yet_is_looked_for_before_the_next_command() -> None:
     host = FakeHost(FILES)
     sandbox = Sandbox("strict", workspace=HOME, host=host)
-    assert "/home/ann/.aws" not in there(sandbox.explain(("true",)).plan.ground)
+    assert "/home/ann/.aws" not in there(sandbox.explain(("true",)).plan.resolved)
 
     host.add("/home/ann/.aws/credentials", "secret")
 
-    assert "/home/ann/.aws" in there(sandbox.explain(("true",)).plan.ground)
+    assert "/home/ann/.aws" in there(sandbox.explain(("true",)).plan.resolved)
 
 
 def test_in_a_writable_part_of_a_home_nothing_hidden_can_be_planted() -> None:
@@ -152,10 +153,10 @@ def test_in_a_writable_part_of_a_home_nothing_hidden_can_be_planted() -> None:
     part = "/srv/people/bob/.config"
     host = FakeHost({**FILES, f"{part}/gh/hosts.yml": "secret"})
     policy = build_policy("moderate")
-    ground = build_ground(policy, part, host, hidden_in_homes())
-    watched = {f"{watch.directory}/{watch.name}" for watch in find_held(policy, ground, host).watches}
+    resolved = resolve_policy(policy, part, host, hidden_in_homes())
+    watched = {f"{watch.directory}/{watch.name}" for watch in find_held(policy, resolved, host).watches}
 
-    assert f"{part}/gh" in there(ground)
+    assert f"{part}/gh" in there(resolved)
     assert f"{part}/gcloud" in watched
     assert f"{part}/git/credentials" not in watched
 
@@ -163,7 +164,7 @@ def test_in_a_writable_part_of_a_home_nothing_hidden_can_be_planted() -> None:
 @pytest.mark.parametrize("path", ["/home", "/home/ann"])
 def test_homes_are_not_writable(path: str) -> None:
     with pytest.raises(PolicyError) as refused:
-        ground_in("/srv", f"filesystem:write:{path}", host=FakeHost(FILES, home="/root", uid=1000))
+        resolved_in("/srv", f"filesystem:write:{path}", host=FakeHost(FILES, home="/root", uid=1000))
 
     assert refused.value.code == "grant-too-wide"
 
@@ -173,7 +174,7 @@ def test_where_homes_keep_their_secrets_is_no_workspace(workspace: str) -> None:
     host = FakeHost({**FILES, f"{workspace}/": ""})
 
     with pytest.raises(PolicyError, match="cannot be the workspace"):
-        ground_in(workspace, host=host)
+        resolved_in(workspace, host=host)
 
 
 def test_a_backend_without_denials_refuses_a_home() -> None:
@@ -198,14 +199,14 @@ def test_a_home_that_is_not_there_is_said_to_be_the_reason() -> None:
     host._directories.remove("/home/bob/gone")
 
     with pytest.raises(PolicyError, match="/home/bob/gone is to be empty and private") as refused:
-        ground_in("/srv/work", "filesystem:read:/home", preset="moderate", host=host)
+        resolved_in("/srv/work", "filesystem:read:/home", preset="moderate", host=host)
 
     assert refused.value.code == "path-missing"
 
 
 def denied_now(planner: Planner) -> set[str]:
     plan = planner.plan(Command(("true",), "/home/ann/project"))
-    return there(plan.ground)
+    return there(plan.resolved)
 
 
 def kept_planner(host: FakeHost, *capabilities: str) -> Planner:
@@ -215,7 +216,7 @@ def kept_planner(host: FakeHost, *capabilities: str) -> Planner:
 def test_keys_of_a_home_that_is_made_later_are_hidden() -> None:
     host = FakeHost(FILES)
     planner = kept_planner(host, "filesystem:read:/home", "filesystem:read:/srv")
-    old = planner.plan(Command(("true",), "/home/ann/project")).ground
+    old = planner.plan(Command(("true",), "/home/ann/project")).resolved
     assert planner.newly_uncovered(old) == []
 
     host.add("/home/new/.ssh/id_rsa", "secret")
@@ -240,10 +241,10 @@ def test_what_a_denied_link_leads_to_by_now_is_hidden(denial: str) -> None:
 
 def test_what_is_granted_by_its_own_name_is_no_reason_to_plan_anew() -> None:
     planner = kept_planner(FakeHost(FILES), "filesystem:read:~", "filesystem:read:~/.bash_history")
-    first = planner.plan(Command(("true",), "/home/ann/project")).ground
+    first = planner.plan(Command(("true",), "/home/ann/project")).resolved
 
     assert planner.newly_uncovered(first) == []
-    assert planner.plan(Command(("true",), "/home/ann/project")).ground is first
+    assert planner.plan(Command(("true",), "/home/ann/project")).resolved is first
 
 
 @pytest.mark.parametrize("home", ["/home/eve", "/srv/people/bob", "/srv/people"])
@@ -251,15 +252,32 @@ def test_no_home_of_another_is_written_as_a_whole(home: str) -> None:
     """A command could plant what its owner runs: `.xprofile`, `.config/autostart`."""
     for workspace, more in ((home, ()), ("/home/ann/project", (f"filesystem:write:{home}",))):
         with pytest.raises(PolicyError) as refused:
-            ground_in(workspace, *more, preset="moderate")
+            resolved_in(workspace, *more, preset="moderate")
         assert refused.value.code == "grant-too-wide"
 
-    ground = ground_in(f"{home}/project", preset="moderate", host=FakeHost({**FILES, f"{home}/project/": ""}))
-    assert f"{home}/project" in {grant.target.path for grant in ground.grants}
+    resolved = resolved_in(
+        f"{home}/project", preset="moderate", host=FakeHost({**FILES, f"{home}/project/": ""})
+    )
+    assert f"{home}/project" in {grant.target.path for grant in resolved.grants}
 
 
 def test_where_a_service_lives_projects_are_deployed() -> None:
     """Its keys are hidden there as everywhere; its home may be a workspace all the same."""
-    ground = ground_in("/var/www", preset="moderate")
+    resolved = resolved_in("/var/www", preset="moderate")
 
-    assert "/var/www/.ssh" in there(ground)
+    assert "/var/www/.ssh" in there(resolved)
+
+
+def test_a_keyring_among_programs_of_what_is_a_home_by_now_is_noticed() -> None:
+    """Programs are installed there; the host's list of users has not known it as a home."""
+    place = "/srv/people/bob/.local/share"
+    host = FakeHost({f"{place}/tool": "elf", "/etc/passwd": ""}, env={"PATH": f"{place}:/usr/bin"})
+    policy = build_policy("moderate")
+    resolved = resolve_policy(policy, f"{HOME}/project", host, hidden_in_homes())
+    assert place in {grant.target.path for grant in resolved.grants}
+
+    host.add(f"{place}/keyrings/login", "secret")
+    assert find_uncovered(resolved, policy, hidden_in_homes(), host) == frozenset()
+    host.add("/etc/passwd", PASSWORDS)
+
+    assert find_uncovered(resolved, policy, hidden_in_homes(), host) == {f"{place}/keyrings"}

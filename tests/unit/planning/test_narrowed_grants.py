@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from corral.model.errors import PolicyError
-from corral.model.plan import Ground
+from corral.model.plan import ResolvedPolicy
 from corral.model.policy import FsAccess, Policy
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 
@@ -37,17 +37,17 @@ def policy(*capabilities: str) -> Policy:
     )
 
 
-def ground(of: Policy) -> Ground:
-    return build_ground(of, WORK, HOST)
+def resolved(of: Policy) -> ResolvedPolicy:
+    return resolve_policy(of, WORK, HOST)
 
 
 def opened(of: Policy) -> dict[str, FsAccess]:
-    return {grant.target.path: grant.access for grant in ground(of).grants}
+    return {grant.target.path: grant.access for grant in resolved(of).grants}
 
 
 def refusal(of: Policy) -> PolicyError:
     with pytest.raises(PolicyError) as refused:
-        ground(of)
+        resolved(of)
     assert refused.value.code == "grant-through-link"
     return refused.value
 
@@ -102,7 +102,7 @@ def test_a_wider_grant_in_the_workspace_is_found_there() -> None:
 
 def test_a_missing_path_is_missing_whoever_granted_around_it() -> None:
     with pytest.raises(PolicyError) as refused:
-        ground(policy("filesystem:read:/nowhere") & policy("filesystem:read:/nowhere/a"))
+        resolved(policy("filesystem:read:/nowhere") & policy("filesystem:read:/nowhere/a"))
 
     assert refused.value.code == "path-missing"
 
@@ -138,4 +138,4 @@ def test_a_link_that_leads_to_nothing_granted_is_not_made_again_inside() -> None
         "filesystem:write:/a/data"
     )
 
-    assert ground(child).links == ()
+    assert resolved(child).links == ()

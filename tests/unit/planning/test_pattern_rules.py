@@ -11,7 +11,7 @@ from corral.model.policy import FsAccess
 from corral.planning import patterns
 from corral.planning.build import build
 from corral.planning.decide import decide_path
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 
@@ -29,12 +29,12 @@ FILES = {
 def plan_of(*capabilities: str, host: FakeHost | None = None, preset: str = "moderate"):
     host = host or FakeHost(FILES)
     policy = build_policy(preset, capabilities)
-    ground = build_ground(policy, WORK, host)
-    return build(policy, Command(("true",), WORK), ground, host, run_id="1")
+    resolved = resolve_policy(policy, WORK, host)
+    return build(policy, Command(("true",), WORK), resolved, host, run_id="1")
 
 
 def _denied(plan) -> set[str]:
-    return {target.path.removeprefix(f"{WORK}/") for target in plan.ground.denied}
+    return {target.path.removeprefix(f"{WORK}/") for target in plan.resolved.denied}
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,26 @@ def test_a_denial_that_hides_nothing_is_said_and_held() -> None:
     plan = plan_of("filesystem:deny:*.key", "filesystem:deny:${workspace}/none", "filesystem:deny:/nowhere/x")
 
     assert [note.split()[0] for note in plan.notes] == ["${workspace}/none", "**/*.key"]
-    assert set(plan.ground.idle) == {"**/*.key", "${workspace}/none", "/nowhere/x"}
+    assert set(plan.resolved.idle) == {"**/*.key", "${workspace}/none", "/nowhere/x"}
     assert Feature.FS_DENY in plan.requires
     assert [search.path for search in plan.searches] == [WORK]
+
+
+@pytest.mark.parametrize("rule", ["/homes/*/project/*.pem", "/homes/**/*.pem", "/hom[e]s/a*/proj*/sec/*.pem"])
+def test_a_pattern_that_would_have_to_go_through_a_link_is_said_to_hide_nothing(rule: str) -> None:
+    host = FakeHost({**FILES, "/homes/ann": "-> /home/ann", "/homes/bob": "-> /nowhere"})
+
+    plan = plan_of(f"filesystem:deny:{rule}", host=host)
+
+    assert _denied(plan) == set()
+    assert len(plan.notes) == 1
+    assert plan.notes[0].startswith(f"{rule} is denied, and hides nothing: /homes/ann is a link")
+
+
+def test_a_pattern_for_what_nobody_is_granted_is_nothing_to_speak_of() -> None:
+    host = FakeHost({**FILES, "/homes/bob": "-> /nowhere", "/homes/eve/x": ""})
+
+    assert plan_of("filesystem:deny:/homes/*/project/*.pem", host=host).notes == ()
 
 
 def test_what_two_patterns_deny_leaves_neither_idle() -> None:
@@ -94,10 +111,18 @@ def test_what_two_patterns_deny_leaves_neither_idle() -> None:
         (("filesystem:read:${workspace}/app/[id]",), "pattern-ambiguous"),
         (("filesystem:protect:app/[id]",), "pattern-ambiguous"),
         (("filesystem:deny:[id]",), "pattern-ambiguous"),
+        (("filesystem:deny:/proc/cpuinf?",), "deny-structural"),
+        (("filesystem:deny:/dev/ur*",), "deny-structural"),
+        (("filesystem:deny:/d*",), "deny-structural"),
+        (("filesystem:deny:/d*/x",), "deny-structural"),
+        (("filesystem:deny:/[op]*/**/x",), "deny-structural"),
+        (("filesystem:deny:/*",), "deny-structural"),
+        (("filesystem:deny:/kernel/c*",), "deny-structural"),
     ],
 )
 def test_what_cannot_be_held_is_refused(rules: tuple[str, ...], code: str) -> None:
     host = FakeHost({**FILES, f"{WORK}/link": "-> sec", f"{WORK}/app/[id]/page": "", f"{WORK}/[id]": ""})
+    host.add("/kernel", "-> proc")
 
     with pytest.raises(PolicyError) as refused:
         plan_of(*rules, host=host)
@@ -105,8 +130,13 @@ def test_what_cannot_be_held_is_refused(rules: tuple[str, ...], code: str) -> No
     assert refused.value.code == code
 
 
+@pytest.mark.parametrize("rule", ["/*/ssl/*.pem", "/**/*.pem", "/da*", "*.pem", "/processes/*", "/de[!v]*"])
+def test_a_pattern_that_is_not_meant_for_proc_and_dev_is_taken(rule: str) -> None:
+    plan_of(f"filesystem:deny:{rule}")
+
+
 def test_a_grant_of_a_preset_that_a_pattern_denies_is_left_out() -> None:
-    granted = {grant.target.path for grant in plan_of("filesystem:deny:/us?").ground.grants}
+    granted = {grant.target.path for grant in plan_of("filesystem:deny:/us?").resolved.grants}
 
     assert not any(path.startswith("/usr") for path in granted)
 
@@ -157,7 +187,7 @@ def test_a_protected_pattern_of_a_wider_policy_holds_in_what_a_narrower_one_leav
     wide = build_policy("moderate", ("filesystem:protect:deep/*/c*",))
     narrow = build_policy("strict", ("filesystem:write:${workspace}/deep",))
     policy = wide & narrow
-    plan = build(policy, Command(("true",), WORK), build_ground(policy, WORK, host), host, run_id="1")
+    plan = build(policy, Command(("true",), WORK), resolve_policy(policy, WORK, host), host, run_id="1")
 
     assert f"{WORK}/deep/down/c.pem" in {shield.target.path for shield in plan.shields}
 
@@ -180,7 +210,9 @@ def test_why_speaks_of_patterns() -> None:
 
 def test_a_path_with_a_star_is_granted_by_its_name() -> None:
     host = FakeHost({"/data/a*b/x": "", "/data/aXb/x": ""})
-    granted = {grant.target.path for grant in plan_of(r"filesystem:read:/data/a\*b", host=host).ground.grants}
+    granted = {
+        grant.target.path for grant in plan_of(r"filesystem:read:/data/a\*b", host=host).resolved.grants
+    }
 
     assert "/data/a*b" in granted
     assert "/data/aXb" not in granted
@@ -196,9 +228,9 @@ def test_a_path_that_a_pattern_stands_for_by_its_own_name_is_not_ambiguous() -> 
 def test_a_workspace_with_a_star_is_no_pattern() -> None:
     place = "/home/ann/a*[b]"
     host = FakeHost({f"{place}/k.pem": "", "/home/ann/aXb/k.pem": ""}, cwd=place)
-    ground = build_ground(build_policy("moderate", ("filesystem:deny:${workspace}/*.pem",)), place, host)
+    resolved = resolve_policy(build_policy("moderate", ("filesystem:deny:${workspace}/*.pem",)), place, host)
 
-    assert [target.path for target in ground.denied] == [f"{place}/k.pem"]
+    assert [target.path for target in resolved.denied] == [f"{place}/k.pem"]
 
 
 def _met(*capabilities: str, host: FakeHost, narrow: str = "sec"):
@@ -206,7 +238,7 @@ def _met(*capabilities: str, host: FakeHost, narrow: str = "sec"):
     inner = build_policy("strict", (f"filesystem:write:${{workspace}}/{narrow}",))
     inner = inner.replace(fs=tuple(rule for rule in inner.fs if rule.path != "${workspace}"))
     policy = build_policy("moderate", capabilities) & inner
-    return build(policy, Command(("true",), WORK), build_ground(policy, WORK, host), host, run_id="1")
+    return build(policy, Command(("true",), WORK), resolve_policy(policy, WORK, host), host, run_id="1")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +283,7 @@ def test_patterns_begin_above_a_writable_path_inside_another_grant(rule: str, fo
 @pytest.mark.parametrize("rule", ["se?", "${workspace}/se?"])
 def test_a_grant_inside_another_one_that_fulfils_a_read_only_pattern_is_read(rule: str) -> None:
     plan = plan_of("filesystem:write:${workspace}/sec", f"filesystem:read:{rule}", preset="strict")
-    writable = {grant.target.path for grant in plan.ground.grants if grant.access is FsAccess.WRITE}
+    writable = {grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE}
 
     assert f"{WORK}/sec" not in writable
 
@@ -280,13 +312,13 @@ def test_what_lies_deeper_than_a_path_can_be_long_is_refused(name: str) -> None:
 def test_a_read_only_pattern_is_not_given_up_with_what_is_protected() -> None:
     host = FakeHost(FILES)
     policy = build_policy("moderate", ("filesystem:read:*.txt",))
-    ground = build_ground(policy, WORK, host)
+    resolved = resolve_policy(policy, WORK, host)
 
     with pytest.raises(PolicyError) as refused:
         build(
             policy,
             Command(("true",), WORK),
-            ground,
+            resolved,
             host,
             run_id="1",
             waived=frozenset({Feature.FS_PROTECT}),

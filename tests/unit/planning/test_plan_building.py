@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from corral.git.config import read_config
+from corral.git_formats.config import read_config
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import Command
 from corral.planning import git
 from corral.planning.build import Nested, build, find_held
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
 from corral.policy.preset import PRESETS
 from support.fake_host import FakeHost
@@ -21,8 +21,8 @@ WORK = "/home/ann/project"
 def plan_of(*capabilities: str, argv=("true",), preset="moderate", host=None, waived=frozenset()):
     host = host or FakeHost()
     policy = build_policy(preset, capabilities)
-    ground = build_ground(policy, WORK, host)
-    return build(policy, Command(tuple(argv), WORK), ground, host, run_id="0" * 16, waived=waived)
+    resolved = resolve_policy(policy, WORK, host)
+    return build(policy, Command(tuple(argv), WORK), resolved, host, run_id="0" * 16, waived=waived)
 
 
 @pytest.mark.parametrize("argv", [(), ("",)])
@@ -137,11 +137,11 @@ def test_a_plan_reads_each_git_configuration_once(monkeypatch: pytest.MonkeyPatc
     files |= {"/home/ann/.gitconfig": "[core]\n\thooksPath = .team\n"}
     host = FakeHost(files)
     policy = build_policy("moderate", ())
-    ground = build_ground(policy, WORK, host)
+    resolved = resolve_policy(policy, WORK, host)
     read: list[bytes] = []
     monkeypatch.setattr(git, "read_config", lambda data: read.append(data) or read_config(data))
 
-    held = find_held(policy, ground, host, nested=Nested(repositories))
+    held = find_held(policy, resolved, host, nested=Nested(repositories))
 
     assert sorted(filter(None, read)) == sorted(text.encode() for text in files.values())
     assert {f"{place}/.git/config" for place in repositories} <= {one.target.path for one in held.shields}

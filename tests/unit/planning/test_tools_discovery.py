@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from corral.planning.ground import build_ground
 from corral.planning.resolve import Resolver
+from corral.planning.resolved_policy import resolve_policy
 from corral.planning.tools import find_tools
 from corral.policy.compose import build_policy
 from corral.policy.preset import hidden_in_homes
@@ -22,7 +22,7 @@ def tools_of(files: dict[str, str], *path: str, **settings: object) -> tuple[str
 
 def granted(files: dict[str, str], *path: str) -> list[str]:
     host = FakeHost(files, env={"PATH": ":".join((*path, "/usr/bin", "/bin"))})
-    return [grant.target.path for grant in build_ground(build_policy("moderate"), WORK, host).grants]
+    return [grant.target.path for grant in resolve_policy(build_policy("moderate"), WORK, host).grants]
 
 
 def _shows(paths, secret: str) -> bool:
@@ -213,7 +213,7 @@ def test_what_tools_bring_along_hides_what_homes_hide() -> None:
         f"{HOME}/.local/lib/python3.12/os.py": "",
         f"{WORK}/.venv/bin/python": f"-> {HOME}/.local/bin/python3",
     }
-    ground = build_ground(build_policy("moderate"), WORK, FakeHost(files), hidden_in_homes())
+    resolved = resolve_policy(build_policy("moderate"), WORK, FakeHost(files), hidden_in_homes())
 
-    assert f"{HOME}/.local/share" in {grant.target.path for grant in ground.grants}
-    assert f"{HOME}/.local/share/keyrings" in {target.path for target in ground.denied}
+    assert f"{HOME}/.local/share" in {grant.target.path for grant in resolved.grants}
+    assert f"{HOME}/.local/share/keyrings" in {target.path for target in resolved.denied}

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 
 import pytest
 
 from corral.model.feature import Feature
-from corral.model.plan import Watch
+from corral.model.plan import WatchedName
 from corral.model.violation import Evidence
-from corral.runtime import guard as guard_module
-from corral.runtime.guard import PATIENCE, Guard
+from corral.protected_names import guard as guard_module
+from corral.protected_names.guard import PATIENCE, Guard
+from corral.untrusted_files import quarantine
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def watch_of(place: Path, name: str, link_text: str = "") -> Watch:
+def watch_of(place: Path, name: str, link_text: str = "") -> WatchedName:
     stat = place.stat()
-    return Watch(str(place), str(place), stat.st_dev, stat.st_ino, name, name, link_text)
+    return WatchedName(str(place), str(place), stat.st_dev, stat.st_ino, name, name, link_text)
 
 
 def test_a_planted_file_is_moved_to_quarantine(place, tmp_path, guarding) -> None:
@@ -210,7 +213,7 @@ def test_a_link_in_place_of_the_directory_is_refused(place, tmp_path, guarding) 
     (tmp_path / "alias").symlink_to(place)
 
     with pytest.raises(OSError, match="alias"):
-        guarding(Watch(str(tmp_path / "alias"), str(tmp_path / "alias"), 0, 0, ".envrc", ".envrc"))
+        guarding(WatchedName(str(tmp_path / "alias"), str(tmp_path / "alias"), 0, 0, ".envrc", ".envrc"))
 
 
 def test_no_descriptor_is_left(place, tmp_path) -> None:
@@ -230,3 +233,26 @@ def test_something_that_cannot_be_moved_is_removed(place, tmp_path, guarding) ->
     assert guard.sweep() == ()
     assert not (place / ".git").exists()
     assert "removed" in guard.violations[0].detail
+
+
+def test_what_was_put_aside_does_not_stay_in_a_directory_that_was_closed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root needs no right to write; here nobody has it without."""
+
+    def remove(handle: int, name: str) -> None:
+        if not os.fstat(handle).st_mode & 0o200:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        remove_tree(handle, name)
+
+    monkeypatch.setattr(quarantine, "remove_tree", remove)
+    (place / ".envrc").write_text("evil")
+    handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    kept_nowhere = quarantine.Quarantine("")
+    assert kept_nowhere.take(handle, ".envrc") == "it was removed"
+    place.chmod(0o555)
+
+    kept_nowhere.clear()
+    os.close(handle)
+
+    assert list(place.iterdir()) == []

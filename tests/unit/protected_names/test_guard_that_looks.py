@@ -9,11 +9,11 @@ import struct
 
 import pytest
 
-from corral.model.plan import Watch
-from corral.runtime import guard as guard_module
-from corral.runtime import watched as watched_module
-from corral.runtime.guard import Guard
-from corral.runtime.watched import WatchedDirectory
+from corral.model.plan import WatchedName
+from corral.protected_names import guard as guard_module
+from corral.protected_names import watched as watched_module
+from corral.protected_names.guard import Guard
+from corral.protected_names.watched import WatchedDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 _OVERFLOW = 0x4000  # IN_Q_OVERFLOW
 
 
-def watch_of(directory: Path, name: str, root: Path | None = None, link_text: str = "") -> Watch:
+def watch_of(directory: Path, name: str, root: Path | None = None, link_text: str = "") -> WatchedName:
     stat = directory.stat()
-    return Watch(str(root or directory), str(directory), stat.st_dev, stat.st_ino, name, name, link_text)
+    return WatchedName(
+        str(root or directory), str(directory), stat.st_dev, stat.st_ino, name, name, link_text
+    )
 
 
 @pytest.fixture

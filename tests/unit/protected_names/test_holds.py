@@ -11,8 +11,8 @@ import pytest
 from corral.model.errors import SetupError
 from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
-from corral.runtime import holds as holds_module
-from corral.runtime.holds import Holds, covered, identity_of
+from corral.protected_names import holds as holds_module
+from corral.protected_names.holds import Holds, covered, identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ def test_what_is_stricter_than_the_writable_path_around_it_is_held(place: Path, 
     link = place.parent / "link"
     link.symlink_to(led)
     plan = make_plan(writable=(str(place),))
-    grants = (*plan.ground.grants, *(Grant(looked_at(path), FsAccess.READ) for path in (read, elsewhere)))
+    grants = (*plan.resolved.grants, *(Grant(looked_at(path), FsAccess.READ) for path in (read, elsewhere)))
     hidden = tuple(map(str, (private, link, elsewhere, place / "missing")))
-    ground = plan.ground.replace(
+    resolved = plan.resolved.replace(
         grants=grants, denied=tuple(map(looked_at, (denied, place / "no"))), private=hidden
     )
 
-    held = dict(covered(plan.replace(ground=ground)))
+    held = dict(covered(plan.replace(resolved=resolved)))
 
     assert held == {str(path): identity_of(str(path)) for path in (read, denied, private, led)}

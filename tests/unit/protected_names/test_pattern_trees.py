@@ -9,13 +9,13 @@ import select
 import pytest
 
 from corral.model.errors import SetupError
-from corral.model.pattern import glob_of
-from corral.model.plan import Search, Watch
-from corral.runtime import guard as guard_module
-from corral.runtime import pattern_trees
-from corral.runtime.guard import Guard
-from corral.runtime.lookout import Lookout
-from corral.runtime.removal import remove_tree
+from corral.model.plan import Search, WatchedName
+from corral.model.rules.pattern import glob_of
+from corral.protected_names import guard as guard_module
+from corral.protected_names import pattern_trees
+from corral.protected_names.guard import Guard
+from corral.protected_names.session_guard import SessionGuard
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,33 +225,62 @@ def test_what_the_host_makes_between_commands_makes_a_kept_sandbox_stale(place: 
         make_plan().replace(searches=(search_of(place),)),
         make_plan().replace(host_searches=(search_of(place),)),
     ):
-        lookout = Lookout(plan, "")
-        lookout.end(lookout.begin())
+        session_guard = SessionGuard(plan, "")
+        session_guard.end(session_guard.begin())
         _make(place / "new/a.pem")
 
         with pytest.raises(SetupError) as raised:
-            lookout.begin()
+            session_guard.begin()
 
         assert raised.value.code == "session-stale"
         assert str(place / "new/a.pem") in raised.value.why
         (place / "new/a.pem").unlink()
-        lookout.close()
+        session_guard.close()
 
 
 def test_a_directory_that_the_host_closes_between_commands_stays_closed(place: Path, make_plan) -> None:
     (place / "closed").mkdir()
-    lookout = Lookout(make_plan().replace(searches=(search_of(place),)), "")
-    lookout.end(lookout.begin())
+    session_guard = SessionGuard(make_plan().replace(searches=(search_of(place),)), "")
+    session_guard.end(session_guard.begin())
     (place / "closed").chmod(0)
 
     if os.geteuid() == 0:  # no mode is in the way of root
-        lookout.end(lookout.begin(), is_leftover=False)
+        session_guard.end(session_guard.begin(), is_leftover=False)
     else:
         with pytest.raises(SetupError, match="does not protect what is there now"):
-            lookout.begin()
+            session_guard.begin()
 
     assert (place / "closed").stat().st_mode & 0o777 == 0
-    lookout.close()
+    session_guard.close()
+
+
+@pytest.mark.parametrize(
+    ("is_own", "can_be_entered", "counts"), [(False, True, True), (False, False, False), (True, False, True)]
+)
+def test_a_directory_of_another_user_counts_if_commands_can_enter_it(
+    place: Path, monkeypatch, is_own: bool, can_be_entered: bool, counts: bool
+) -> None:
+    """Of mode 0711, say. Who runs the tests may be root, whom no mode keeps out."""
+    theirs = place / "theirs"
+    trees = pattern_trees.PatternTrees((search_of(place),))
+    theirs.mkdir()
+    look, open_beneath = os.lstat, pattern_trees.open_beneath
+
+    def lstat(path: str) -> os.stat_result:
+        if path == f"{theirs}/." and not can_be_entered:
+            raise PermissionError(errno.EACCES, "shut", path)
+        return look(path)
+
+    def unlisted(root: str, directory: str) -> int:
+        if directory == str(theirs):
+            raise PermissionError(errno.EACCES, "closed", directory)
+        return open_beneath(root, directory)
+
+    monkeypatch.setattr(pattern_trees, "open_beneath", unlisted)
+    monkeypatch.setattr(os, "geteuid", lambda: look(theirs).st_uid + (not is_own))
+    monkeypatch.setattr(os, "lstat", lstat)
+
+    assert trees.find_changes() == ([str(theirs)] if counts else [])
 
 
 def test_what_is_out_of_the_way_is_not_taken_once_more(place: Path) -> None:
@@ -279,7 +308,7 @@ def test_what_is_told_of_other_directories_is_no_matter(
     other = tmp_path / "other"
     other.mkdir()
     status = other.stat()
-    watch = Watch(str(other), str(other), status.st_dev, status.st_ino, ".envrc", ".envrc")
+    watch = WatchedName(str(other), str(other), status.st_dev, status.st_ino, ".envrc", ".envrc")
     guard = guarding(watch, searches=(search_of(place),))
     while guard.descriptor < 0:
         guard.glance()

@@ -8,7 +8,7 @@ import pytest
 
 from corral.model.plan import FileStamp, PathKind, ResolvedPath, Shield
 from corral.model.policy import FsAccess
-from corral.runtime.stamps import Stamps, stamp_from, stamp_of
+from corral.untrusted_files.stamps import Stamps, stamp_from, stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def test_what_a_command_makes_is_its_own_until_the_host_changes_it(place: Path, 
 def test_what_is_granted_for_reading_is_no_commands_to_change(place: Path, tmp_path, make_plan) -> None:
     (tmp_path / "file").touch()
     plan = make_plan(writable=(str(tmp_path),))
-    (grant,) = plan.ground.grants
-    ground = plan.ground.replace(grants=(grant.replace(access=FsAccess.READ),))
-    stamps = Stamps(plan.replace(ground=ground, readings=(stamp_of(str(tmp_path / "file")),)))
+    (grant,) = plan.resolved.grants
+    resolved = plan.resolved.replace(grants=(grant.replace(access=FsAccess.READ),))
+    stamps = Stamps(plan.replace(resolved=resolved, readings=(stamp_of(str(tmp_path / "file")),)))
     append(tmp_path / "file")
     stamps.settle()
 

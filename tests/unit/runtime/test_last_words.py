@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from corral.model.errors import SetupError
-from corral.runtime import kept as module
-from corral.runtime.kept import Kept
+from corral.runtime.launcher import server as module
+from corral.runtime.launcher.server import SandboxServer
 from corral.runtime.status import Status
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ class Ending:
         os.set_blocking(status, False)
         requests, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         server.close()
-        self.kept = Kept.__new__(Kept)
+        self.kept = SandboxServer.__new__(SandboxServer)
         self.kept._lock, self.kept._areas, self.kept.root = allocate_lock(), -1, -1
         self.kept._requests, self.kept.status = requests, Status()
         self.kept._process = SimpleNamespace(status=status)  # type: ignore[assignment]

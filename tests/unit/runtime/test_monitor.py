@@ -6,12 +6,11 @@ import os
 
 import pytest
 
-from corral.limits.group import GroupUsage
-from corral.model.result import UsageSample
+from corral.model.result import GroupUsage, UsageSample
 from corral.runtime import monitor as monitor_module
-from corral.runtime import note as note_module
 from corral.runtime.monitor import LEAST_SECONDS, Monitor
-from corral.runtime.note import Note
+from corral.streams import note as note_module
+from corral.streams.note import Note
 from support.counted import CountedGroup
 
 CLEAR = b"\r\x1b[K"

@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from corral.limits.group import GroupUsage
-from corral.model.result import Outcome, Usage
+from corral.model.result import GroupUsage, Outcome, Usage
 from corral.runtime.outcome import Facts, decide_outcome, measure
 from corral.runtime.status import Status
 from support.counted import CountedGroup

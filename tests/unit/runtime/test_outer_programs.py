@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.host import RealHost
+from corral.host.real import RealHost
 from corral.linux.encode import encode
 from corral.linux.spec import Spec
 from corral.model.errors import SetupError
@@ -18,10 +18,10 @@ from corral.model.launch import Fetch, Launch, Outer, StartFailure
 from corral.model.plan import Command
 from corral.model.result import Outcome
 from corral.planning.build import build
-from corral.planning.ground import build_ground
+from corral.planning.resolved_policy import resolve_policy
 from corral.policy.compose import build_policy
-from corral.runtime.destinations import Destinations
 from corral.runtime.run import Run
+from corral.streams.destinations import Destinations
 from support.gates import Gate
 
 LAUNCHER = RealHost().launcher()[0]
@@ -44,9 +44,14 @@ def outer_run(
     """A run through a shell script that stands in for the outer program."""
     host = RealHost()
     policy = build_policy("moderate", capabilities)
-    ground = build_ground(policy, str(work), host)
+    resolved = resolve_policy(policy, str(work), host)
     plan = build(
-        policy, Command(command, str(work)), ground, host, run_id=os.urandom(8).hex(), waived=ground.requires
+        policy,
+        Command(command, str(work)),
+        resolved,
+        host,
+        run_id=os.urandom(8).hex(),
+        waived=resolved.requires,
     )
     spec = Spec(argv=command, cwd=str(work), env=ENV, inside=True, wall_ms=20_000, grace_ms=100)
     launch = Launch(
@@ -125,7 +130,7 @@ def test_what_an_engine_makes_late_is_removed_as_well(tmp_path: Path) -> None:
 def test_a_program_that_does_not_come_to_the_point_is_ended_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corral.runtime.outer._PARTING_SECONDS", 0.3)
+    monkeypatch.setattr("corral.runtime.launcher.outer._PARTING_SECONDS", 0.3)
     gate = Gate(tmp_path / "gate")
     removal = ("/bin/sh", "-c", f"echo removed > {tmp_path}/removed")
     outer = Outer(start_seconds=0.5, removal=removal)
@@ -225,7 +230,7 @@ def test_a_private_directory_within_reach_of_commands_is_refused(tmp_path: Path)
 def test_a_program_that_hangs_at_the_end_does_not_hold_up_whoever_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corral.runtime.starter.END_SECONDS", 0.3)
+    monkeypatch.setattr("corral.runtime.launcher.starter.END_SECONDS", 0.3)
     gate = Gate(tmp_path / "gate")
     removal = ("/bin/sh", "-c", f"echo removed > {tmp_path}/removed")
     program = f'exec 9>{tmp_path}/gate; "$0" --control 3; exec sleep 60'

@@ -34,7 +34,7 @@ def test_the_second_plan_is_made_anew(sandbox, monkeypatch) -> None:
     assert sandbox.run("true") == "the result"
     first, second = plans
     assert first.run_id != second.run_id
-    assert first.ground is not second.ground
+    assert first.resolved is not second.resolved
 
 
 def test_a_path_that_keeps_changing_is_an_error(sandbox, monkeypatch) -> None:
@@ -79,4 +79,4 @@ def test_without_a_change_the_ground_is_kept(sandbox, monkeypatch) -> None:
     sandbox.run("true")
     sandbox.run("true")
 
-    assert plans[0].ground is plans[1].ground
+    assert plans[0].resolved is plans[1].resolved

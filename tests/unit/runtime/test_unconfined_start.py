@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral.model.errors import SetupError
+from corral.runtime.launcher.spawn import try_spec
 from corral.runtime.run import Run
-from corral.runtime.spawn import try_spec
 
 
 @pytest.mark.parametrize(("name", "status"), [("missing", 127), ("not-executable", 126)])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.model.entry import CopyBounds
 from corral.model.errors import PolicyError
-from support.file_worlds import KINDS, World, open_descriptors, resolved
+from corral.model.file_entry import CopyBounds
+from support.file_worlds import KINDS, World, open_descriptors, resolved_path
 
 
 @pytest.fixture(params=KINDS)
@@ -249,7 +249,7 @@ def test_a_downloaded_file_takes_the_place_of_a_link(world: World, desk: Path) -
 def test_what_is_denied_is_not_in_a_download(tmp_path: Path, desk: Path) -> None:
     world = World("granted", tmp_path)
     (world.ws / "tree" / "private").mkdir(parents=True)
-    world.denied = [resolved(world.ws / "tree" / "private")]
+    world.denied = [resolved_path(world.ws / "tree" / "private")]
     world.build()
 
     with pytest.raises(PolicyError) as caught:

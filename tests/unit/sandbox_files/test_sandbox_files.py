@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from corral.model.entry import FileKind
 from corral.model.errors import PolicyError
+from corral.model.file_entry import FileKind
 from corral.model.plan import Grant
 from corral.model.policy import FsAccess
-from corral.runtime.files import base, put
-from corral.runtime.files.granted import GrantedFiles
-from support.file_worlds import KINDS, World, open_descriptors, resolved
+from corral.sandbox_files import base, put
+from corral.sandbox_files.granted import GrantedFiles
+from support.file_worlds import KINDS, World, open_descriptors, resolved_path
 
 
 @pytest.fixture(params=KINDS)
@@ -341,7 +341,7 @@ def test_what_is_denied_is_refused_under_every_name(tmp_path: Path, way: str) ->
     private = world.ws / "private"
     private.mkdir()
     (private / "key").write_bytes(b"key")
-    world.denied = [resolved(private), resolved(private / "key")]
+    world.denied = [resolved_path(private), resolved_path(private / "key")]
     (world.ws / "alias").symlink_to("private")
     os.link(private / "key", world.ws / "key2")
     if way.startswith("moved"):
@@ -368,7 +368,7 @@ def test_a_single_granted_file_is_written_in_place(tmp_path: Path) -> None:
     world = World("granted", tmp_path)
     file = world.outside / "secret"
     inode = file.stat().st_ino
-    files = GrantedFiles([Grant(resolved(file), FsAccess.WRITE)], [], lambda *_: False)
+    files = GrantedFiles([Grant(resolved_path(file), FsAccess.WRITE)], [], lambda *_: False)
 
     files.write(str(file), b"new")
 

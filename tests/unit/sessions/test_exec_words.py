@@ -6,7 +6,7 @@ import click.testing
 import pytest
 
 from corral.cli.commands import cli
-from corral.cli.session_options import parse_exec
+from corral.cli.session.options import parse_exec
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
-from corral.named.frames import BadFrame, decode_error, encode_error, receive, send
+from corral.sessions.named.frames import BadFrame, decode_error, encode_error, receive, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

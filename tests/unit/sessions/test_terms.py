@@ -6,10 +6,10 @@ import pytest
 
 from corral.model.container import Container
 from corral.model.errors import SetupError
-from corral.named.record import STARTING, Entry
-from corral.named.terms import check_terms, terms_of
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
+from corral.sessions.named.record import STARTING, SessionRecord
+from corral.sessions.named.terms import check_terms, terms_of
 from support.fake_host import FakeHost
 
 
@@ -17,7 +17,7 @@ def terms(*capabilities: str, directory: str, **settings) -> tuple[str, ...]:
     policy = build_policy("moderate", capabilities)
     host, container = FakeHost(cwd=directory), Container(**settings)
     sandbox = Sandbox(policy, workspace=directory, host=host, container=container)
-    return terms_of(Entry("s", STARTING), sandbox)
+    return terms_of(SessionRecord("s", STARTING), sandbox)
 
 
 def test_what_differs_is_said_without_digests(tmp_path) -> None:

@@ -13,9 +13,9 @@ import pytest
 from corral.model.errors import PolicyError, SetupError
 from corral.model.policy import Limits
 from corral.model.result import Outcome
-from corral.runtime.destinations import Destinations
 from corral.runtime.run import Run
-from corral.runtime.sinks import TAIL_BYTES
+from corral.streams.destinations import Destinations
+from corral.streams.sinks import TAIL_BYTES
 from support.gates import Gate
 
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from corral.model.errors import SetupError
-from corral.runtime.sinks import Relay, deliver
+from corral.streams.sinks import Relay, deliver
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from corral.model.policy import Limits
 from corral.model.result import Outcome
 from corral.runtime.run import Run
-from corral.runtime.sinks import KEPT_BYTES
-from corral.runtime.streams import PipedStreams
+from corral.streams.sinks import KEPT_BYTES
+from corral.streams.streams import PipedStreams
 from support.gates import Gate
 
 TYPE_CHECKING = False

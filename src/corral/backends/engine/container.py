@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.backends._engine_mounts import View, check_place, is_beneath, join_words
+from corral.backends.engine.mounts import View, check_place, is_beneath, join_words
 from corral.linux import landlock
 from corral.linux.spec import Expect, ExpectFlag, PathRule
 from corral.model.container import WRITABLE
@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.backends._engine_mounts import Place
+    from corral.backends.engine.mounts import Place
     from corral.model.container import Container
-    from corral.model.plan import Grant, Ground, Plan
+    from corral.model.plan import Grant, Plan, ResolvedPolicy
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _IMAGE_MARKS = _LETTERS | frozenset("._-/:@+")
@@ -84,7 +84,7 @@ def check_root(container: Container, plan: Plan, *, is_owner: bool) -> None:
             why="the files of the image belong to root, and with an engine that runs as root you are not",
             fix="use a rootless engine, such as --backend podman, or leave out container.root",
         )
-    limits = plan.ground.limits
+    limits = plan.resolved.limits
     unheld = frozenset(
         feature
         for feature, limit in (
@@ -103,7 +103,9 @@ def check_root(container: Container, plan: Plan, *, is_owner: bool) -> None:
         )
 
 
-def read_volumes(container: Container, ground: Ground) -> tuple[tuple[Volume, ...], tuple[View, ...]]:
+def read_volumes(
+    container: Container, resolved: ResolvedPolicy
+) -> tuple[tuple[Volume, ...], tuple[View, ...]]:
     """Volumes of the engine, and granted paths of the host that are to appear elsewhere.
 
     Raises PolicyError for what cannot be read, and for a path that the policy does not grant.
@@ -114,7 +116,7 @@ def read_volumes(container: Container, ground: Ground) -> tuple[tuple[Volume, ..
         _check_absolute(path, f"the volume {text!r}")
         check_place(path)
         if source.startswith("/"):
-            views.append(_granted_view(source, path, ground, read_only=read_only))
+            views.append(_granted_view(source, path, resolved, read_only=read_only))
             continue
         if source[0] not in _LETTERS or not set(source) <= _LETTERS | frozenset("._-"):
             raise _bad_volume(text, "a name has letters, digits and . _ - only")
@@ -191,8 +193,8 @@ def _split(text: str) -> tuple[str, str, bool]:
     return source, f"/{path}", read_only
 
 
-def _granted_view(source: str, path: str, ground: Ground, *, read_only: bool) -> View:
-    named = (grant for grant in ground.grants if not grant.is_system)
+def _granted_view(source: str, path: str, resolved: ResolvedPolicy, *, read_only: bool) -> View:
+    named = (grant for grant in resolved.grants if not grant.is_system)
     grant = next((each for each in named if _is_at(each, source)), None)
     if grant is None:
         access = "read" if read_only else "write"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from corral.backends import _engine_mounts as mounts
 from corral.backends import _gateway as gateway
 from corral.backends import _launcher as common
+from corral.backends.engine import mounts
 from corral.linux import landlock
 from corral.linux.encode import encode
 from corral.linux.filter import SocketPolicy
@@ -18,10 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.backends._engine_container import Volume
-    from corral.backends._engine_mounts import Place
+    from corral.backends.engine.container import Volume
+    from corral.backends.engine.mounts import Place
     from corral.model.container import Container
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
 
 
 #: What engines mount into every container.
@@ -69,9 +69,9 @@ def build_environment(plan: Plan, layout: Layout) -> tuple[tuple[str, str], ...]
     return tuple(sorted(env.items()))
 
 
-def inner_ids(ground: Ground, *, is_mapped: bool) -> tuple[int, int]:
+def inner_ids(resolved: ResolvedPolicy, *, is_mapped: bool) -> tuple[int, int]:
     """User and group that the engine starts the launcher with; with `is_mapped` the caller is mapped to 0."""
-    return (0, 0) if is_mapped else (ground.uid, ground.gid)
+    return (0, 0) if is_mapped else (resolved.uid, resolved.gid)
 
 
 def build_spec(plan: Plan, layout: Layout, abi: int, machine: str, *, is_mapped: bool) -> bytes:
@@ -80,23 +80,25 @@ def build_spec(plan: Plan, layout: Layout, abi: int, machine: str, *, is_mapped:
     TRUST: another user is another number for the same one, in the user namespace that locks the mounts: to
     the engine and to the host it is the caller in every case.
     """
-    ground, about = plan.ground, plan.container
-    user, group = inner_ids(ground, is_mapped=is_mapped)
+    resolved, about = plan.resolved, plan.container
+    user, group = inner_ids(resolved, is_mapped=is_mapped)
     shown = (None, None) if about.user == CALLER else user_ids(about.user)
-    sockets = SocketPolicy.HOST if ground.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
+    sockets = SocketPolicy.HOST if resolved.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
     return encode(
         common.command_spec(plan, build_environment(plan, layout)).replace(
             argv=(*plan.container.entrypoint, *plan.command.argv),
             cwd=layout.cwd,
             inside=True,
-            uid_map=common.id_map(ground.uid, user, shown[0]),
-            gid_map=common.id_map(ground.uid, group, shown[1]),
+            uid_map=common.id_map(resolved.uid, user, shown[0]),
+            gid_map=common.id_map(resolved.uid, group, shown[1]),
             lock=True,
             image_environment=True,
-            gateway=gateway.sockets(ground, GatewayFlag(0)),
-            rlimits=common.rlimits(ground.limits),
+            gateway=gateway.sockets(resolved, GatewayFlag(0)),
+            rlimits=common.rlimits(resolved.limits),
             landlock=_landlock(layout, abi, about) if abi else None,
-            seccomp=common.ground_filter(ground, machine, sockets, by_filter=False, kept=plan.command.keeps),
+            seccomp=common.resolved_filter(
+                resolved, machine, sockets, by_filter=False, kept=plan.command.keeps
+            ),
             expects=tuple(_expects(layout, about)),
         )
     )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from corral.backends import _engine_container as container
-from corral.backends import _engine_mounts as mounts
 from corral.backends import _gateway as gateway
 from corral.backends import _inner as inner
 from corral.backends import _launcher as common
-from corral.backends._engine_inside import Layout, build_environment, build_spec, check_cwd, inner_ids
-from corral.backends._engine_limits import NOT_COPIED, engine_limit_arguments
-from corral.backends._engine_words import DOCKER, HOME_SOCKETS, PODMAN, fetch_request, start_failures
+from corral.backends.engine import container, mounts
+from corral.backends.engine.inside import Layout, build_environment, build_spec, check_cwd, inner_ids
+from corral.backends.engine.limits import NOT_COPIED, engine_limit_arguments
+from corral.backends.engine.messages import DOCKER, HOME_SOCKETS, PODMAN, fetch_request, start_failures
 from corral.linux import landlock
 from corral.linux.filter import SocketPolicy, default_filter
 from corral.linux.oci import encode_profile
@@ -32,9 +31,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.backends._engine_mounts import Place, Views
+    from corral.backends.engine.mounts import Place, Views
     from corral.model.container import Container
-    from corral.model.plan import Ground, Plan
+    from corral.model.plan import Plan, ResolvedPolicy
     from corral.model.probe import Probe
 
 #: For a container to start; no longer than the command would have, were it not for a busy machine.
@@ -65,17 +64,17 @@ _LIMITS = {
 
 def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     """Arguments for `run`, and a spec for the launcher. Raises for what cannot be said to an engine."""
-    abi, ground, about = int(probe.detail("landlock_abi")), plan.ground, plan.container
+    abi, resolved, about = int(probe.detail("landlock_abi")), plan.resolved, plan.container
     container.check_image(about.image)
     container.check_workspace(about.workspace)
-    container.check_root(about, plan, is_owner=_owns_image(probe, ground))
-    _check_sockets(ground, probe)
+    container.check_root(about, plan, is_owner=_owns_image(probe, resolved))
+    _check_sockets(resolved, probe)
     if _shares_network(plan):
         inner.check_abstract_sockets(plan, abi)
-    named, views_of_volumes = container.read_volumes(about, ground)
-    views = mounts.Views(ground, about.workspace, (*mounts.link_views(ground), *views_of_volumes))
-    scratch = f"{ground.scratch}/corral-{plan.run_id}"
-    for path in (scratch, probe.detail("launcher"), *ground.private):
+    named, views_of_volumes = container.read_volumes(about, resolved)
+    views = mounts.Views(resolved, about.workspace, (*mounts.link_views(resolved), *views_of_volumes))
+    scratch = f"{resolved.scratch}/corral-{plan.run_id}"
+    for path in (scratch, probe.detail("launcher"), *resolved.private):
         mounts.check_name(path)
     placed = mounts.build_places(plan, views, scratch, abi)
     container.check_volumes(named, placed)
@@ -85,24 +84,24 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
     own = f"/.corral-{plan.run_id}"
     layout = Layout(
         placed,
-        _areas(ground, views, placed),
+        _areas(resolved, views, placed),
         named,
         views.own(plan.command.cwd),
-        (own, *(file.path for file in ground.private_files)),
+        (own, *(file.path for file in resolved.private_files)),
     )
     check_cwd(plan, layout)
     return Launch(
         backend=engine,
         argv=(
             *(probe.detail("program"), *_runtime(probe), "run", *(() if about.keep else ("--rm",))),
-            *("--name", name, "--label", label, "--label", f"corral.owner={ground.uid}"),
+            *("--name", name, "--label", label, "--label", f"corral.owner={resolved.uid}"),
             *_ALWAYS[engine],
             *_ceilings(engine, probe),
             *_confinement(engine, plan, probe, scratch),
             *_limit_arguments(engine, plan, probe, layout),
             *_covers(engine),
             *_mount_arguments(layout, probe, scratch, own),
-            *_private_files(ground, scratch),
+            *_private_files(resolved, scratch),
             *("--entrypoint", f"{own}/launch", about.image, "--control", f"{own}/control"),
         ),
         env=tuple((key[4:], value) for key, value in probe.details if key.startswith("env ")),
@@ -113,18 +112,18 @@ def lower_engine(engine: str, plan: Plan, probe: Probe) -> Launch:
         inside=Inside(
             build_environment(plan, layout),
             about.entrypoint,
-            ((ground.workspace, views.own(ground.workspace)),),
+            ((resolved.workspace, views.own(resolved.workspace)),),
         ),
         outer=_outer(engine, plan, probe, name, label),
         scratch=scratch,
-        scratch_files=_scratch_files(ground, scratch, placed, probe.detail("machine")),
+        scratch_files=_scratch_files(resolved, scratch, placed, probe.detail("machine")),
         group=_group(plan, probe),
-        gateway=gateway.request(ground, gateway.LOOPBACK_ADDRESSES),
+        gateway=gateway.request(resolved, gateway.LOOPBACK_ADDRESSES),
     )
 
 
 def _outer(engine: str, plan: Plan, probe: Probe, name: str, label: str) -> Outer:
-    program, about, limits = probe.detail("program"), plan.container, plan.ground.limits
+    program, about, limits = probe.detail("program"), plan.container, plan.resolved.limits
     return Outer(
         control="control",
         launcher=probe.detail("launcher"),
@@ -135,7 +134,7 @@ def _outer(engine: str, plan: Plan, probe: Probe, name: str, label: str) -> Oute
         finding=(program, "ps", "--all", "--quiet", "--filter", f"label={label}"),
         failures=start_failures(engine, about.image, name),
         kept=name if about.keep else "",
-        has_network=plan.ground.net.mode is NetMode.FULL and not _shares_network(plan),
+        has_network=plan.resolved.net.mode is NetMode.FULL and not _shares_network(plan),
         listens=container.listening(about),
         fetch=fetch_request(program, about.image) if about.pull == MISSING else None,
     )
@@ -161,21 +160,21 @@ def _ceilings(engine: str, probe: Probe) -> Iterator[str]:
 def _shares_network(plan: Plan) -> bool:
     """The host's network, as with other backends; but ports are published from one of the engine's own."""
     about = plan.container
-    return plan.ground.net.mode is NetMode.FULL and about.network == HOST and not about.ports
+    return plan.resolved.net.mode is NetMode.FULL and about.network == HOST and not about.ports
 
 
 def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterator[str]:
-    ground = plan.ground
-    if ground.net.mode is not NetMode.FULL:
+    resolved = plan.resolved
+    if resolved.net.mode is not NetMode.FULL:
         yield from ("--network", "none")
-        if gateway.is_limited(ground):  # its sockets are made by the launcher, which has no privilege here
+        if gateway.is_limited(resolved):  # its sockets are made by the launcher, which has no privilege here
             yield from ("--sysctl", "net.ipv4.ip_unprivileged_port_start=0")
     else:
         # Said in every case: a configuration of podman's may have the host's as the default.
         yield from ("--network", HOST if _shares_network(plan) else _OWN_NETWORK[engine])
-    yield from container.publish_arguments(plan.container, ground.net.mode)
+    yield from container.publish_arguments(plan.container, resolved.net.mode)
     yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-    if inner_ids(ground, is_mapped=_is_mapped(engine, probe, plan.container))[0] == 0:
+    if inner_ids(resolved, is_mapped=_is_mapped(engine, probe, plan.container))[0] == 0:
         yield from (word for name in common.LOCKING_CAPABILITIES for word in ("--cap-add", name))
     yield from ("--security-opt", f"seccomp={scratch}/seccomp.json")
     if probe.detail("selinux"):
@@ -188,8 +187,8 @@ def _confinement(engine: str, plan: Plan, probe: Probe, scratch: str) -> Iterato
 
 def _user(engine: str, plan: Plan, probe: Probe) -> tuple[str, ...]:
     """Whoever is inside is the caller outside, so that the files he makes are the caller's."""
-    ground = plan.ground
-    own = f"{ground.uid}:{ground.gid}"
+    resolved = plan.resolved
+    own = f"{resolved.uid}:{resolved.gid}"
     if _is_mapped(engine, probe, plan.container):
         return (*(("--userns", "host") if engine == PODMAN else ()), "--user", "0:0")
     if engine == PODMAN:
@@ -204,9 +203,9 @@ def _is_mapped(engine: str, probe: Probe, about: Container) -> bool:
     return bool(probe.detail("rootless")) and (engine == DOCKER or about.root == WRITABLE)
 
 
-def _owns_image(probe: Probe, ground: Ground) -> bool:
+def _owns_image(probe: Probe, resolved: ResolvedPolicy) -> bool:
     """Whether the caller is the one whom the files of an image belong to inside."""
-    return ground.uid == 0 or bool(probe.detail("rootless"))
+    return resolved.uid == 0 or bool(probe.detail("rootless"))
 
 
 def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> tuple[str, ...]:
@@ -215,8 +214,8 @@ def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> t
     What the engine does not hold is not asked of it: it would warn, where nobody reads, and go on.
     """
     left = {field: None for feature, field in _LIMITS.items() if feature not in probe.enforces}
-    limits = plan.ground.limits.replace(file_size_bytes=None, open_files=None, **left)
-    made = {area: _made_in(area, layout, plan.ground) for area in layout.areas}
+    limits = plan.resolved.limits.replace(file_size_bytes=None, open_files=None, **left)
+    made = {area: _made_in(area, layout, plan.resolved) for area in layout.areas}
     return engine_limit_arguments(
         limits,
         engine=engine,
@@ -227,10 +226,10 @@ def _limit_arguments(engine: str, plan: Plan, probe: Probe, layout: Layout) -> t
     )
 
 
-def _made_in(area: str, layout: Layout, ground: Ground) -> int:
+def _made_in(area: str, layout: Layout, resolved: ResolvedPolicy) -> int:
     """How many directories and files the engine makes in an area, to mount something upon."""
     made: set[str] = set()
-    for path in (*layout.tops, *(file.path for file in ground.private_files)):
+    for path in (*layout.tops, *(file.path for file in resolved.private_files)):
         above = path
         while above.startswith(f"{area}/"):
             made.add(above)
@@ -258,28 +257,28 @@ def _mount_arguments(layout: Layout, probe: Probe, scratch: str, own: str) -> It
         yield from ("--mount", volume.argument())
 
 
-def _private_files(ground: Ground, scratch: str) -> Iterator[str]:
+def _private_files(resolved: ResolvedPolicy, scratch: str) -> Iterator[str]:
     """A tmpfs is empty, and nobody inside may write before the command; so they are mounted, read-only."""
-    for number, file in enumerate(ground.private_files):
+    for number, file in enumerate(resolved.private_files):
         words = ("type=bind", f"src={scratch}/private-{number}", f"dst={file.path}", "readonly")
         yield from ("--mount", mounts.join_words(words))
-    if gateway.is_limited(ground):
+    if gateway.is_limited(resolved):
         words = ("type=bind", f"src={scratch}/resolv.conf", "dst=/etc/resolv.conf", "readonly")
         yield from ("--mount", mounts.join_words(words))
 
 
 def _scratch_files(
-    ground: Ground, scratch: str, placed: tuple[Place, ...], machine: str
+    resolved: ResolvedPolicy, scratch: str, placed: tuple[Place, ...], machine: str
 ) -> tuple[PrivateFile, ...]:
-    files = [PrivateFile(f"{scratch}/seccomp.json", _profile(machine, debugging=ground.debug))]
+    files = [PrivateFile(f"{scratch}/seccomp.json", _profile(machine, debugging=resolved.debug))]
     kinds = {place.is_directory for place in placed if place.rank == mounts.DENIED}
     if False in kinds:
         files.append(PrivateFile(f"{scratch}/nothing", b"", 0))
     if True in kinds:
         files.append(PrivateFile(f"{scratch}/nothing.d", b"", 0, is_directory=True))
-    for number, file in enumerate(ground.private_files):
+    for number, file in enumerate(resolved.private_files):
         files.append(PrivateFile(f"{scratch}/private-{number}", file.content))
-    if gateway.is_limited(ground):
+    if gateway.is_limited(resolved):
         files.append(PrivateFile(f"{scratch}/resolv.conf", gateway.RESOLVER))
     return tuple(files)
 
@@ -292,11 +291,11 @@ def _profile(machine: str, *, debugging: bool) -> bytes:
     return encode_profile(policy.replace(rules=rules), Arch(machine))
 
 
-def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str, ...]:
-    found = {view.inside: path for path in ground.private for view in views.of(path)}  # wherever it is seen
+def _areas(resolved: ResolvedPolicy, views: Views, placed: tuple[Place, ...]) -> tuple[str, ...]:
+    found = {view.inside: path for path in resolved.private for view in views.of(path)}  # wherever it is seen
     for area, path in found.items():
         inside = any(area.startswith(f"{place.path}/") for place in placed)
-        if inside and path != ground.home:  # which is there
+        if inside and path != resolved.home:  # which is there
             raise UnenforceableError(
                 "unenforceable",
                 f"the private area {path} cannot be made by a container engine",
@@ -307,13 +306,13 @@ def _areas(ground: Ground, views: Views, placed: tuple[Place, ...]) -> tuple[str
     return tuple(found)
 
 
-def _check_sockets(ground: Ground, probe: Probe) -> None:
+def _check_sockets(resolved: ResolvedPolicy, probe: Probe) -> None:
     """TRUST: those that were there, and, of what lies in the home, where one usually is."""
     seen = [value for name, value in probe.details if name.startswith("socket ")]
-    usual = [f"{ground.home}/{name}" for name in HOME_SOCKETS]
-    for grant in ground.grants:
+    usual = [f"{resolved.home}/{name}" for name in HOME_SOCKETS]
+    for grant in resolved.grants:
         path = grant.target.path
-        sockets = [*seen, *usual] if path.startswith(f"{ground.home}/") else seen
+        sockets = [*seen, *usual] if path.startswith(f"{resolved.home}/") else seen
         reached = [socket for socket in sockets if mounts.is_beneath(socket, path)]
         if reached and not grant.is_system:
             raise PolicyError(
@@ -327,7 +326,7 @@ def _check_sockets(ground: Ground, probe: Probe) -> None:
 def _group(plan: Plan, probe: Probe) -> GroupRequest:
     """The container's own group, with the limits that the engine holds by it."""
     held = {
-        field: getattr(plan.ground.limits, field)
+        field: getattr(plan.resolved.limits, field)
         for feature, field in _LIMITS.items()
         if feature in probe.enforces
     }
@@ -336,7 +335,7 @@ def _group(plan: Plan, probe: Probe) -> GroupRequest:
 
 def _mechanisms(plan: Plan, probe: Probe, abi: int) -> dict[Feature, str]:
     lock = f" + {landlock.describe(abi)}" if abi else ""
-    limits = plan.ground.limits
+    limits = plan.resolved.limits
     held = {
         feature: TITLES[ENGINE]
         for feature, field in _LIMITS.items()

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from corral.model.plan import Grant, Ground, Plan, ResolvedPath
+    from corral.model.plan import Grant, Plan, ResolvedPath, ResolvedPolicy
 
 #: Which of several rules holds at one path: the strictest.
 PINNED, GRANTED, SHIELDED, DENIED = range(4)
@@ -62,15 +62,15 @@ def is_beneath(path: str, top: str) -> bool:
 class Views:
     """Where the host's paths are inside."""
 
-    def __init__(self, ground: Ground, workspace: str, more: Iterable[View]) -> None:
-        self._workspace = View(ground.workspace, workspace or ground.workspace)
+    def __init__(self, resolved: ResolvedPolicy, workspace: str, more: Iterable[View]) -> None:
+        self._workspace = View(resolved.workspace, workspace or resolved.workspace)
         above = any(
-            ground.workspace.startswith(f"{grant.target.path}/")
-            for grant in ground.grants
+            resolved.workspace.startswith(f"{grant.target.path}/")
+            for grant in resolved.grants
             if not grant.is_system
         )
         # By a grant above it the workspace appears at its own path too, and every rule must hold there.
-        again = (View(ground.workspace, ground.workspace),) if above and workspace else ()
+        again = (View(resolved.workspace, resolved.workspace),) if above and workspace else ()
         self._more = (*more, *again)
 
     def of(self, path: str) -> Iterator[View]:
@@ -87,14 +87,14 @@ class Views:
         return path
 
 
-def link_views(ground: Ground) -> Iterator[View]:
+def link_views(resolved: ResolvedPolicy) -> Iterator[View]:
     """Links of the host that lead to a granted path: what they lead to appears in their place as well.
 
     A link cannot be made in an image, and a mount can. Links of the system's own paths are the image's.
     """
-    mounted = {grant.target.path for grant in ground.grants if not grant.is_system}
-    texts = {link.path: link.text for link in ground.links}  # as far as the plan knows them
-    for link in ground.links:
+    mounted = {grant.target.path for grant in resolved.grants if not grant.is_system}
+    texts = {link.path: link.text for link in resolved.links}  # as far as the plan knows them
+    for link in resolved.links:
         target = follow_links(link.path, texts.get)
         if target in mounted:
             yield View(target, link.path)
@@ -147,23 +147,23 @@ def build_places(plan: Plan, views: Views, scratch: str, abi: int) -> tuple[Plac
 
 
 def _places(plan: Plan, views: Views, scratch: str, abi: int) -> Iterator[Place]:
-    ground = plan.ground
+    resolved = plan.resolved
     sealed = sealed_pins(plan)
     for pin in plan.pins:
         yield from _each(pin, views, PINNED, read_only=pin.path in sealed)
-    for grant in ground.grants:
+    for grant in resolved.grants:
         if not grant.is_system:
             yield from _granted(grant, views, abi)
     for shield in plan.shields:
         yield from _each(shield.target, views, SHIELDED, read_only=True)
-    for target in ground.denied:
-        if target.kind is not PathKind.MISSING and _is_mounted(target, ground):
+    for target in resolved.denied:
+        if target.kind is not PathKind.MISSING and _is_mounted(target, resolved):
             yield from _masked(target, views, scratch)
 
 
-def _is_mounted(target: ResolvedPath, ground: Ground) -> bool:
+def _is_mounted(target: ResolvedPath, resolved: ResolvedPolicy) -> bool:
     """Whether a path lies in anything of the host's; an image has files of its own at the same path."""
-    return any(is_beneath(target.path, grant.target.path) for grant in ground.grants if not grant.is_system)
+    return any(is_beneath(target.path, grant.target.path) for grant in resolved.grants if not grant.is_system)
 
 
 def _granted(grant: Grant, views: Views, abi: int) -> Iterator[Place]:

@@ -1,18 +1,18 @@
 """Ask a container engine what it is, and what of that keeps corral from using it.
 
-The claims rest on what the engine says of itself. That a command runs in it is tried (`_engine_trial.py`),
+The claims rest on what the engine says of itself. That a command runs in it is tried (`trial.py`),
 and every launch is looked at from inside before its command runs.
 """
 
 from __future__ import annotations
 
-from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
-from corral.backends._engine_limits import BOUNDS_FILES, engine_limit_features
-from corral.backends._engine_mounts import follow_links
-from corral.backends._engine_trial import try_engine
-from corral.backends._engine_words import DOCKER, PODMAN
 from corral.backends._holes import find_gate, read_version
+from corral.backends.engine import messages as words
+from corral.backends.engine.limits import BOUNDS_FILES, engine_limit_features
+from corral.backends.engine.messages import DOCKER, PODMAN
+from corral.backends.engine.mounts import follow_links
+from corral.backends.engine.trial import try_engine
 from corral.linux.encode import encode
 from corral.linux.spec import Spec
 from corral.model.container import DEFAULT_IMAGE

@@ -6,11 +6,11 @@ removed after it, so that no image of the user's is needed, and none is believed
 
 from __future__ import annotations
 
-from corral.backends import _engine_words as words
 from corral.backends import _launcher as common
-from corral.backends._engine import lower_engine
+from corral.backends.engine import messages as words
+from corral.backends.engine.lowering import lower_engine
 from corral.model.container import Container
-from corral.model.plan import Command, Ground, Plan
+from corral.model.plan import Command, Plan, ResolvedPolicy
 from corral.model.policy import Limits, NetPolicy, Policy
 from corral.model.probe import Probe
 
@@ -57,7 +57,7 @@ def _explain(engine: str, trial: LaunchTrial) -> tuple[str, str]:
 
 def _launch(probe: Probe, host: Host, image: str, number: str) -> Launch:
     """As a run would be, without files of the host. The command is the launcher, which the image gets."""
-    ground = Ground(
+    resolved = ResolvedPolicy(
         grants=(),
         links=(),
         denied=(),
@@ -80,7 +80,7 @@ def _launch(probe: Probe, host: Host, image: str, number: str) -> Launch:
     plan = Plan(
         run_id=run_id,
         command=Command((f"/.corral-{run_id}/launch", "--version"), _AREA),
-        ground=ground,
+        resolved=resolved,
         shields=(),
         pins=(),
         watches=(),

@@ -19,8 +19,8 @@ def image() -> None:
 @_JSON
 def list_(*, as_json: bool) -> None:
     """List the variants, and what each engine has of them."""
-    from corral.cli.image import list_images
-    from corral.cli.policy import answer
+    from corral.cli.image.show import list_images
+    from corral.cli.policy.show import answer
 
     sys.exit(answer(list_images, as_json=as_json))
 
@@ -39,8 +39,8 @@ def build(
 
     Needs mmdebstrap, and no registry. Whatever ends it early, nothing is left behind.
     """
-    from corral.cli.image import build as build_image
-    from corral.cli.policy import answer
+    from corral.cli.image.show import build as build_image
+    from corral.cli.policy.show import answer
     from corral.images.recipe import DEFAULT_VARIANT
 
     name = variant or DEFAULT_VARIANT
@@ -62,7 +62,7 @@ def inspect(name: str, *, engine: str, verbose: bool, as_json: bool) -> None:
 
     It says so if a program in it changes its user, or a user has a password.
     """
-    from corral.cli.image import inspect as inspect_image
-    from corral.cli.policy import answer
+    from corral.cli.image.show import inspect as inspect_image
+    from corral.cli.policy.show import answer
 
     sys.exit(answer(lambda: inspect_image(name, engine=engine, verbose=verbose), as_json=as_json))

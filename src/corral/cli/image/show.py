@@ -9,7 +9,6 @@ import time
 from contextlib import contextmanager
 
 from corral import __version__
-from corral.cli.printable import printable
 from corral.cli.stats import approximate
 from corral.images.archive import read_archive
 from corral.images.build import build_archive, check_target, scratch_directory
@@ -26,13 +25,14 @@ from corral.images.recipe import ALIASES, REPOSITORY, VARIANTS, canonical_varian
 from corral.images.sources import choose_sources
 from corral.images.tool import Interrupted, interruptible
 from corral.model.errors import PolicyError, SetupError
+from corral.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from corral.cli.policy import Answer
+    from corral.cli.policy.show import Answer
     from corral.images.archive import Contents
     from corral.images.engine import Engine, Image
     from corral.images.recipe import Recipe

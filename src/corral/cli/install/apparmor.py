@@ -10,10 +10,10 @@ import hashlib
 import os
 import tempfile
 
-from corral.cli.install import Installation
-from corral.host import RealHost
+from corral.cli.install.install import Installation
+from corral.host.programs import find_program
+from corral.host.real import RealHost
 from corral.model.errors import SetupError
-from corral.programs import find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

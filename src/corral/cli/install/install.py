@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from corral.cli.printable import printable
 from corral.cli.run import report_error
 from corral.model.errors import CorralError, PolicyError, SetupError
+from corral.model.printable import printable
 from corral.model.record import Record
 
 TYPE_CHECKING = False

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="List everything.")
+_OPERATIONS = ("read", "write", "exec", "connect")
 #: Options of `run` that shape a policy: the others say how a command is started or shown.
 _NOT_POLICY = frozenset({"line", "terminal", "stats", "json", "verbose"})
 
@@ -48,9 +49,18 @@ def policy() -> None:
 @_JSON
 def list_(*, as_json: bool) -> None:
     """List the presets, each with when to use it."""
-    from corral.cli.policy import answer, list_presets
+    from corral.cli.policy.show import answer, list_presets
 
     sys.exit(answer(list_presets, as_json=as_json))
+
+
+@policy.command()
+@_JSON
+def bundles(*, as_json: bool) -> None:
+    """Show which hosts @pip, @npm and the like stand for here, and who says so."""
+    from corral.cli.policy.show import answer, list_bundles
+
+    sys.exit(answer(list_bundles, as_json=as_json))
 
 
 @policy.command()
@@ -61,7 +71,7 @@ def list_(*, as_json: bool) -> None:
 @_JSON
 def show(name: str | None, *, effective: bool, verbose: bool, as_json: bool, **options: Any) -> None:
     """Show a preset or a file as capabilities; or, with --effective, what holds here and why."""
-    from corral.cli.policy import answer, show_effective, show_policy
+    from corral.cli.policy.show import answer, show_effective, show_policy
     from corral.policy.preset import DEFAULT_PRESET
 
     if effective and name is not None:
@@ -84,8 +94,8 @@ def validate(files: tuple[str, ...], *, as_json: bool) -> None:
 
     Without FILES, those that count here are checked.
     """
-    from corral.cli.policy import answer
-    from corral.cli.policy import validate as check_files
+    from corral.cli.policy.show import answer
+    from corral.cli.policy.show import validate as check_files
 
     sys.exit(answer(lambda: check_files(files), as_json=as_json))
 
@@ -110,7 +120,7 @@ def check(*, verbose: bool, as_json: bool, **options: Any) -> None:
 @_JSON
 def diff(first: str, second: str, *, as_json: bool) -> None:
     """Compare two presets or files: what each says alone, and which of them permits more."""
-    from corral.cli.policy import answer, compare
+    from corral.cli.policy.show import answer, compare
 
     sys.exit(answer(lambda: compare(first, second), as_json=as_json))
 
@@ -129,8 +139,8 @@ def diff(first: str, second: str, *, as_json: bool) -> None:
 @_JSON
 def init(*, user: bool, force: bool, to_stdout: bool, as_json: bool, **given: Any) -> None:
     """Write a commented corral.toml here. Without flags, on a terminal, it asks a few questions."""
-    from corral.cli.init import write_file
-    from corral.cli.policy import answer
+    from corral.cli.policy.init import write_file
+    from corral.cli.policy.show import answer
 
     sys.exit(
         answer(lambda: write_file(given, for_user=user, force=force, to_stdout=to_stdout), as_json=as_json)
@@ -144,7 +154,7 @@ def init(*, user: bool, force: bool, to_stdout: bool, as_json: bool, **given: An
 @_JSON
 def trust(file: str | None, *, only_show: bool, yes: bool, as_json: bool) -> None:
     """Let a project's file allow what your own does not, as it is now. Any change takes that back."""
-    from corral.cli.policy import accept, answer, trust_state
+    from corral.cli.policy.show import accept, answer, trust_state
 
     can_ask = sys.stdin.isatty() and not as_json
     sys.exit(
@@ -157,7 +167,7 @@ def trust(file: str | None, *, only_show: bool, yes: bool, as_json: bool) -> Non
 @_JSON
 def distrust(file: str | None, *, as_json: bool) -> None:
     """Take the trust in a project's file back."""
-    from corral.cli.policy import answer, reject
+    from corral.cli.policy.show import answer, reject
 
     sys.exit(answer(lambda: reject(file), as_json=as_json))
 
@@ -173,16 +183,27 @@ def schema() -> None:
 
 
 @click.command()
-@click.argument("operation", type=click.Choice(("read", "write", "exec", "connect")))
-@click.argument("target")
+@click.argument("operation", required=False)
+@click.argument("target", required=False)
+@click.option("--last", is_flag=True, help="What the last run was refused that was refused anything.")
 @with_policy_options
 @_JSON
-def why(operation: str, target: str, *, as_json: bool, **options: Any) -> None:
+def why(operation: str | None, target: str | None, *, last: bool, as_json: bool, **options: Any) -> None:
     """Say whether a command may do something, by which rule of which file, and what would change it.
 
-    TARGET is a path, a program, or a host. The exit status is 0 for yes, 1 for no, 3 if nothing would run.
+    OPERATION is read, write, exec or connect, and TARGET a path, a program, or a host. The exit status is
+    0 for yes, 1 for no, 3 if nothing would run. Instead of both, what a failed program printed is enough:
+    `corral why 'open("/etc/shadow"): Permission denied'`.
     """
-    from corral.cli.policy import answer
-    from corral.cli.why import explain_why
+    from corral.cli.policy.show import answer
+    from corral.cli.why import explain_last, explain_message, explain_why
 
+    if last or (operation is not None and target is None and operation not in _OPERATIONS):
+        if last and operation is not None:
+            raise click.UsageError("--last takes neither an operation nor a message")
+        message = operation or ""
+        work = explain_last if last else lambda: explain_message(message, _complete(options))
+        sys.exit(answer(work, as_json=as_json))
+    if operation not in _OPERATIONS or target is None:
+        raise click.UsageError(f"say {', '.join(_OPERATIONS)} and a target; or what a program printed")
     sys.exit(answer(lambda: explain_why(operation, target, _complete(options)), as_json=as_json))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from corral.config.configuration import Configuration, FileState
     from corral.config.setting import Origin
-    from corral.model.capability import Capability
+    from corral.model.rules.capability import Capability
 
 #: More than this many lines of one preset file that say the same kind of thing are counted, not listed.
 _FEW = 3

@@ -12,8 +12,8 @@ from corral.config.keys import BY_NAME
 from corral.config.setting import shorten
 from corral.config.template import render_toml
 from corral.config.values import WrongValue
-from corral.directory import no_directory, not_writable
-from corral.host import CONFIG_NAMES, config_directory
+from corral.host.directory import no_directory, not_writable
+from corral.host.real import CONFIG_NAMES, config_directory
 from corral.model.errors import PolicyError
 from corral.model.policy import FsAccess, NetMode
 from corral.policy.preset import DEFAULT_PRESET, PRESETS, describe_preset, load_preset

@@ -6,12 +6,10 @@ import json
 import os
 import sys
 
-from corral.cli.effective import effective_json, render_effective
 from corral.cli.options import defaults
-from corral.cli.printable import printable
+from corral.cli.policy.effective import effective_json, render_effective
 from corral.cli.request import load_request
 from corral.cli.run import report_error
-from corral.config.compile import Compiled, compile_settings
 from corral.config.document import DocumentProblems
 from corral.config.find import (
     PYPROJECT,
@@ -27,12 +25,14 @@ from corral.config.keys import BY_NAME
 from corral.config.load import check_agent, counts, cuts_of, read_file
 from corral.config.narrow import show
 from corral.config.setting import Origin, Setting, Source, shorten
+from corral.config.to_policy import Compiled, compile_settings
 from corral.config.trust import distrust, is_trusted, trust, was_trusted
 from corral.config.variables import read_variables
-from corral.host import CONFIG_NAMES, config_directory
-from corral.model.capability import capabilities_of
+from corral.host.real import CONFIG_NAMES, config_directory
 from corral.model.errors import ConfigurationError, CorralError, PolicyError
+from corral.model.printable import printable
 from corral.model.problem import Problem
+from corral.model.rules.capability import capabilities_of
 from corral.policy.preset import DEFAULT_PRESET, PRESETS, check_preset, describe_preset, preset_backend
 
 TYPE_CHECKING = False
@@ -69,6 +69,21 @@ def list_presets() -> Answer:
         for name in PRESETS
     ]
     return 0, lines, {"presets": value}
+
+
+def list_bundles() -> Answer:
+    """Every bundle with its hosts here, and where that is said."""
+    from corral.cli.request import bundle_place
+    from corral.config.bundles import find_bundles
+
+    found = find_bundles(bundle_place(None))
+    lines = []
+    for bundle in found:
+        lines.append(f"@{bundle.name:<6} {' '.join(bundle.hosts) or '(nothing here)'}")
+        if bundle.hosts:
+            lines.append(f"        {', '.join(map(shorten, bundle.origins)) or 'the default'}")
+    value = [{"name": one.name, "hosts": list(one.hosts), "origins": list(one.origins)} for one in found]
+    return 0, lines, {"bundles": value}
 
 
 def show_policy(name: str, agent: str = "") -> Answer:

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from corral.cli.policy_commands import with_session_options
-from corral.cli.session_here import WHEN
-from corral.cli.session_options import EXEC_OPTIONS, parse_exec
+from corral.cli.policy.commands import with_session_options
+from corral.cli.session.here import WHEN
+from corral.cli.session.options import EXEC_OPTIONS, parse_exec
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 _NAME = click.argument("name", required=False)
@@ -74,8 +74,8 @@ def start(
     `corral session stop`.
     """
     from corral.cli.options import defaults
-    from corral.cli.policy import answer
-    from corral.cli.session import start_session
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import start_session
 
     complete = {**defaults(), **options, "json": as_json}
     sys.exit(answer(lambda: start_session(name, complete, idle, lifetime, reuse=reuse), as_json=as_json))
@@ -90,7 +90,7 @@ def exec_(**parsed: Any) -> None:
     Without NAME, that is with `--` right away, the session of the workspace is meant. Exit status and
     messages are those of `corral run`. If you end, so does the command, unless it is detached.
     """
-    from corral.cli.session_exec import execute
+    from corral.cli.session.exec import execute
 
     sys.exit(execute(parsed["line"]))
 
@@ -99,7 +99,7 @@ def exec_(**parsed: Any) -> None:
 @_NAME
 def shell(name: str | None) -> None:
     """Open a shell in a session."""
-    from corral.cli.session_exec import open_shell
+    from corral.cli.session.exec import open_shell
 
     sys.exit(open_shell(name))
 
@@ -109,8 +109,8 @@ def shell(name: str | None) -> None:
 @_JSON
 def status(name: str | None, *, as_json: bool) -> None:
     """Say how a session is: backend, state, age, what runs, what it has cost. Status 0 if it runs."""
-    from corral.cli.policy import answer
-    from corral.cli.session import show_status
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import show_status
 
     sys.exit(answer(lambda: show_status(name), as_json=as_json))
 
@@ -119,8 +119,8 @@ def status(name: str | None, *, as_json: bool) -> None:
 @_JSON
 def list_(*, as_json: bool) -> None:
     """List your sessions, a line each."""
-    from corral.cli.policy import answer
-    from corral.cli.session import list_sessions
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import list_sessions
 
     sys.exit(answer(list_sessions, as_json=as_json))
 
@@ -130,8 +130,8 @@ def list_(*, as_json: bool) -> None:
 @_JSON
 def stop(name: str | None, *, as_json: bool) -> None:
     """End a session and everything in it, and wait until it is gone."""
-    from corral.cli.policy import answer
-    from corral.cli.session import stop_session
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import stop_session
 
     sys.exit(answer(lambda: stop_session(name), as_json=as_json))
 
@@ -141,8 +141,8 @@ def stop(name: str | None, *, as_json: bool) -> None:
 @_JSON
 def reset(name: str | None, *, as_json: bool) -> None:
     """End what runs in a session, forget its private areas, and begin anew on the host as it is now."""
-    from corral.cli.policy import answer
-    from corral.cli.session import reset_session
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import reset_session
 
     sys.exit(answer(lambda: reset_session(name), as_json=as_json))
 
@@ -152,8 +152,8 @@ def reset(name: str | None, *, as_json: bool) -> None:
 @_JSON
 def logs(name: str | None, *, as_json: bool) -> None:
     """Show what has happened in a session, and what its detached commands printed."""
-    from corral.cli.policy import answer
-    from corral.cli.session import show_log
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import show_log
 
     sys.exit(answer(lambda: show_log(name), as_json=as_json))
 
@@ -165,8 +165,8 @@ def logs(name: str | None, *, as_json: bool) -> None:
 @_last_name
 def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
     """Pass a signal on to a command that runs in a session; `status` shows their numbers."""
-    from corral.cli.policy import answer
-    from corral.cli.session import signal_command
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import signal_command
 
     sys.exit(answer(lambda: signal_command(command, name, word), as_json=as_json))
 
@@ -181,8 +181,8 @@ def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> 
 
     The rules are those of `--allow`. What the policy denies stays denied. It ends with the session.
     """
-    from corral.cli.policy import answer
-    from corral.cli.session_network import allow_host
+    from corral.cli.policy.show import answer
+    from corral.cli.session.network import allow_host
 
     sys.exit(answer(lambda: allow_host(host, name, length), as_json=as_json))
 
@@ -193,8 +193,8 @@ def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> 
 @_last_name
 def revoke(host: str, *, name: str | None, as_json: bool) -> None:
     """Keep a session from a host from now on, whoever permitted it, and end its connections there."""
-    from corral.cli.policy import answer
-    from corral.cli.session_network import revoke_host
+    from corral.cli.policy.show import answer
+    from corral.cli.session.network import revoke_host
 
     sys.exit(answer(lambda: revoke_host(host, name), as_json=as_json))
 
@@ -204,8 +204,8 @@ def revoke(host: str, *, name: str | None, as_json: bool) -> None:
 @_JSON
 def network(name: str | None, *, as_json: bool) -> None:
     """Show what a session may reach, what it has asked for, and what was refused."""
-    from corral.cli.policy import answer
-    from corral.cli.session_network import show_network
+    from corral.cli.policy.show import answer
+    from corral.cli.session.network import show_network
 
     sys.exit(answer(lambda: show_network(name), as_json=as_json))
 
@@ -214,8 +214,8 @@ def network(name: str | None, *, as_json: bool) -> None:
 @_JSON
 def clean(*, as_json: bool) -> None:
     """Forget the sessions that are over, with their logs."""
-    from corral.cli.policy import answer
-    from corral.cli.session import clean_sessions
+    from corral.cli.policy.show import answer
+    from corral.cli.session.show import clean_sessions
 
     sys.exit(answer(clean_sessions, as_json=as_json))
 
@@ -236,9 +236,9 @@ for _command in (start, stop, status, shell):
 @_JSON
 def status_here(name: str | None, *, line: bool, color: str, as_json: bool) -> None:
     """Say how the session of this workspace is, or the one named."""
-    from corral.cli.policy import answer
-    from corral.cli.session import show_status
-    from corral.cli.session_here import print_line
+    from corral.cli.policy.show import answer
+    from corral.cli.session.here import print_line
+    from corral.cli.session.show import show_status
 
     if line:
         sys.exit(print_line(name, color))

@@ -6,19 +6,19 @@ import os
 import sys
 
 from corral.cli.run import passed_on, print_json, report_error, say, stop_and_go
-from corral.cli.session_here import name_or_default
+from corral.cli.session.here import name_or_default
 from corral.model.errors import CorralError, PolicyError
-from corral.model.quantities import parse_duration
-from corral.named.client import call
-from corral.named.request import ExecRequest, no_command
+from corral.model.rules.quantities import parse_duration
+from corral.sessions.named.client import call
+from corral.sessions.named.request import ExecRequest, no_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from corral.cli.session_options import ExecLine
-    from corral.named.client import Call
+    from corral.cli.session.options import ExecLine
+    from corral.sessions.named.client import ClientConnection
 
 
 def execute(line: ExecLine) -> int:
@@ -45,7 +45,7 @@ def execute(line: ExecLine) -> int:
 
 def open_shell(name: str | None) -> int:
     """An interactive shell in a session; without a terminal it reads a script."""
-    from corral.cli.session_options import ExecLine, parse_exec
+    from corral.cli.session.options import ExecLine, parse_exec
 
     empty = parse_exec([])
     assert empty is not None
@@ -108,12 +108,12 @@ def _variables(given: Iterable[str]) -> Iterable[tuple[str, str]]:
             yield name, value if equals else os.environ[name]
 
 
-def _carry_out(connection: Call, request: ExecRequest) -> dict[str, Any]:
+def _carry_out(connection: ClientConnection, request: ExecRequest) -> dict[str, Any]:
     if request.is_detached:
         return connection.execute(request)
     connection.pass_signals(passed_on(), lambda: stop_and_go(connection.forward))
     if not request.terminal or request.captures:
         return connection.execute(request)
-    from corral.runtime.terminal import TerminalStreams
+    from corral.streams.terminal import TerminalStreams
 
     return connection.execute_on(request, TerminalStreams(connection.entry.output_bytes or None))

@@ -6,14 +6,14 @@ import os
 import sys
 
 from corral.model.errors import CorralError
-from corral.named.place import check_name, default_name
-from corral.named.record import FAILED, RUNNING, STARTING, STOPPED, find_entry, list_entries
+from corral.sessions.named.record import FAILED, RUNNING, STARTING, STOPPED, find_entry, list_entries
+from corral.sessions.named.session_directory import check_name, default_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.named.record import Entry
+    from corral.sessions.named.record import SessionRecord
 
 _COLOURS = {RUNNING: "32", STARTING: "33", FAILED: "31", STOPPED: "31"}
 WHEN = ("auto", "always", "never")
@@ -30,7 +30,7 @@ def name_or_default(name: str | None) -> str:
     return default_name(here)
 
 
-def find_here() -> Entry | None:
+def find_here() -> SessionRecord | None:
     """The session of this workspace: the one that is called after it, else one that was started for it."""
     found = find_entry(name_or_default(None))
     if found is not None and found[1].is_living:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from corral.model.breadth import why_too_broad
-from corral.model.capability import parse_capability
-from corral.model.endpoint import has_port, host_in_url
 from corral.model.errors import PolicyError
+from corral.model.network.breadth import why_too_broad
+from corral.model.network.endpoint import has_port, host_in_url
+from corral.model.rules.capability import parse_capability
 from corral.policy.contradiction import PERMITS, contradicts, first_lost
 from corral.policy.preset import DEFAULT_PRESET
 

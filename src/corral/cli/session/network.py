@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from corral.cli.session_exec import seconds
-from corral.cli.session_here import name_or_default
+from corral.cli.session.exec import seconds
+from corral.cli.session.here import name_or_default
 from corral.cli.stats import approximate
-from corral.model.endpoint import host_covers, read_endpoint
-from corral.model.quantities import format_duration
-from corral.model.traffic import FAILURES, SENTENCES, NetReason
-from corral.named.client import call
+from corral.model.network.endpoint import denial_covers, read_endpoint
+from corral.model.network.traffic import FAILURES, SENTENCES, NetReason
+from corral.model.rules.quantities import format_duration
+from corral.sessions.named.client import call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from corral.cli.policy import Answer
+    from corral.cli.policy.show import Answer
 
 
 def allow_host(host: str, name: str | None, length: str | None) -> Answer:
@@ -71,7 +71,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
 
 def _is_revoked(endpoint: str, revoked: list[str]) -> bool:
     """Whether nothing is left of what an endpoint of the policy permits."""
-    return any(host_covers(pattern, read_endpoint(endpoint).host) for pattern in revoked)
+    return any(denial_covers(pattern, read_endpoint(endpoint).host) for pattern in revoked)
 
 
 def _asked(traffic: dict[str, Any]) -> Iterator[str]:

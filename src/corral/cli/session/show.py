@@ -10,25 +10,25 @@ from corral.cli.advice import advise
 from corral.cli.limits import list_limits
 from corral.cli.request import build_request
 from corral.cli.run import announce, describe_result
-from corral.cli.session_exec import seconds
-from corral.cli.session_here import find_here, name_or_default
+from corral.cli.session.exec import seconds
+from corral.cli.session.here import find_here, name_or_default
 from corral.cli.stats import approximate
 from corral.model.errors import CorralError, PolicyError, SetupError
-from corral.model.quantities import format_duration
-from corral.named.client import Call, call, no_session, stop
-from corral.named.log import read_log
-from corral.named.place import check_name, default_name
-from corral.named.record import FAILED, STARTING, Entry, find_entry, list_entries
+from corral.model.rules.quantities import format_duration
+from corral.sessions.named.client import ClientConnection, call, no_session, stop
+from corral.sessions.named.log import read_log
+from corral.sessions.named.record import FAILED, STARTING, SessionRecord, find_entry, list_entries
+from corral.sessions.named.session_directory import check_name, default_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from corral.cli.policy import Answer
+    from corral.cli.policy.show import Answer
     from corral.model.result import Result
-    from corral.named.place import Place
     from corral.sandbox import Sandbox
+    from corral.sessions.named.session_directory import SessionDirectory
 
 #: For a session that somebody else is starting.
 _START_SECONDS = 30.0
@@ -48,7 +48,7 @@ def start_session(
     if not sandbox.is_unconfined:
         announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
     keeps = request.configuration is None or request.configuration.keep_alive
-    entry = Entry(
+    entry = SessionRecord(
         name if name is not None else default_name(sandbox.workspace),
         STARTING,
         policy=sandbox.policy.name,
@@ -65,9 +65,9 @@ def start_session(
     return 0, [entry.name], {"session": facts, **({"reused": is_reused} if reuse else {})}
 
 
-def _started(entry: Entry, sandbox: Sandbox, *, reuse: bool) -> bool:
+def _started(entry: SessionRecord, sandbox: Sandbox, *, reuse: bool) -> bool:
     """Start it, unless one that runs is to be used; whether it is. Raises CorralError."""
-    from corral.named.daemon import start
+    from corral.sessions.named.daemon import start
 
     deadline = time.monotonic() + _START_SECONDS
     while True:
@@ -88,14 +88,14 @@ def _describe(result: Result, command: str | tuple[str, ...], verbose: bool) -> 
     return [*describe_result(result, verbose=verbose), *filter(None, (advise(command, result),))]
 
 
-def _is_the_same(entry: Entry, sandbox: Sandbox) -> bool:
+def _is_the_same(entry: SessionRecord, sandbox: Sandbox) -> bool:
     """Whether such a session runs. Raises SetupError if another one has the name."""
-    from corral.named.terms import check_terms, terms_of
+    from corral.sessions.named.terms import check_terms, terms_of
 
     found = find_entry(entry.name)
     if found is None or not found[1].is_living or not found[1].token:
         return False
-    with Call(*found) as connection:
+    with ClientConnection(*found) as connection:
         heard = connection.ask("terms")
     check_terms(entry.name, tuple(heard["terms"]), terms_of(entry, sandbox))
     return True
@@ -188,7 +188,7 @@ def _forget_old() -> None:
             _forget(place, entry)
 
 
-def _forget(place: Place, entry: Entry) -> bool:
+def _forget(place: SessionDirectory, entry: SessionRecord) -> bool:
     lock = place.lock(entry.name)
     if lock < 0:
         return False
@@ -199,7 +199,7 @@ def _forget(place: Place, entry: Entry) -> bool:
     return True
 
 
-def _sweep(place: Place, entry: Entry) -> None:
+def _sweep(place: SessionDirectory, entry: SessionRecord) -> None:
     """A session whose process was killed has left its socket: nobody listens there any more."""
     if entry.state != FAILED or entry.ended:
         return
@@ -207,8 +207,8 @@ def _sweep(place: Place, entry: Entry) -> None:
     if lock < 0:  # it is being started anew
         return
     try:
-        from corral.named.place import SOCKET
-        from corral.named.record import write_entry
+        from corral.sessions.named.record import write_entry
+        from corral.sessions.named.session_directory import SOCKET
 
         place.remove(f"{entry.name}{SOCKET}")
         write_entry(place, entry.replace(token="", ended=time.time()))
@@ -216,7 +216,7 @@ def _sweep(place: Place, entry: Entry) -> None:
         os.close(lock)
 
 
-def _facts(place: Place, entry: Entry, *, ask: bool = True) -> dict[str, Any]:
+def _facts(place: SessionDirectory, entry: SessionRecord, *, ask: bool = True) -> dict[str, Any]:
     """A session in JSON's own types, with what it says itself, if it answers."""
     now = time.time()
     end = now if entry.is_living else entry.ended or entry.began
@@ -239,7 +239,7 @@ def _facts(place: Place, entry: Entry, *, ask: bool = True) -> dict[str, Any]:
     heard = None
     if ask and entry.is_living and entry.token:
         try:
-            with Call(place, entry) as connection:
+            with ClientConnection(place, entry) as connection:
                 heard = connection.ask_quickly("status")
         except CorralError:
             heard = None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from corral.model.decision import Decision, Reason
-from corral.model.endpoint import (
+from corral.model.network.endpoint import (
     Endpoint,
+    denial_covers,
     grant_covers,
-    host_covers,
     is_address,
     is_localhost,
     read_endpoint,
 )
+from corral.model.network.traffic import NetReason
 from corral.model.policy import NetMode
 from corral.model.record import Record
-from corral.model.traffic import NetReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from corral.model.policy import NetPolicy
 
 
-class Verdict(Record):
+class NetVerdict(Record):
     """What the rules say about a name or an address, and a port."""
 
     allowed: bool
@@ -62,11 +62,11 @@ class Rules:
         """Every port that a rule permits."""
         return self._indexed().ports
 
-    def decide(self, host: str, port: int) -> Verdict:
+    def decide(self, host: str, port: int) -> NetVerdict:
         """Whether a command may connect to a name, or straight to an address. Both are in canonical form."""
-        denied = next((pattern for pattern in self.deny if host_covers(pattern, host)), "")
+        denied = next((pattern for pattern in self.deny if denial_covers(pattern, host)), "")
         if denied:
-            return Verdict(False, NetReason.DENIED, rule=denied)
+            return NetVerdict(False, NetReason.DENIED, rule=denied)
         found = [
             rule
             for rule in self._indexed().candidates(host, port)
@@ -74,13 +74,13 @@ class Rules:
         ]
         if not found:
             is_direct = is_address(host)
-            return Verdict(False, NetReason.ADDRESS if is_direct else NetReason.NOT_GRANTED)
+            return NetVerdict(False, NetReason.ADDRESS if is_direct else NetReason.NOT_GRANTED)
         schemes = frozenset(rule.scheme for rule in found)
-        return Verdict(True, NetReason.GRANTED, schemes, str(found[0]))
+        return NetVerdict(True, NetReason.GRANTED, schemes, str(found[0]))
 
-    def decide_lookup(self, host: str) -> Verdict:
+    def decide_lookup(self, host: str) -> NetVerdict:
         """Whether a name may be looked up: on some port it may be connected to."""
-        verdict = Verdict(False, NetReason.NOT_GRANTED)
+        verdict = NetVerdict(False, NetReason.NOT_GRANTED)
         for port in sorted(self.ports):
             verdict = self.decide(host, port)
             if verdict.allowed or verdict.reason is NetReason.DENIED:
@@ -94,10 +94,10 @@ class Rules:
         public is dialled only where the address itself is granted, or is loopback and `localhost` was asked.
         Nor does any name lead to an address that is denied, in whatever form.
         """
-        from corral.model.addresses import address_forms  # few have come this far
+        from corral.model.network.addresses import address_forms  # few have come this far
 
         forms = address_forms(address)
-        if not forms or not frozenset(forms).isdisjoint(self.deny):
+        if not forms or any(denial_covers(pattern, form) for pattern in self.deny for form in forms):
             return False
         if is_public or (is_localhost(host) and is_loopback(forms[0])):
             return True
@@ -134,7 +134,7 @@ def decide_connection(net: NetPolicy, wanted: Endpoint) -> Decision:
     if net.mode is NetMode.NONE:
         return Decision(False, Reason.NOT_GRANTED, subject)
     if net.mode is NetMode.FULL:
-        denied = next((pattern for pattern in sorted(net.deny) if host_covers(pattern, wanted.host)), "")
+        denied = next((pattern for pattern in sorted(net.deny) if denial_covers(pattern, wanted.host)), "")
         if denied:
             return Decision(False, Reason.DENIED, subject, denied)
         return Decision(True, Reason.GRANTED, subject, net.mode.value)

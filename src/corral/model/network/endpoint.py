@@ -5,13 +5,15 @@ A host is a name, an address, `*.example.com` for everything beneath a name (not
 
 from __future__ import annotations
 
-from corral.model.quantities import parse_natural
 from corral.model.record import Record
+from corral.model.rules.quantities import parse_natural
 
 #: The ports that a scheme stands for when none is written; TCP stands for none.
 DEFAULT_PORTS = {"http": 80, "https": 443}
 #: Names that mean the machine itself, whatever a resolver says.
 LOCALHOST = "localhost"
+_LOOPBACK = "127.0.0.1"
+_OWN_ADDRESSES = frozenset({"0.0.0.0", "::", "::1"})  # noqa: S104 - besides 127.0.0.0/8
 _ANY = "*"
 _MOST_LABEL, _MOST_NAME, _MOST_PORT = 63, 253, 65535
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -104,9 +106,22 @@ def grant_covers(pattern: str, host: str, *, has_denied: bool = False) -> bool:
         return host_covers(pattern, host)
     if not is_address(host):
         return not is_localhost(host.removeprefix("*."))
-    from corral.model.addresses import is_public_address  # few ask for an address
+    from corral.model.network.addresses import is_public_address  # few ask for an address
 
     return not has_denied and is_public_address(host)
+
+
+def denial_covers(pattern: str, host: str) -> bool:
+    """Whether a denied pattern stands for a host.
+
+    INVARIANT: this machine is denied by its name and by its address alike. A client that asks for `localhost`
+    looks the name up for itself and comes with the address, or comes with the name, as it likes.
+    """
+    if host_covers(pattern, host):
+        return True
+    if pattern == LOCALHOST:
+        return host in _OWN_ADDRESSES or (host.startswith("127.") and is_address(host))
+    return pattern == _LOOPBACK and is_localhost(host)
 
 
 def is_localhost(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Border: what a run or a session needs of the gateway that makes its connections."""
+"""SandboxNetwork: what a run or a session needs of the gateway that makes its connections."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
-    from corral.model.endpoint import Endpoint
-    from corral.model.traffic import LiveGrants, Traffic
+    from corral.model.network.endpoint import Endpoint
+    from corral.model.network.traffic import LiveGrants, Traffic
     from corral.model.violation import Violation
 
 
-class Border(Protocol):
+class SandboxNetwork(Protocol):
     """One sandbox, as the gateway sees it. When it is closed, nothing passes any more."""
 
     def attach(self, descriptors: Sequence[int]) -> None:
-        """Take connections at these sockets, which belong to the border from now on."""
+        """Take connections at these sockets, which belong to the network from now on."""
 
     def allow(self, endpoint: Endpoint, for_seconds: float | None = None) -> None:
         """Permit more than the policy does, for a time or until it is revoked."""
@@ -34,6 +35,9 @@ class Border(Protocol):
     def violations(self, since: int = 0) -> tuple[Violation, ...]:
         """What was refused since a moment, each kind once; observed, since the gateway itself refused it."""
 
+    def listening(self, hear: Callable[[Violation], None]) -> AbstractContextManager[None]:
+        """Tell at once what is refused, in another thread, until the `with` block ends."""
+
     def traffic(self) -> Traffic:
         """What was asked until now, and what passed. Also after the end."""
 
@@ -45,3 +49,23 @@ class Border(Protocol):
 
     def close(self) -> None:
         """End all connections. Returns when all sockets are closed; may be called again."""
+
+
+class Observer(Protocol):
+    """Hears what a command asks for that has no network. It lives in the loop of the run."""
+
+    @property
+    def descriptors(self) -> Iterable[int]:
+        """What is to be waited for."""
+
+    def attach(self, descriptors: Sequence[int]) -> None:
+        """Hold these sockets, which belong to it from now on."""
+
+    def react(self, descriptor: int) -> Sequence[Violation]:
+        """Something has arrived: answer, and say what was refused."""
+
+    def finish(self) -> tuple[Violation, ...]:
+        """All that was refused, when nothing of the command runs any more."""
+
+    def close(self) -> None:
+        """Let go of the sockets; may be called again."""

@@ -9,9 +9,16 @@ There is no join. Authority is given by whoever has it, never computed from what
 
 from __future__ import annotations
 
-from corral.model.endpoint import Endpoint, grant_covers, host_covers, is_address, read_endpoint
+from corral.model.network.endpoint import (
+    Endpoint,
+    denial_covers,
+    grant_covers,
+    host_covers,
+    is_address,
+    read_endpoint,
+)
 from corral.model.policy import Defaults, EnvPolicy, Limits, NetMode, NetPolicy, Policy
-from corral.model.reach import Reach, is_within_files, meet_files
+from corral.model.rules.reach import Reach, is_within_files, meet_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +90,7 @@ def meet_net(a: NetPolicy, b: NetPolicy) -> NetPolicy:
     else:
         pairs = [_meet_endpoints(one, other, has_denied=bool(deny)) for one in ours for other in theirs]
         met = {endpoint for endpoint in pairs if endpoint is not None}
-    reached = {endpoint for endpoint in met if not _is_covered(endpoint.host, deny, host_covers)}
+    reached = {endpoint for endpoint in met if not _is_covered(endpoint.host, deny, denial_covers)}
     if not reached:
         return NetPolicy(NetMode.NONE, deny=deny)
     allow = frozenset(str(endpoint) for endpoint in _widest(reached, Endpoint.covers))
@@ -104,10 +111,10 @@ def is_within_net(a: NetPolicy, b: NetPolicy) -> bool:
     theirs = _endpoints(b)
     return all(
         _is_granted(endpoint, b, theirs)
-        and not _is_covered(endpoint.host, b.deny, host_covers)
+        and not _is_covered(endpoint.host, b.deny, denial_covers)
         and all(_is_covered(host, a.deny, host_covers) for host in b.deny if host_covers(endpoint.host, host))
         for endpoint in _endpoints(a)
-        if not _is_covered(endpoint.host, a.deny, host_covers)
+        if not _is_covered(endpoint.host, a.deny, denial_covers)
     )
 
 

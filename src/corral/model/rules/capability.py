@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from corral.model.arguments import wrong_argument
-from corral.model.endpoint import parse_endpoint, parse_host, parse_port
 from corral.model.errors import CapabilitySyntaxError
-from corral.model.path_text import granted_path, name_within, path_or_pattern
-from corral.model.pattern import is_pattern
+from corral.model.network.endpoint import parse_endpoint, parse_host, parse_port
 from corral.model.policy import WEB, Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
-from corral.model.quantities import (
+from corral.model.record import Record
+from corral.model.rules.path_text import granted_path, name_within, path_or_pattern
+from corral.model.rules.pattern import is_pattern
+from corral.model.rules.quantities import (
     format_duration,
     format_share,
     format_size,
@@ -17,8 +18,7 @@ from corral.model.quantities import (
     parse_share,
     parse_size,
 )
-from corral.model.record import Record
-from corral.model.syscall_groups import GROUPS, expand_group
+from corral.model.rules.syscall_groups import GROUPS, expand_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from corral.model.algebra import is_within_net, meet, meet_names, meet_net
-from corral.model.capability import Capability, PolicyDraft, capabilities_of, parse_capability
 from corral.model.policy import WEB, FsAccess, NetMode, NetPolicy, Policy
-from corral.model.reach import ACCESS, LEVELS, NONE, READ, Reach, is_beneath, plain, upwards
 from corral.model.record import Record
+from corral.model.rules.algebra import is_within_net, meet, meet_names, meet_net
+from corral.model.rules.capability import Capability, PolicyDraft, capabilities_of, parse_capability
+from corral.model.rules.reach import ACCESS, LEVELS, NONE, READ, Reach, is_beneath, plain, upwards
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.model.pattern import floating, is_floating, is_pattern, normal_steps
+from corral.model.rules.pattern import floating, is_floating, is_pattern, normal_steps
 
 
 def _path(target: str) -> str:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import posixpath
 
-from corral.model.pattern import (
+from corral.model.policy import FsAccess, FsRule
+from corral.model.record import Record
+from corral.model.rules.pattern import (
     descend,
     escape,
     glob_of,
@@ -22,22 +24,20 @@ from corral.model.pattern import (
     literal,
     split_base,
 )
-from corral.model.policy import FsAccess, FsRule
-from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.model.pattern import Glob
     from corral.model.policy import Policy
+    from corral.model.rules.pattern import Glob
 
 NONE, READ, WRITE = range(3)
 LEVELS = {FsAccess.DENY: NONE, FsAccess.READ: READ, FsAccess.WRITE: WRITE}
 ACCESS = {READ: FsAccess.READ, WRITE: FsAccess.WRITE}
 
 
-class Files(Record):
+class FileReach(Record):
     """The part of a policy that is about files."""
 
     fs: tuple[FsRule, ...]
@@ -136,7 +136,7 @@ class Reach:
         return any(self.access(path) == WRITE for path in self.granted)
 
 
-def meet_files(a: Policy, b: Policy) -> Files:
+def meet_files(a: Policy, b: Policy) -> FileReach:
     """What both permit, in canonical order."""
     sides = Reach(a), Reach(b)
     denied = sides[0].denied | sides[1].denied
@@ -148,7 +148,7 @@ def meet_files(a: Policy, b: Policy) -> Files:
         if level != NONE:
             granted[path] = _met_rule(path, ACCESS[level], sides)
     rules = sorted((*denied.values(), *granted.values()), key=lambda rule: (rule.path, rule.access.value))
-    return Files(
+    return FileReach(
         fs=tuple(rules),
         private=sides[0].private | sides[1].private,
         read_only=_met_read_only(granted, denied, sides),

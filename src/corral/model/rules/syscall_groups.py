@@ -1,18 +1,25 @@
-"""Groups of system calls: all the ways the kernel has for one thing, on every architecture.
+"""Groups of system calls: the ways the kernel has for one thing, as far as a filter sees them.
 
-`/bin/chmod` calls `fchmodat`; who denies `chmod` alone has denied an old program, and nothing else.
+`/bin/chmod` calls `fchmodat`; who denies `chmod` alone has denied an old program, and nothing else. Ways
+that are an argument of other calls are in `linux/group_rules.py`; what no filter sees is in docs/limits.md.
 """
 
 from __future__ import annotations
 
+_SETTING_ATTRIBUTES = (
+    *("fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat"),
+    *("setxattr", "setxattrat"),
+)
+
 GROUPS: dict[str, tuple[str, ...]] = {
-    "@chmod": ("chmod", "fchmod", "fchmodat", "fchmodat2"),
+    # An access list is an attribute, and sets the mode as well; the name is behind a pointer.
+    "@chmod": ("chmod", "fchmod", "fchmodat", "fchmodat2", *_SETTING_ATTRIBUTES),
     "@chown": ("chown", "fchown", "lchown", "fchownat"),
     "@link": ("link", "linkat", "symlink", "symlinkat"),
     "@memfd": ("memfd_create", "memfd_secret"),
     "@mkdir": ("mkdir", "mkdirat"),
     "@mknod": ("mknod", "mknodat"),
-    "@remove": ("rmdir", "unlink", "unlinkat"),
+    "@remove": ("rename", "renameat", "rmdir", "unlink", "unlinkat"),  # what is renamed over is gone
     "@rename": ("rename", "renameat", "renameat2"),
     "@scheduling": (
         *("ioprio_set", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"),
@@ -21,11 +28,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "@signal": (*("kill", "pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill", "tkill"),),
     "@socket": ("socket", "socketpair"),
     "@times": ("futimesat", "utime", "utimensat", "utimes"),
-    "@truncate": ("ftruncate", "truncate"),
-    "@xattr": (
-        *("fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr", "removexattrat"),
-        *("setxattr", "setxattrat"),
-    ),
+    "@truncate": ("creat", "ftruncate", "truncate"),
+    "@xattr": _SETTING_ATTRIBUTES,
 }
 
 

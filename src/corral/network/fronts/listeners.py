@@ -7,16 +7,16 @@ import errno
 import socket
 import struct
 
-from corral.network.dns import MOST_QUERY, answer_malformed, build_frame, split_frames
 from corral.network.gateway import READABLE
+from corral.network.wire.dns import MOST_QUERY, answer_malformed, build_frame, split_frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.network.border import Border
     from corral.network.gateway import Timer
+    from corral.network.sandbox_network import GatewayNetwork
 
     _Extras = list[tuple[int, int, bytes]]
 
@@ -34,19 +34,19 @@ _V4, _V6 = struct.Struct("=i4s4s"), struct.Struct("=16si")
 
 
 class TcpListener:
-    """Accepts while the border has room."""
+    """Accepts while the network has room."""
 
-    def __init__(self, border: Border, sock: socket.socket) -> None:
-        self._border, self.socket = border, sock
+    def __init__(self, network: GatewayNetwork, sock: socket.socket) -> None:
+        self._network, self.socket = network, sock
         self.port: int = sock.getsockname()[1]
         self._is_watching = True
         sock.setblocking(False)
-        border.gateway.watch(sock.fileno(), self, READABLE)
+        network.gateway.watch(sock.fileno(), self, READABLE)
 
     def ready(self, descriptor: int, mask: int) -> None:
         for _ in range(_TURN):
-            if not self._border.room.is_left():
-                self._border.room.rest()
+            if not self._network.room.is_left():
+                self._network.room.rest()
                 return
             try:
                 client, _ = self.socket.accept()
@@ -54,7 +54,7 @@ class TcpListener:
                 return
             except OSError as problem:
                 if problem.errno in _SHORTAGE:  # the next one would fail as well: do not spin
-                    self._border.room.rest(_BREATH_SECONDS)
+                    self._network.room.rest(_BREATH_SECONDS)
                     return
                 continue  # this one has gone already
             self.take(client)
@@ -66,42 +66,39 @@ class TcpListener:
                 client, _ = self.socket.accept()
             except OSError as problem:
                 if problem.errno in _SHORTAGE:
-                    self._border.room.tell_shortage(self.port)
+                    self._network.room.tell_shortage(self.port)
                 return
             self.dismiss(client)
 
     def dismiss(self, client: socket.socket) -> None:
         """There is no room for it."""
-        self._border.turn_away(client, self.port)
+        self._network.turn_away(client, self.port)
 
     def take(self, client: socket.socket) -> None:
-        """It belongs to the border from now on."""
-        self._border.accept(client, self.port)
+        """It belongs to the network from now on."""
+        self._network.accept(client, self.port)
 
     def pause(self, *, is_paused: bool) -> None:
         """Leave those that come where they are: the kernel keeps some, and refuses more."""
         if self._is_watching is is_paused:
             self._is_watching = not is_paused
-            self._border.gateway.change(self.socket.fileno(), 0 if is_paused else READABLE)
+            self._network.gateway.change(self.socket.fileno(), 0 if is_paused else READABLE)
 
     def fail(self, problem: Exception) -> None:
         """Another connection may go well."""
 
     def close(self) -> None:
-        self._border.gateway.close(self.socket)
+        self._network.gateway.close(self.socket)
 
 
 class DnsSocket:
     """Lookups by UDP. The answer comes from the address that was asked: in a sandbox every one is ours."""
 
-    def __init__(self, border: Border, sock: socket.socket) -> None:
-        self._border, self.socket = border, sock
+    def __init__(self, network: GatewayNetwork, sock: socket.socket) -> None:
+        self._network, self.socket = network, sock
         sock.setblocking(False)
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
-        if sock.family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
-        border.gateway.watch(sock.fileno(), self, READABLE)
+        tell_addresses(sock)
+        network.gateway.watch(sock.fileno(), self, READABLE)
 
     def ready(self, descriptor: int, mask: int) -> None:
         for _ in range(_TURN):
@@ -111,11 +108,11 @@ class DnsSocket:
                 return
             except OSError:
                 continue  # an earlier answer of ours has reached nobody
-            source = _source(self.socket.family, extras)
+            source = source_of(self.socket.family, extras)
             if flags & socket.MSG_TRUNC:
                 self._send(answer_malformed(packet), source, sender)
                 continue
-            self._border.answer(packet, self._reply_to(source, sender))
+            self._network.answer(packet, self._reply_to(source, sender))
 
     def pause(self, *, is_paused: bool) -> None:
         """Lookups are bounded in their own way."""
@@ -127,7 +124,7 @@ class DnsSocket:
         """Another packet may go well."""
 
     def close(self) -> None:
-        self._border.gateway.close(self.socket)
+        self._network.gateway.close(self.socket)
 
     def _reply_to(self, source: _Extras, receiver: Any) -> Callable[[bytes | None], None]:
         return lambda data: self._send(data, source, receiver)
@@ -139,7 +136,15 @@ class DnsSocket:
             self.socket.sendmsg([data], source, 0, receiver)
 
 
-def _source(family: int, extras: _Extras) -> _Extras:
+def tell_addresses(sock: socket.socket) -> None:
+    """From now on each packet comes with the address to which it was sent."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+
+
+def source_of(family: int, extras: _Extras) -> _Extras:
     """What to give to `sendmsg`, so that it answers from the address to which a packet came."""
     for level, kind, data in extras:
         if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO and len(data) >= _V6.size:
@@ -157,8 +162,8 @@ def _source(family: int, extras: _Extras) -> _Extras:
 class DnsStream:
     """Lookups by TCP: packets with their lengths in front (RFC 1035, 4.2.2)."""
 
-    def __init__(self, border: Border, sock: socket.socket) -> None:
-        self._border, self._socket = border, sock
+    def __init__(self, network: GatewayNetwork, sock: socket.socket) -> None:
+        self._network, self._socket = network, sock
         self._received = bytearray()
         self._unsent = b""
         self._waiting = self._asked = 0
@@ -166,7 +171,7 @@ class DnsStream:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        self._border.gateway.watch(self._socket.fileno(), self)
+        self._network.gateway.watch(self._socket.fileno(), self)
         self._restart_timer()
 
     def ready(self, descriptor: int, mask: int) -> None:
@@ -182,8 +187,8 @@ class DnsStream:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self._border.gateway.close(self._socket)
-        self._border.forget(self)
+        self._network.gateway.close(self._socket)
+        self._network.forget(self)
 
     def rests_on_grants(self) -> bool:
         return True
@@ -210,7 +215,7 @@ class DnsStream:
             for packet in packets:
                 self._ask(packet)
             self._end_if_done()
-        self._border.gateway.soon(self, self._read, self._border)
+        self._network.gateway.soon(self, self._read, self._network)
 
     def _ask(self, packet: bytes) -> None:
         self._asked += 1
@@ -219,7 +224,7 @@ class DnsStream:
             self.close()
             return
         self._restart_timer()
-        self._border.answer(packet, self._answer)
+        self._network.answer(packet, self._answer)
 
     def _answer(self, data: bytes | None) -> None:
         if self._is_closed:
@@ -246,4 +251,4 @@ class DnsStream:
     def _restart_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._border.gateway.later(_STREAM_SECONDS, self, self.close)
+        self._timer = self._network.gateway.later(_STREAM_SECONDS, self, self.close)

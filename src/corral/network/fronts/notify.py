@@ -25,7 +25,7 @@ import threading
 from functools import cache
 from typing import Protocol
 
-from corral.model.addresses import canonical_address
+from corral.model.network.addresses import canonical_address
 from corral.model.record import Record
 
 # linux/seccomp.h: struct seccomp_notif with its struct seccomp_data, struct seccomp_notif_resp, an id
@@ -43,7 +43,7 @@ _LOOPBACK = "127.0.0.1"
 _END_SECONDS, _ACCEPT_SECONDS = 5.0, 2.0
 
 
-class Request(Record):
+class ConnectCall(Record):
     """One call of connect(2), as the kernel tells of it. All of it but the id is the command's word."""
 
     id: int
@@ -61,10 +61,10 @@ class Target(Record):
     port: int = 0
 
 
-def read_request(raw: bytes) -> Request:
+def read_request(raw: bytes) -> ConnectCall:
     """A request out of the kernel's structure."""
     id_, thread, _, _, _, _, descriptor, pointer, length, *_ = _REQUEST.unpack(raw)
-    return Request(id_, thread, descriptor & 0x7FFF_FFFF, pointer, length & 0xFFFF_FFFF)
+    return ConnectCall(id_, thread, descriptor & 0x7FFF_FFFF, pointer, length & 0xFFFF_FFFF)
 
 
 def read_target(raw: bytes) -> Target:
@@ -173,7 +173,7 @@ class Notified:
             if problem.errno not in {errno.ENOENT, errno.EINPROGRESS}:
                 raise
 
-    def _decide(self, request: Request) -> int:
+    def _decide(self, request: ConnectCall) -> int:
         """The error that the call returns, or 0."""
         try:
             target = read_target(_read_memory(request))
@@ -206,7 +206,7 @@ class Notified:
                 self._held = -1
             os.close(held)
 
-    def _connect(self, request: Request, held: int, target: Target, *, is_proxy: bool) -> int:
+    def _connect(self, request: ConnectCall, held: int, target: Target, *, is_proxy: bool) -> int:
         with self._lock:
             if self._wake < 0:
                 return errno.EACCES
@@ -245,7 +245,7 @@ class Notified:
         return True
 
 
-def _read_memory(request: Request) -> bytes:
+def _read_memory(request: ConnectCall) -> bytes:
     """The address that the call points to. Raises OSError, for a process that keeps others out too."""
     if not request.thread:
         raise PermissionError(errno.EPERM, "out of sight")
@@ -260,7 +260,7 @@ def _read_memory(request: Request) -> bytes:
         os.close(memory)
 
 
-def _take_descriptor(request: Request) -> int:
+def _take_descriptor(request: ConnectCall) -> int:
     """The command's socket, as a descriptor of our own. Raises OSError."""
     holder = _open_holder(request.thread)
     try:

@@ -1,7 +1,7 @@
 """The proxy front: for commands without a network of their own, who are told of it by their environment.
 
 It listens on loopback, for one sandbox, and serves HTTP (CONNECT, and plain requests) and SOCKS5. What a
-client wants is decided and carried out by the border, as if it had come by a network: by the same rules,
+client wants is decided and carried out by the network, as if it had come by a network: by the same rules,
 with the same checks of what is then spoken.
 
 TRUST: other users of the machine can connect as well. Whoever does not know the token gets nothing.
@@ -13,21 +13,21 @@ import contextlib
 import os
 import socket
 
+from corral.model.network.traffic import NetAction, NetEvent, NetReason
 from corral.model.plan import ProxyPlace
-from corral.model.traffic import NetAction, NetEvent, NetReason
-from corral.network.farewell import Farewell
-from corral.network.forward import HttpTalk
-from corral.network.listeners import TcpListener
-from corral.network.socks import FIRST_BYTE, SocksTalk
-from corral.network.wish import Unfit
+from corral.network.fronts.listeners import TcpListener
+from corral.network.fronts.refusal_reply import RefusalReply
+from corral.network.wire.http_proxy import HttpHandshake
+from corral.network.wire.proxy_request import BadRequest
+from corral.network.wire.socks import FIRST_BYTE, SocksHandshake
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.border import Border
-    from corral.network.forward import Forwarder
+    from corral.network.fronts.notify import Notified, Target
     from corral.network.gateway import Timer
-    from corral.network.notify import Notified, Target
-    from corral.network.wish import Talk, Wish
+    from corral.network.sandbox_network import GatewayNetwork
+    from corral.network.wire.http_proxy import Forwarder
+    from corral.network.wire.proxy_request import Handshake, ProxyRequest
 
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 4096
@@ -45,11 +45,11 @@ _SUBJECT = "proxy"
 
 
 class Proxy:
-    """Of one border: its listener, and whoever asks the kernel's questions about connections."""
+    """Of one sandbox: its listener, and whoever asks the kernel's questions about connections."""
 
-    def __init__(self, border: Border) -> None:
+    def __init__(self, network: GatewayNetwork) -> None:
         """Listen. Raises OSError."""
-        self._border = border
+        self._network = network
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             self._socket.bind((LOOPBACK, 0))
@@ -63,11 +63,11 @@ class Proxy:
 
     def listen(self) -> ProxyListener:
         """Take clients, from now on. In the loop."""
-        return ProxyListener(self._border, self._socket, self.place.token)
+        return ProxyListener(self._network, self._socket, self.place.token)
 
     def attach(self, descriptor: int) -> None:
         """Answer the kernel's questions about connections, which it asks on this descriptor."""
-        from corral.network.notify import Notified
+        from corral.network.fronts.notify import Notified
 
         if self._is_stopped:
             os.close(descriptor)  # and the kernel refuses every connection
@@ -85,29 +85,29 @@ class Proxy:
 
     def may_reach(self, target: Target) -> bool:
         """Whether an address is granted, or somebody could still be asked about it."""
-        if self._border.questions is not None:
+        if self._network.questions is not None:
             return True
-        host = self._border.host_of(target.address, target.port)
-        return self._border.grants.decide(host, target.port).allowed
+        host = self._network.host_of(target.address, target.port)
+        return self._network.grants.decide(host, target.port).allowed
 
     def relay(self, client: socket.socket, target: Target) -> None:
         """As if it had come by a network. INVARIANT: it is decided there, in the loop."""
         with contextlib.suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._border.relay(client, self._border.host_of(target.address, target.port), target.port)
+        self._network.relay(client, self._network.host_of(target.address, target.port), target.port)
 
     def refuse(self, target: Target, detail: str) -> None:
         """Tell of it. An address that could not be read is not one."""
         host = target.address or "unknown"
         event = NetEvent(NetAction.CONNECT, False, NetReason.ADDRESS, host, target.port, detail=detail)
-        self._border.gateway.call(lambda: self._border.tally.record(event), self._border)
+        self._network.gateway.call(lambda: self._network.tally.record(event), self._network)
 
 
 class ProxyListener(TcpListener):
     """Accepts clients, and hears what they want."""
 
-    def __init__(self, border: Border, sock: socket.socket, token: str) -> None:
-        super().__init__(border, sock)
+    def __init__(self, network: GatewayNetwork, sock: socket.socket, token: str) -> None:
+        super().__init__(network, sock)
         self._token = token
         self._talking: dict[Entrance, None] = {}
 
@@ -115,15 +115,15 @@ class ProxyListener(TcpListener):
         client.setblocking(False)
         with contextlib.suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        entrance = Entrance(self._border, self, client, self._token)
+        entrance = Entrance(self._network, self, client, self._token)
         self._talking[entrance] = None
         if len(self._talking) > _MOST_TALKING:
             next(iter(self._talking)).close()
-        self._border.begin(entrance)
+        self._network.begin(entrance)
 
     def dismiss(self, client: socket.socket) -> None:
         """What it wants is not known."""
-        self._border.turn_away(client, 0, _SUBJECT)
+        self._network.turn_away(client, 0, _SUBJECT)
 
     def forget(self, entrance: Entrance) -> None:
         """It is known what this one wants, or it is gone."""
@@ -133,15 +133,17 @@ class ProxyListener(TcpListener):
 class Entrance:
     """One client, until it is known what it wants."""
 
-    def __init__(self, border: Border, listener: ProxyListener, client: socket.socket, token: str) -> None:
-        self._border, self._listener, self._client, self._token = border, listener, client, token
-        self._talk: Talk | None = None
+    def __init__(
+        self, network: GatewayNetwork, listener: ProxyListener, client: socket.socket, token: str
+    ) -> None:
+        self._network, self._listener, self._client, self._token = network, listener, client, token
+        self._handshake: Handshake | None = None
         self._timer: Timer | None = None
         self._is_over = False
 
     def start(self) -> None:
-        self._timer = self._border.gateway.later(_TALK_SECONDS, self, self._too_late)
-        self._border.gateway.watch(self._client.fileno(), self)
+        self._timer = self._network.gateway.later(_TALK_SECONDS, self, self._too_late)
+        self._network.gateway.watch(self._client.fileno(), self)
 
     def ready(self, descriptor: int, mask: int) -> None:
         try:
@@ -158,7 +160,7 @@ class Entrance:
         except OSError:
             self.close()
             return
-        self._border.gateway.soon(self, lambda: self.ready(descriptor, mask), self._border)
+        self._network.gateway.soon(self, lambda: self.ready(descriptor, mask), self._network)
 
     def fail(self, problem: Exception) -> None:
         self.close()
@@ -167,59 +169,64 @@ class Entrance:
         """It is over. Idempotent."""
         if not self._is_over:
             self._leave()
-            self._border.gateway.close(self._client)
+            self._network.gateway.close(self._client)
 
     def _leave(self) -> None:
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         self._listener.forget(self)
-        self._border.forget(self)
+        self._network.forget(self)
 
     def _hand_over(self) -> None:
         """Somebody else has the client now."""
-        self._border.gateway.unwatch(self._client.fileno())
+        self._network.gateway.unwatch(self._client.fileno())
         self._leave()
 
     def _hear(self, data: bytes) -> None:
-        if self._talk is None:
-            self._talk = SocksTalk(self._token) if data[0] == FIRST_BYTE else HttpTalk(self._token)
+        if self._handshake is None:
+            self._handshake = (
+                SocksHandshake(self._token) if data[0] == FIRST_BYTE else HttpHandshake(self._token)
+            )
         try:
-            answer = self._talk.feed(data)
-        except Unfit as problem:
-            self._dismiss(self._talk, problem)
+            answer = self._handshake.feed(data)
+        except BadRequest as problem:
+            self._dismiss(self._handshake, problem)
             return
         if answer:
             self._client.send(answer)  # a few bytes into an empty buffer; whoever did not read is gone
-        if self._talk.wish is not None:
-            self._let_in(self._talk, self._talk.wish)
+        if self._handshake.request is not None:
+            self._let_in(self._handshake, self._handshake.request)
 
-    def _let_in(self, talk: Talk, wish: Wish) -> None:
+    def _let_in(self, handshake: Handshake, request: ProxyRequest) -> None:
         """From now on it is a connection like every other one."""
 
         def reply(reason: NetReason | None) -> bytes:
             if reason is None:
-                return talk.granted()
-            return talk.refused(Unfit(reason, "", wish.host, wish.port))
+                return handshake.granted()
+            return handshake.refused(BadRequest(reason, "", request.host, request.port))
 
         client, translator = self._client, None
-        if talk.forwarder is not None:
+        if handshake.forwarder is not None:
             inner, client = socket.socketpair()
-            translator = Translator(self._border, self._client, inner, talk.forwarder, wish)
+            translator = Translator(self._network, self._client, inner, handshake.forwarder, request)
         self._hand_over()
-        self._border.relay(client, wish.host, wish.port, talk.rest, reply)
+        self._network.relay(client, request.host, request.port, handshake.rest, reply)
         if translator is not None:
-            self._border.begin(translator)
+            self._network.begin(translator)
 
-    def _dismiss(self, talk: Talk, problem: Unfit) -> None:
+    def _dismiss(self, handshake: Handshake, problem: BadRequest) -> None:
         """Tell everybody why, the client too."""
-        _tell(self._border, problem)
+        _tell(self._network, problem)
         self._hand_over()
-        self._border.begin(Farewell(self._border, self._client, talk.refused(problem)))
+        self._network.begin(RefusalReply(self._network, self._client, handshake.refused(problem)))
 
     def _too_late(self) -> None:
-        if self._talk is not None:
-            _tell(self._border, Unfit(NetReason.TOO_LATE, "a client of the proxy did not say what it wants"))
+        if self._handshake is not None:
+            _tell(
+                self._network,
+                BadRequest(NetReason.TOO_LATE, "a client of the proxy did not say what it wants"),
+            )
         self.close()
 
 
@@ -227,10 +234,15 @@ class Translator:
     """Between a client that sends plain requests to a proxy and what relays them: they are rewritten."""
 
     def __init__(
-        self, border: Border, client: socket.socket, inner: socket.socket, forwarder: Forwarder, wish: Wish
+        self,
+        network: GatewayNetwork,
+        client: socket.socket,
+        inner: socket.socket,
+        forwarder: Forwarder,
+        request: ProxyRequest,
     ) -> None:
-        self._border, self._client, self._inner = border, client, inner
-        self._forwarder, self._wish = forwarder, wish
+        self._network, self._client, self._inner = network, client, inner
+        self._forwarder, self._request = forwarder, request
         self._up = self._down = b""  # what could not be sent yet
         self._is_up_over = self._is_down_over = self._is_over = False
         self._has_turn = False
@@ -238,10 +250,10 @@ class Translator:
     def start(self) -> None:
         for sock in (self._client, self._inner):
             sock.setblocking(False)
-            self._border.gateway.watch(sock.fileno(), self)
+            self._network.gateway.watch(sock.fileno(), self)
 
     def ready(self, descriptor: int, mask: int) -> None:
-        if self._border.gateway.is_late():
+        if self._network.gateway.is_late():
             self._await_turn()
         if not self._has_turn:
             self._go_on()
@@ -254,8 +266,8 @@ class Translator:
         if not self._is_over:
             self._is_over = True
             for sock in (self._client, self._inner):
-                self._border.gateway.close(sock)
-            self._border.forget(self)
+                self._network.gateway.close(sock)
+            self._network.forget(self)
 
     def _go_on(self) -> None:
         if self._is_over:
@@ -263,8 +275,11 @@ class Translator:
         try:
             has_more = self._move_down()
             has_more = self._move_up() or has_more
-        except Unfit as problem:
-            _tell(self._border, Unfit(problem.reason, problem.detail, self._wish.host, self._wish.port))
+        except BadRequest as problem:
+            _tell(
+                self._network,
+                BadRequest(problem.reason, problem.detail, self._request.host, self._request.port),
+            )
             self.close()
             return
         except OSError:
@@ -278,7 +293,7 @@ class Translator:
     def _await_turn(self) -> None:
         if not self._has_turn:
             self._has_turn = True
-            self._border.gateway.soon(self, self._take_turn, self._border)
+            self._network.gateway.soon(self, self._take_turn, self._network)
 
     def _take_turn(self) -> None:
         self._has_turn = False
@@ -317,8 +332,8 @@ class Translator:
         return True
 
 
-def _tell(border: Border, problem: Unfit) -> None:
-    border.tally.record(
+def _tell(network: GatewayNetwork, problem: BadRequest) -> None:
+    network.tally.record(
         NetEvent(
             NetAction.CONNECT,
             False,

@@ -12,16 +12,16 @@ import socket
 from collections import deque
 from itertools import zip_longest
 
+from corral.network.fronts.listeners import TcpListener
 from corral.network.gateway import EDGES
-from corral.network.listeners import TcpListener
-from corral.network.meter import TooMuch
+from corral.network.meter import TooManyBytes
 from corral.network.relay import Flow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from corral.network.border import Border
+    from corral.network.sandbox_network import GatewayNetwork
 
     Line = tuple[socket.socket, ...]
 
@@ -29,19 +29,19 @@ _LOOPBACK = "127.0.0.1"
 #: Where a server inside may listen: some know only the one or the other.
 _INSIDE = {socket.AF_INET: _LOOPBACK, socket.AF_INET6: "::1"}
 _BACKLOG = 128
-#: Who waits is not among the border's connections, and takes room from nobody.
+#: Who waits is not among the network's connections, and takes room from nobody.
 _MOST_WAITING = 128
 _PATIENCE_SECONDS = 30.0
 _ADDRESS_BYTES = 16
 
 
 class Published:
-    """Of one border, and in the gateway's thread. A line is what one visit needs: a socket of each family."""
+    """Of one sandbox, in the gateway's thread. A line is what one visit needs: a socket of each family."""
 
-    def __init__(self, border: Border) -> None:
-        self._border = border
+    def __init__(self, network: GatewayNetwork) -> None:
+        self._network = network
         self._free: list[Line] = []
-        self._waiting: deque[Visit] = deque()
+        self._waiting: deque[PublishedConnection] = deque()
         self.doors: list[TcpListener] = []
 
     def listen(self, ports: Iterable[tuple[int, int]]) -> list[TcpListener]:
@@ -57,7 +57,7 @@ class Published:
                 for door in self.doors:
                     door.close()
                 raise
-            self.doors.append(_Door(self._border, sock, self, inside))
+            self.doors.append(_Door(self._network, sock, self, inside))
         return self.doors
 
     def add(self, sockets: list[socket.socket]) -> None:
@@ -75,7 +75,7 @@ class Published:
             client.close()
             return
         client.setblocking(False)
-        self._waiting.append(Visit(self._border, self, client, port))
+        self._waiting.append(PublishedConnection(self._network, self, client, port))
         self._serve()
 
     def give_back(self, line: Line) -> None:
@@ -85,9 +85,9 @@ class Published:
         else:
             _close(line)
         # ORDER: not in this turn, in which something may still be told of the line's last visit.
-        self._border.gateway.soon(self._border, self._serve, self._border)
+        self._network.gateway.soon(self._network, self._serve, self._network)
 
-    def forget(self, visit: Visit) -> None:
+    def forget(self, visit: PublishedConnection) -> None:
         with contextlib.suppress(ValueError):
             self._waiting.remove(visit)
 
@@ -102,16 +102,18 @@ class Published:
             visit.close()
 
     def _serve(self) -> None:
-        if self._border.room.is_spent:
+        if self._network.room.is_spent:
             self._dismiss()
         while self._free and self._waiting:
             self._waiting.popleft().connect(self._free.pop())
 
 
 class _Door(TcpListener):
-    def __init__(self, border: Border, sock: socket.socket, published: Published, inside: int) -> None:
+    def __init__(
+        self, network: GatewayNetwork, sock: socket.socket, published: Published, inside: int
+    ) -> None:
         self._published, self._inside = published, inside
-        super().__init__(border, sock)
+        super().__init__(network, sock)
 
     def take(self, client: socket.socket) -> None:
         self._published.enter(client, self._inside)
@@ -123,22 +125,24 @@ class _Door(TcpListener):
                 self.socket.accept()[0].close()
 
 
-class Visit:
+class PublishedConnection:
     """One connection from outside to a server inside."""
 
-    def __init__(self, border: Border, published: Published, client: socket.socket, port: int) -> None:
-        self._border, self._published, self._client, self._port = border, published, client, port
+    def __init__(
+        self, network: GatewayNetwork, published: Published, client: socket.socket, port: int
+    ) -> None:
+        self._network, self._published, self._client, self._port = network, published, client, port
         self._line: Line = ()
-        self._patience = border.gateway.later(_PATIENCE_SECONDS, self, self.close)
+        self._patience = network.gateway.later(_PATIENCE_SECONDS, self, self.close)
         self._untried: list[socket.socket] = []
         self._inner: socket.socket | None = None  # that is tried, or in use
         self._flows: tuple[Flow, ...] = ()
 
     def connect(self, line: Line) -> None:
-        """There is a line: from now on it is a connection of the border."""
+        """There is a line: from now on it is a connection of the network."""
         self._patience.cancel()
         self._line, self._untried = line, list(line)
-        self._border.begin(self)
+        self._network.begin(self)
 
     def start(self) -> None:
         """Go to the server."""
@@ -159,13 +163,13 @@ class Visit:
 
     def grant(self, wanted: int, flow: Flow) -> int:
         """What is published counts as traffic like all else."""
-        granted = self._border.meter.grant(wanted, flow)
+        granted = self._network.meter.grant(wanted, flow)
         if granted <= 0:
-            self._border.meter.pause(self, self._pump)
+            self._network.meter.pause(self, self._pump)
         return granted
 
     def count(self, passed: int, is_sent: bool) -> None:
-        self._border.meter.count(passed)
+        self._network.meter.count(passed)
 
     def fail(self, problem: Exception) -> None:
         self.close()
@@ -177,23 +181,23 @@ class Visit:
         self._flows = ()
         self._patience.cancel()
         self._published.forget(self)
-        self._border.gateway.close(self._client)
+        self._network.gateway.close(self._client)
         self._leave_inner()
         line, self._line = self._line, ()
         if line:
             self._published.give_back(line)
-        self._border.forget(self)
+        self._network.forget(self)
 
     def _leave_inner(self) -> None:
         inner, self._inner = self._inner, None
         if inner is not None:
-            self._border.gateway.unwatch(inner.fileno())
+            self._network.gateway.unwatch(inner.fileno())
 
     def _try_next(self) -> None:
         while self._untried:
             self._leave_inner()
             self._inner = inner = self._untried.pop(0)
-            self._border.gateway.watch(inner.fileno(), self, EDGES)
+            self._network.gateway.watch(inner.fileno(), self, EDGES)
             if inner.connect_ex((_INSIDE[socket.AddressFamily(inner.family)], self._port)) in {
                 0,
                 errno.EINPROGRESS,
@@ -202,7 +206,7 @@ class Visit:
         self.close()  # nobody listens there
 
     def _begin(self, inner: socket.socket) -> None:
-        gateway = self._border.gateway
+        gateway = self._network.gateway
         self._flows = (
             Flow(inner, self._client, self, gateway.pipes, is_sent=True),
             Flow(self._client, inner, self, gateway.pipes, is_sent=False),
@@ -213,8 +217,8 @@ class Visit:
     def _pump(self) -> None:
         try:
             has_more = [flow.pump() for flow in self._flows if not flow.is_done]
-        except TooMuch:
-            self._border.exceed()
+        except TooManyBytes:
+            self._network.exceed()
             return
         except OSError:
             self.close()
@@ -222,7 +226,7 @@ class Visit:
         if self._flows and all(flow.is_done for flow in self._flows):
             self.close()
         elif any(has_more):
-            self._border.gateway.soon(self, self._pump, self._border)
+            self._network.gateway.soon(self, self._pump, self._network)
 
 
 def _close(line: Line) -> None:

@@ -1,4 +1,4 @@
-"""Farewell: the last words to a client whose proxy refuses, and the patience until it has read them."""
+"""RefusalReply: the last words to a client whose proxy refuses, and the patience until it has read them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.border import Border
     from corral.network.gateway import Timer
+    from corral.network.sandbox_network import GatewayNetwork
 
 _SECONDS = 2.0
 _CHUNK, _TURN = 64 << 10, 16
 
 
-class Farewell:
+class RefusalReply:
     """A client that was refused. Closing at once would be a reset, which takes the words away from it."""
 
-    def __init__(self, border: Border, client: socket.socket, words: bytes) -> None:
-        self._border, self._client, self._words = border, client, words
+    def __init__(self, network: GatewayNetwork, client: socket.socket, words: bytes) -> None:
+        self._network, self._client, self._words = network, client, words
         self._timer: Timer | None = None
         self._is_over = False
 
     def start(self) -> None:
-        self._timer = self._border.gateway.later(_SECONDS, self, self.close)
-        self._border.gateway.watch(self._client.fileno(), self)
+        self._timer = self._network.gateway.later(_SECONDS, self, self.close)
+        self._network.gateway.watch(self._client.fileno(), self)
         try:
             self._client.send(self._words)  # a few bytes into an empty buffer
             self._client.shutdown(socket.SHUT_WR)
@@ -42,7 +42,7 @@ class Farewell:
         except OSError:
             self.close()
             return
-        self._border.gateway.soon(self, lambda: self.ready(descriptor, mask), self._border)
+        self._network.gateway.soon(self, lambda: self.ready(descriptor, mask), self._network)
 
     def fail(self, problem: Exception) -> None:
         self.close()
@@ -53,5 +53,5 @@ class Farewell:
             self._is_over = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._border.gateway.close(self._client)
-            self._border.forget(self)
+            self._network.gateway.close(self._client)
+            self._network.forget(self)

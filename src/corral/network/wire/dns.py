@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from corral.model.endpoint import parse_one_host
+from corral.model.network.endpoint import parse_one_host
 from corral.model.record import Record
 
 TYPE_CHECKING = False

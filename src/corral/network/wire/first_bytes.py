@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from corral.model.connection import is_loopback
-from corral.model.endpoint import LOCALHOST, is_address
-from corral.model.traffic import NetReason
+from corral.model.network.connection import is_loopback
+from corral.model.network.endpoint import LOCALHOST, is_address
+from corral.model.network.traffic import NetReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.connection import Verdict
+    from corral.model.network.connection import NetVerdict
 
 _TLS_HANDSHAKE = 0x16
 _THIS_MACHINE = (LOCALHOST, "127.0.0.1", "::1")
@@ -30,7 +30,7 @@ class TlsHead:
 
     def accepts(self, data: bytes) -> bool:
         """Whether all is well; False if more has to come. Raises Refused."""
-        from corral.network.tls import HelloState, read_server_name
+        from corral.network.wire.tls import HelloState, read_server_name
 
         found = read_server_name(data)
         if found.state is HelloState.MORE:
@@ -57,13 +57,13 @@ def known_as(host: str) -> tuple[str, ...]:
     return (host,)
 
 
-def needs_look(verdict: Verdict, *, checks_names: bool) -> bool:
+def needs_look(verdict: NetVerdict, *, checks_names: bool) -> bool:
     """Whether what is said first decides, or anything may be said."""
     if "tcp" in verdict.schemes:
         return False
     return checks_names or "https" in verdict.schemes
 
 
-def is_for_tls(verdict: Verdict, first: int) -> bool:
+def is_for_tls(verdict: NetVerdict, first: int) -> bool:
     """By which of the two permitted protocols a connection is to be judged, by its first byte."""
     return "http" not in verdict.schemes or ("https" in verdict.schemes and first == _TLS_HANDSHAKE)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from corral.model.traffic import NetReason
-from corral.network.http_head import Mismatch, check_beginning, check_trailer, read_head, without_offer
+from corral.model.network.traffic import NetReason
+from corral.network.wire.http_head import Mismatch, check_beginning, check_trailer, read_head, without_offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from corral.model.traffic import NetReason
-from corral.network.heads import Refused
-from corral.network.http1 import Mismatch, RequestWatch
+from corral.model.network.traffic import NetReason
 from corral.network.relay import Flow
+from corral.network.wire.first_bytes import Refused
+from corral.network.wire.http1 import Mismatch, RequestWatch
 
 _CHUNK = 64 << 10
 #: Of what is looked at: there can be thousands of chunks of a body in it, or hundreds of requests.

@@ -7,9 +7,9 @@ bare line feed, a folded line or a space before the colon, is not forgiven here;
 
 from __future__ import annotations
 
-from corral.model.endpoint import parse_one_host
+from corral.model.network.endpoint import parse_one_host
+from corral.model.network.traffic import NetReason
 from corral.model.record import Record
-from corral.model.traffic import NetReason
 
 _TOKEN = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DIGITS = b"0123456789"

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from enum import Enum
 
-from corral.model.traffic import NetReason
-from corral.network.proxy_head import CHUNKED, split_head, unreadable
-from corral.network.wish import USER, Unfit, Wish, explain, is_same_secret, read_authority
+from corral.model.network.traffic import NetReason
+from corral.network.wire.proxy_head import CHUNKED, split_head, unreadable
+from corral.network.wire.proxy_request import (
+    USER,
+    BadRequest,
+    ProxyRequest,
+    explain,
+    is_same_secret,
+    read_authority,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.proxy_head import Head
+    from corral.network.wire.proxy_head import ProxyHead
 
 _HTTP, _HTTP_PORT = "http://", 80
 _MOST_TRIES = 2  # clients first ask without a password, to see whether one is wanted
@@ -44,11 +51,11 @@ class _Line(Enum):
     TRAILER = "trailer"  # or nothing: then the body has ended
 
 
-class HttpTalk:
+class HttpHandshake:
     """One client, until its first request with a password is there."""
 
     def __init__(self, token: str) -> None:
-        self.wish: Wish | None = None
+        self.request: ProxyRequest | None = None
         self.rest = b""
         self.forwarder: Forwarder | None = None
         self.is_known = False
@@ -61,7 +68,7 @@ class HttpTalk:
         """Take what came, and return what to answer now. Raises Unfit."""
         self._buffer += data
         self._answer = b""
-        while self.wish is None:
+        while self.request is None:
             found = split_head(self._buffer)
             if found is None:
                 break
@@ -77,41 +84,41 @@ class HttpTalk:
         """Nothing for a plain request: its answer is that of the server."""
         return b"" if self.forwarder is not None else b"HTTP/1.1 200 Connection established\r\n\r\n"
 
-    def refused(self, problem: Unfit) -> bytes:
+    def refused(self, problem: BadRequest) -> bytes:
         """An answer with the reason in a line of text."""
-        unsent, self._answer = (b"" if self.wish else self._answer), b""
+        unsent, self._answer = (b"" if self.request else self._answer), b""
         return unsent + _answer(_STATUS.get(problem.reason, "403 Forbidden"), explain(problem), closes=True)
 
-    def _shows_token(self, head: Head) -> bool:
+    def _shows_token(self, head: ProxyHead) -> bool:
         given = head.values("proxy-authorization")
         if not given:
             return False
         if len(given) > 1 or not is_same_secret(_password(given[0]), self._secret):
-            raise Unfit(NetReason.NO_TOKEN, "a wrong password for the proxy")
+            raise BadRequest(NetReason.NO_TOKEN, "a wrong password for the proxy")
         self.is_known = True
         return True
 
-    def _ask_again(self, head: Head) -> bytes:
+    def _ask_again(self, head: ProxyHead) -> bytes:
         self._tries += 1
         if self._tries == _MOST_TRIES or head.body != 0:
-            raise Unfit(NetReason.NO_TOKEN, "no password for the proxy")
+            raise BadRequest(NetReason.NO_TOKEN, "no password for the proxy")
         return _answer(_STATUS[NetReason.NO_TOKEN], "corral: the proxy wants a password", closes=False)
 
-    def _take(self, head: Head, after: bytes) -> None:
-        wish = read_wish(head)
+    def _take(self, head: ProxyHead, after: bytes) -> None:
+        request = read_request(head)
         if head.method == "CONNECT":
             self.rest = after
         else:
-            self.forwarder = Forwarder(wish)
+            self.forwarder = Forwarder(request)
             self.rest = self.forwarder.feed(self._buffer)
-        self.wish, self._buffer = wish, b""
+        self.request, self._buffer = request, b""
 
 
 class Forwarder:
     """Rewrites what a client sends on one connection: request after request, bodies as they are."""
 
-    def __init__(self, wish: Wish) -> None:
-        self._wish = wish
+    def __init__(self, request: ProxyRequest) -> None:
+        self._request = request
         self._buffer = b""
         self._left = 0  # of a body or chunk
         self._is_chunked = False
@@ -142,11 +149,11 @@ class Forwarder:
         if found is None:
             return None
         head, self._buffer = found
-        if head.method == "CONNECT" or read_wish(head) != self._wish:
-            raise Unfit(NetReason.OTHER_NAME, "a second request of the connection is for another host")
+        if head.method == "CONNECT" or read_request(head) != self._request:
+            raise BadRequest(NetReason.OTHER_NAME, "a second request of the connection is for another host")
         body = head.body
         self._is_chunked, self._left = body == CHUNKED, max(0, body)
-        return _rewritten(head, self._wish)
+        return _rewritten(head, self._request)
 
     def _take_line(self) -> bytes | None:
         """What is between the chunks of a body, and after the last."""
@@ -172,20 +179,22 @@ class Forwarder:
         return line + b"\r\n"
 
 
-def read_wish(head: Head) -> Wish:
+def read_request(head: ProxyHead) -> ProxyRequest:
     """Where a request wants to go. Raises Unfit."""
     try:
         if head.method == "CONNECT":
             return read_authority(head.target)
         if head.target[: len(_HTTP)].lower() != _HTTP:
-            raise Unfit(NetReason.MALFORMED, "a request to the proxy names no http: host")
-        wish = read_authority(_authority(head.target), _HTTP_PORT)
+            raise BadRequest(NetReason.MALFORMED, "a request to the proxy names no http: host")
+        request = read_authority(_authority(head.target), _HTTP_PORT)
         hosts = head.values("host")
-        if len(hosts) > 1 or (hosts and read_authority(hosts[0], _HTTP_PORT) != wish):
-            raise Unfit(NetReason.OTHER_NAME, "Host and target of a request differ", wish.host, wish.port)
+        if len(hosts) > 1 or (hosts and read_authority(hosts[0], _HTTP_PORT) != request):
+            raise BadRequest(
+                NetReason.OTHER_NAME, "Host and target of a request differ", request.host, request.port
+            )
     except ValueError as problem:
-        raise Unfit(NetReason.MALFORMED, str(problem)) from problem
-    return wish
+        raise BadRequest(NetReason.MALFORMED, str(problem)) from problem
+    return request
 
 
 def _authority(target: str) -> str:
@@ -194,13 +203,13 @@ def _authority(target: str) -> str:
     return rest[:end]
 
 
-def _rewritten(head: Head, wish: Wish) -> bytes:
+def _rewritten(head: ProxyHead, request: ProxyRequest) -> bytes:
     path = head.target[len(_HTTP) + len(_authority(head.target)) :].partition("#")[0]
     path = path if path.startswith("/") else f"/{path}"
     listed = head.names_in("connection")
     left_out = (_BETWEEN_THEM | listed) - _FRAMING
-    host = f"[{wish.host}]" if ":" in wish.host else wish.host
-    fields = [("Host", host if wish.port == _HTTP_PORT else f"{host}:{wish.port}")]
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    fields = [("Host", host if request.port == _HTTP_PORT else f"{host}:{request.port}")]
     fields += (
         (name, value)
         for name, value in head.fields

@@ -6,9 +6,9 @@ server behind it to another.
 
 from __future__ import annotations
 
+from corral.model.network.traffic import NetReason
 from corral.model.record import Record
-from corral.model.traffic import NetReason
-from corral.network.wish import Unfit
+from corral.network.wire.proxy_request import BadRequest
 
 MOST_HEAD = 64 * 1024
 _END = b"\r\n\r\n"
@@ -18,7 +18,7 @@ _MOST_LENGTH_DIGITS = 18
 CHUNKED = -1
 
 
-class Head(Record):
+class ProxyHead(Record):
     """The head of one request; names of fields are as they were written."""
 
     method: str
@@ -56,12 +56,12 @@ class Head(Record):
         return int(text)
 
 
-def unreadable(detail: str) -> Unfit:
+def unreadable(detail: str) -> BadRequest:
     """The answer to what is no request."""
-    return Unfit(NetReason.NOT_HTTP, detail)
+    return BadRequest(NetReason.NOT_HTTP, detail)
 
 
-def split_head(data: bytes) -> tuple[Head, bytes] | None:
+def split_head(data: bytes) -> tuple[ProxyHead, bytes] | None:
     """The first request of the bytes and what comes after it; None: it is not whole yet. Raises Unfit."""
     end = data.find(_END, 0, MOST_HEAD)
     if end < 0:
@@ -71,7 +71,7 @@ def split_head(data: bytes) -> tuple[Head, bytes] | None:
     return _read_head(data[:end]), data[end + len(_END) :]
 
 
-def _read_head(raw: bytes) -> Head:
+def _read_head(raw: bytes) -> ProxyHead:
     """The lines, without the empty one at the end."""
     text = raw.decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -83,7 +83,7 @@ def _read_head(raw: bytes) -> Head:
     method, target, version = words
     if not target.isascii() or not target.isprintable():
         raise unreadable("a request is for something unprintable")
-    return Head(method, target, version, tuple(map(_read_field, lines)))
+    return ProxyHead(method, target, version, tuple(map(_read_field, lines)))
 
 
 def _read_field(line: str) -> tuple[str, str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from corral.model.connection import capability_for
-from corral.model.endpoint import is_address, parse_one_host
-from corral.model.quantities import parse_natural
+from corral.model.network.connection import capability_for
+from corral.model.network.endpoint import is_address, parse_one_host
+from corral.model.network.traffic import NetReason
 from corral.model.record import Record
-from corral.model.traffic import NetReason
+from corral.model.rules.quantities import parse_natural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.forward import Forwarder
+    from corral.network.wire.http_proxy import Forwarder
 
 #: Who the client says it is; the token is its password.
 USER = "corral"
@@ -32,14 +32,14 @@ _NO_MATTER_OF_POLICY = frozenset(
 )
 
 
-class Wish(Record):
+class ProxyRequest(Record):
     """Where a client wants to go; the host is canonical."""
 
     host: str
     port: int
 
 
-class Unfit(Exception):
+class BadRequest(Exception):
     """What the client said cannot be served: the connection ends."""
 
     def __init__(self, reason: NetReason, detail: str, host: str = "", port: int = 0) -> None:
@@ -47,10 +47,10 @@ class Unfit(Exception):
         self.reason, self.detail, self.host, self.port = reason, detail, host, port
 
 
-class Talk(Protocol):
+class Handshake(Protocol):
     """One way to ask the proxy, as far as it goes before anything is relayed. No I/O."""
 
-    wish: Wish | None  # known from some moment on; then nothing more is fed
+    request: ProxyRequest | None  # known from some moment on; then nothing more is fed
     rest: bytes  # what came after it, as it goes to the host
     forwarder: Forwarder | None  # rewrites what the client says later, where that must be
     is_known: bool  # the client has shown the token
@@ -59,9 +59,9 @@ class Talk(Protocol):
         """Take what came, and return what to answer now. Raises Unfit."""
 
     def granted(self) -> bytes:
-        """The answer to a wish that was granted; what follows is relayed."""
+        """The answer to a request that was granted; what follows is relayed."""
 
-    def refused(self, problem: Unfit) -> bytes:
+    def refused(self, problem: BadRequest) -> bytes:
         """The last words."""
 
 
@@ -70,12 +70,12 @@ def read_host(text: str) -> str:
     host = parse_one_host(text)
     if ":" not in host:
         return host
-    from corral.model.addresses import canonical_address  # few name an address of IPv6
+    from corral.model.network.addresses import canonical_address  # few name an address of IPv6
 
     return canonical_address(host)
 
 
-def read_authority(text: str, default_port: int = 0) -> Wish:
+def read_authority(text: str, default_port: int = 0) -> ProxyRequest:
     """`name:443`, `[::1]:443`; without a port only where there is a default one. Raises ValueError."""
     host, colon, port_text = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
@@ -87,10 +87,10 @@ def read_authority(text: str, default_port: int = 0) -> Wish:
     port = parse_natural(port_text, _MOST_PORT)
     if not port:
         raise ValueError(f"{text[:_MOST_TEXT]!r} does not end in a port")
-    return Wish(read_host(host), port)
+    return ProxyRequest(read_host(host), port)
 
 
-def explain(problem: Unfit) -> str:
+def explain(problem: BadRequest) -> str:
     """One line for whoever reads what the proxy says: what was refused, why, and what would permit it."""
     subject = f"{problem.host}:{problem.port}" if problem.host and problem.port else problem.host
     about = f"{subject}: " if subject else ""
@@ -103,7 +103,7 @@ def explain(problem: Unfit) -> str:
 
 
 def _warning(host: str) -> str:
-    from corral.model.addresses import what_is_private  # few ask for an address
+    from corral.model.network.addresses import what_is_private  # few ask for an address
 
     private = what_is_private(host) if is_address(host) else ""
     return f"; beware: {host} is {private}" if private else ""

@@ -6,12 +6,12 @@ what is no host name, a NUL in it for instance, is refused before anybody compar
 
 from __future__ import annotations
 
-from corral.model.traffic import NetReason
-from corral.network.wish import USER, Unfit, Wish, is_same_secret, read_host
+from corral.model.network.traffic import NetReason
+from corral.network.wire.proxy_request import USER, BadRequest, ProxyRequest, is_same_secret, read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.network.forward import Forwarder
+    from corral.network.wire.http_proxy import Forwarder
 
 FIRST_BYTE = VERSION = 5
 _PASSWORD_VERSION = 1
@@ -32,13 +32,13 @@ _CODES = {
 _BOUND = bytes((0, _ADDRESS_4, 0, 0, 0, 0, 0, 0))
 
 
-class SocksTalk:
+class SocksHandshake:
     """One client, from its greeting to its request."""
 
     forwarder: Forwarder | None = None
 
     def __init__(self, token: str) -> None:
-        self.wish: Wish | None = None
+        self.request: ProxyRequest | None = None
         self.rest = b""
         self.is_known = False
         self._token = token
@@ -52,7 +52,7 @@ class SocksTalk:
         self._buffer += data
         self._answer = b""
         # INVARIANT: a step has at most some 500 bytes, and is taken off as soon as it is whole.
-        while self.wish is None:
+        while self.request is None:
             if self._has_greeted:
                 reply = self._request() if self.is_known else self._password()
             else:
@@ -64,11 +64,11 @@ class SocksTalk:
         return self._answer
 
     def granted(self) -> bytes:
-        """The answer to a wish that was granted."""
+        """The answer to a request that was granted."""
         return bytes((VERSION, _SUCCEEDED)) + _BOUND
 
-    def refused(self, problem: Unfit) -> bytes:
-        """The last words: of the step at which it ended, or why the wish is not granted."""
+    def refused(self, problem: BadRequest) -> bytes:
+        """The last words: of the step at which it ended, or why the request is not granted."""
         if self._last_words or not self.is_known:
             return self._answer + self._last_words
         return bytes((VERSION, _CODES.get(problem.reason, _NOT_ALLOWED))) + _BOUND
@@ -85,7 +85,7 @@ class SocksTalk:
         methods = self._take(2 + buffer[1])[2:]
         if _METHOD_PASSWORD not in methods:
             self._last_words = bytes((VERSION, _NO_METHOD))
-            raise Unfit(NetReason.NO_TOKEN, "a SOCKS client without a password")
+            raise BadRequest(NetReason.NO_TOKEN, "a SOCKS client without a password")
         self._has_greeted = True
         return bytes((VERSION, _METHOD_PASSWORD))
 
@@ -103,7 +103,7 @@ class SocksTalk:
         is_right = is_same_secret(given, f"{USER}:{self._token}".encode("ascii"))
         if taken[0] != _PASSWORD_VERSION or not is_right:
             self._last_words = bytes((_PASSWORD_VERSION, _FAILED))
-            raise Unfit(NetReason.NO_TOKEN, "a SOCKS client with a wrong password")
+            raise BadRequest(NetReason.NO_TOKEN, "a SOCKS client with a wrong password")
         self.is_known = True
         return bytes((_PASSWORD_VERSION, _SUCCEEDED))
 
@@ -126,26 +126,26 @@ class SocksTalk:
         if len(buffer) < end + 2:
             return None
         taken = self._take(end + 2)
-        self.wish = self._read_wish(kind, taken[begin:end], int.from_bytes(taken[end:], "big"))
+        self.request = self._read_request(kind, taken[begin:end], int.from_bytes(taken[end:], "big"))
         return b""
 
-    def _read_wish(self, kind: int, address: bytes, port: int) -> Wish:
+    def _read_request(self, kind: int, address: bytes, port: int) -> ProxyRequest:
         try:
             host = read_host(address.decode("ascii")) if kind == _NAME else _written(address)
         except ValueError as problem:  # no ASCII is one as well
             raise self._malformed(_FAILED, f"a SOCKS request for no host: {problem}") from problem
         if not port:
             raise self._malformed(_FAILED, "a SOCKS request for port 0")
-        return Wish(host, port)
+        return ProxyRequest(host, port)
 
-    def _malformed(self, code: int, detail: str) -> Unfit:
+    def _malformed(self, code: int, detail: str) -> BadRequest:
         self._last_words = bytes((VERSION, code)) + _BOUND
-        return Unfit(NetReason.MALFORMED, detail)
+        return BadRequest(NetReason.MALFORMED, detail)
 
 
 def _written(address: bytes) -> str:
     import ipaddress
 
-    from corral.model.addresses import canonical_address
+    from corral.model.network.addresses import canonical_address
 
     return canonical_address(str(ipaddress.ip_address(address)))

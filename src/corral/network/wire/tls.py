@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from corral.model.endpoint import parse_one_host
+from corral.model.network.endpoint import parse_one_host
 from corral.model.record import Record
 
 #: Of all that a client may send before it has said a name. Those with post-quantum keys have two kilobytes.

@@ -6,15 +6,15 @@ it is decoded into plain values, and what is to be shown to a person is made pri
 
 from __future__ import annotations
 
-from corral.calls.codec import CodecError, decode
 from corral.model.errors import CallError, RemoteError
+from corral.parallel.calls.codec import CodecError, decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.calls.codec import Bounds
     from corral.model.result import Result
+    from corral.parallel.calls.codec import Bounds
 
 #: An error is told whole, however little a result may take.
 _ERROR_BYTES = 1 << 20

@@ -11,38 +11,39 @@ from corral.limits.group import Span
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
-from corral.runtime.doors import Doors
+from corral.runtime.network_hooks import listening
 from corral.runtime.outcome import measure
 from corral.runtime.status import Status
 from corral.runtime.supervision import BACKSTOP_SECONDS, Supervision
+from corral.streams.doors import Doors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corral.model.result import Result
-    from corral.runtime.kept import Ends, Kept
-    from corral.runtime.lookout import Lookout
-    from corral.runtime.streams import InheritedStreams
+    from corral.protected_names.session_guard import SessionGuard
+    from corral.runtime.launcher.server import JobPipes, SandboxServer
+    from corral.streams.streams import InheritedStreams
 
     #: A sandbox, who watches over it, the command as it is told to it, and what there is to say.
-    Target = tuple[Kept, Lookout | None, bytes, tuple[str, ...]]
+    Target = tuple[SandboxServer, SessionGuard | None, bytes, tuple[str, ...]]
 
 
 class Job(Supervision):
     """One command of a sandbox that is kept."""
 
-    _guard: Lookout | None
+    _guard: SessionGuard | None
 
     def __init__(
         self,
-        kept: Kept,
+        kept: SandboxServer,
         spec: bytes,
         streams: InheritedStreams,
         *,
         wall_seconds: float | None = None,
-        lookout: Lookout | None = None,
-        leave: Callable[[Ends], None] | None = None,
+        guard: SessionGuard | None = None,
+        leave: Callable[[JobPipes], None] | None = None,
         succeed: Callable[[Job, SetupError], Target] | None = None,
         is_background: bool = False,
         notes: tuple[str, ...] = (),
@@ -53,7 +54,7 @@ class Job(Supervision):
         `is_background`: nobody waits for it.
         """
         super().__init__(Status(), wall_seconds=wall_seconds)
-        self._guard = lookout
+        self._guard = guard
         self._succeed = succeed
         self.is_background = is_background
         self._notes = notes  # what the result has to say besides
@@ -61,7 +62,7 @@ class Job(Supervision):
         self._spec = spec
         self._streams = streams
         self._leave = leave
-        self._ends: Ends | None = None
+        self._ends: JobPipes | None = None
         self.is_requested = False  # the sandbox was told of it: from then on nobody can say that it never ran
         self._give_up_at: float | None = None
 
@@ -87,18 +88,19 @@ class Job(Supervision):
             began = time.monotonic()
             group = self._kept.group
             span = Span(group) if group is not None else None
-            self._border_mark = self._kept.border.mark() if self._kept.border is not None else 0
-            try:
-                self._request(streams)
-                self._loop(streams, began)
-            finally:
-                planted = self._settle(streams, mark)
-            result = self._tell(streams, span, planted, time.monotonic() - began)
+            self._network_mark = self._kept.network.mark() if self._kept.network is not None else 0
+            with listening(self._kept.network, self._reporter.hear):
+                try:
+                    self._request(streams)
+                    self._loop(streams, began)
+                finally:
+                    planted = self._settle(streams, mark)
+                result = self._tell(streams, span, planted, time.monotonic() - began)
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
             return result
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> SandboxServer:
         """The sandbox that it runs in."""
         return self._kept
 
@@ -167,7 +169,7 @@ class Job(Supervision):
             return ()
         return self._guard.end(mark, is_attended=not self.is_background)
 
-    def _finish(self, ends: Ends) -> None:
+    def _finish(self, ends: JobPipes) -> None:
         """Cut it off and wait until the job, and all that it watched over, is gone."""
         if self._status.usage is not None and not self._status.has_left:
             ends.release()
@@ -179,7 +181,7 @@ class Job(Supervision):
             self._await_end(ends, time.monotonic() + BACKSTOP_SECONDS)
         ends.close()
 
-    def _await_end(self, ends: Ends, deadline: float) -> bool:
+    def _await_end(self, ends: JobPipes, deadline: float) -> bool:
         poller = select.poll()
         poller.register(ends.status, select.POLLIN)
         while self._status.read(ends.status):
@@ -211,8 +213,8 @@ class Job(Supervision):
 
     def _refused(self) -> tuple[Violation, ...]:
         """Connections that were refused meanwhile, to this command or to another one beside it."""
-        border = self._kept.border
-        return border.violations(self._border_mark) if border is not None else ()
+        network = self._kept.network
+        return network.violations(self._network_mark) if network is not None else ()
 
     def _tell(
         self, streams: InheritedStreams, span: Span | None, planted: tuple[Violation, ...], seconds: float
@@ -223,7 +225,7 @@ class Job(Supervision):
             self._kept.launch,
             streams,
             counted=span,
-            usage=measure(self._status, None, seconds, self._kept.plan.ground.limits.memory_bytes),
+            usage=measure(self._status, None, seconds, self._kept.plan.resolved.limits.memory_bytes),
             found=(*planted, *lost, *self._refused()),
             enforcement=self._kept.enforcement,
             run_id=os.urandom(8).hex(),

@@ -20,9 +20,10 @@ import time
 from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
-from corral.runtime.readiness import check_network, fetch_image
-from corral.runtime.spawn import IGNORED_BY_PYTHON, Process, make_spec_file, own, own_status
-from corral.runtime.starter import Abandoned
+from corral.runtime.launcher.readiness import check_network, fetch_image
+from corral.runtime.launcher.spawn import make_spec_file, own, own_status
+from corral.runtime.starter import Abandoned, Process
+from corral.streams.stdio import IGNORED_BY_PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _LOOK_MS = 100
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
-class Meeting:
+class OuterHandshake:
     """One start of an outer program, until its launcher has what it needs."""
 
     def __init__(self, launch: Launch, wake: int, say: Callable[[str], None] | None = None) -> None:
@@ -347,15 +348,15 @@ def run_quietly(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str:
 
 def try_outer(launch: Launch) -> LaunchTrial:
     """Carry out a launch whose command does not exist, and say how far its launcher came. Never raises."""
+    from corral.runtime.launcher.spawn import read_trial
     from corral.runtime.scratch import Scratch
-    from corral.runtime.spawn import read_trial
 
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     wake, never = os.pipe()
     try:
         with Scratch(launch):
             spec = launch.spec or b""
-            process = Meeting(launch, wake).hold((null, null, null), lambda _: (spec, ()))
+            process = OuterHandshake(launch, wake).hold((null, null, null), lambda _: (spec, ()))
             os.close(process.words)
             return read_trial(process)
     except SetupError as problem:

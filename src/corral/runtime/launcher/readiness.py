@@ -10,8 +10,8 @@ import time
 
 from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
-from corral.runtime.spawn import IGNORED_BY_PYTHON
 from corral.runtime.starter import Abandoned
+from corral.streams.stdio import IGNORED_BY_PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

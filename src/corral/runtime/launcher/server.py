@@ -1,4 +1,4 @@
-"""Kept: a sandbox that stands and waits, and the way to start commands in it.
+"""SandboxServer: a sandbox that stands and waits, and the way to start commands in it.
 
 Its server, corral's own launcher, is the first process inside, and has a job waiting at a socket. Corral
 sends that what every launcher starts with (stdio, the spec of a command, a status pipe, a lifeline), and it
@@ -20,26 +20,27 @@ from functools import partial
 from corral.linux.encode import encode_environment
 from corral.linux.spec import HEADER, MAGIC, RECORD, U64, RecordType
 from corral.model.enforcer import ENGINE
-from corral.model.errors import SetupError
+from corral.model.errors import RESET, SetupError
 from corral.runtime.check import check
-from corral.runtime.frontier import close_border, connect_border
+from corral.runtime.launcher.spawn import make_spec_file
+from corral.runtime.launcher.starter import END_SECONDS, ends_within
+from corral.runtime.network_hooks import close_network, connect_network
 from corral.runtime.outcome import promised
 from corral.runtime.scratch import Scratch
-from corral.runtime.spawn import make_spec_file
-from corral.runtime.starter import END_SECONDS, GRACE_SECONDS, ends_within, make_starter
-from corral.runtime.status import RESET, Status
-from corral.runtime.stdio import check_stdio, ensure_stdio
-from corral.runtime.streams import no_descriptors
+from corral.runtime.starter import GRACE_SECONDS, make_starter
+from corral.runtime.status import Status
+from corral.streams.stdio import check_stdio, ensure_stdio
+from corral.streams.streams import no_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.git_check.copies import Copies
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
-    from corral.model.border import Border
     from corral.model.launch import Launch
+    from corral.model.network.sandbox_network import SandboxNetwork
     from corral.model.plan import Plan
-    from corral.runtime.copies import Copies
-    from corral.runtime.spawn import Process
+    from corral.runtime.starter import Process
 
 _READY_SECONDS = 10.0
 _LAST_WORDS_SECONDS = 2.0
@@ -56,7 +57,7 @@ _WALL = RECORD.pack(RecordType.WALL, 16)
 _TERMINAL, _KEEP = RECORD.pack(RecordType.TERMINAL, 0), RECORD.pack(RecordType.KEEP, 0)
 
 
-class Ends:
+class JobPipes:
     """Corral's ends of the pipes of one command; each is closed once."""
 
     __slots__ = ("lifeline", "status")
@@ -94,7 +95,7 @@ class Ends:
             self.status = -1
 
 
-class Kept:
+class SandboxServer:
     """One kept sandbox, from its start to its end. `request` may be called from several threads."""
 
     def __init__(
@@ -103,7 +104,7 @@ class Kept:
         launch: Launch,
         *,
         within: Hierarchy | None = None,
-        border: Border | None = None,
+        network: SandboxNetwork | None = None,
         copies: Copies | None = None,
         areas: int = -1,
     ) -> None:
@@ -125,12 +126,12 @@ class Kept:
         self.root = -1  # the sandbox's own root directory, where it has one
         self._areas = -1  # its private areas, as a mount that is attached nowhere; -1: they are the backend's
         self._old_areas = areas
-        self.border = border  # where connections go, if the launch has a gateway
+        self.network = network  # where connections go, if the launch has a gateway
         self.status = Status(is_socket=launch.gateway is not None)
         self.group: Group | None = None
         self.enforcement = promised(plan, launch)
         self._within = within
-        self._copies = copies  # made and removed by the lookout
+        self._copies = copies  # made and removed by the guard
         self._scratch = Scratch(launch)
         self._process: Process | None = None
         self._requests: socket.socket | None = None
@@ -139,7 +140,7 @@ class Kept:
         )
 
     def start(self) -> None:
-        """Make the sandbox. Raises SetupError; then nothing is left; border and areas are the caller's."""
+        """Make the sandbox. Raises SetupError; then nothing is left; network and areas are the caller's."""
         ensure_stdio()
         self._scratch.__enter__()
         try:
@@ -147,7 +148,7 @@ class Kept:
         except BaseException as problem:
             self._take_late_areas()
             areas = self.take_areas()
-            self.give_border()
+            self.give_network()
             self.close()
             self._areas = areas
             if isinstance(problem, OSError):
@@ -206,7 +207,7 @@ class Kept:
                 if not self._take():
                     continue
                 self._read_status()  # ORDER: the sockets of its network were sent before the root was
-                connect_border(self.status, self.border)
+                connect_network(self.status, self.network)
                 return
             if not ready or not self._read_status():
                 break
@@ -246,10 +247,10 @@ class Kept:
         areas, self._areas = self._areas, -1
         return areas
 
-    def give_border(self) -> Border | None:
-        """The border, which is closed by the caller from now on."""
-        border, self.border = self.border, None
-        return border
+    def give_network(self) -> SandboxNetwork | None:
+        """The network, which is closed by the caller from now on."""
+        network, self.network = self.network, None
+        return network
 
     @property
     def inner(self) -> int:
@@ -353,7 +354,7 @@ class Kept:
             return count, encoded
         return count + 1, encoded + _ENVIRONMENT(4 + len(place)) + b"PWD=" + place
 
-    def request(self, spec: bytes, stdio: tuple[int, int, int]) -> Ends:
+    def request(self, spec: bytes, stdio: tuple[int, int, int]) -> JobPipes:
         """Ask for a command on three descriptors. Raises SetupError if nobody is there to ask."""
         owned: list[int] = []
         try:
@@ -388,7 +389,7 @@ class Kept:
             for descriptor in owned:
                 os.close(descriptor)
         os.set_blocking(status, False)
-        return Ends(status, lifeline)
+        return JobPipes(status, lifeline)
 
     def abandon(self) -> None:
         """A command could not be ended: so all are, by whoever stands outside. `close` is still due."""
@@ -421,7 +422,7 @@ class Kept:
             if process is not None:
                 self._end(process)
         finally:
-            close_border(self.status, self.border)
+            close_network(self.status, self.network)
             if self.group is not None:
                 self.group.remove()
                 self.group = None

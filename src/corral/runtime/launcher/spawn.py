@@ -1,8 +1,7 @@
-"""Spawn a launch: the one place where corral starts a command."""
+"""Spawn the launcher: with a spec, a pipe for its reports and one whose end is its end."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import select
@@ -11,7 +10,8 @@ import signal
 from corral.limits.open_files import start_process
 from corral.model.errors import SetupError
 from corral.model.probe import LaunchTrial
-from corral.model.record import Record
+from corral.runtime.starter import Process
+from corral.streams.stdio import IGNORED_BY_PYTHON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ _SPEC, _STATUS, _LIFELINE = 3, 4, 5
 _FIRST_FREE = 10
 #: For a launcher that is tried. A busy kernel can take many seconds to make a namespace.
 TRIAL_SECONDS = 60.0
-IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 #: Held back until the launcher is ready to pass them on; before that they would end it.
 _HELD_BACK = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
@@ -32,29 +31,17 @@ _HELD_BACK = (
 )
 
 
-class Process(Record):
-    """A started process and the ends of the pipes that corral keeps."""
-
-    pid: int
-    status: int  # read: what the launcher reports; -1 without a launcher
-    lifeline: int  # closing it takes the whole tree down; -1 without a launcher
-    inner: int = 0  # the launcher's own process, where an outer program has started it
-    words: int = -1  # what an outer program says goes to this file; -1 without one
-
-
 def spawn(
     launch: Launch,
-    spec: bytes | None,
+    spec: bytes,
     stdio: tuple[int, int, int],
     place: Callable[[int], bytes] | None = None,
 ) -> Process:
-    """Start a launch on three descriptors. Raises SetupError; then nothing was started.
+    """Start the launcher on three descriptors. Raises SetupError; then nothing was started.
 
     `place` is called with the process while it waits, and returns the whole spec: what could not be known
     before it was there is in it.
     """
-    if spec is None:
-        return _spawn_bare(launch, stdio)
     owned: list[int] = []
     pid = 0
     try:
@@ -92,52 +79,6 @@ def spawn(
         raise
 
 
-def _spawn_bare(launch: Launch, stdio: tuple[int, int, int]) -> Process:
-    import subprocess  # only the backend `none` comes here
-
-    try:
-        child = subprocess.Popen(
-            _limited(launch),
-            stdin=stdio[0],
-            stdout=stdio[1],
-            stderr=stdio[2],
-            env=dict(launch.env),
-            cwd=launch.cwd,
-            start_new_session=True,
-        )
-    except OSError as problem:
-        status = 127 if isinstance(problem, FileNotFoundError) else 126
-        raise SetupError(
-            "exec",
-            f"{launch.argv[0]} could not be started",
-            why=problem.strerror or str(problem),
-            fix="check the name and the PATH",
-            exit_status=status,
-        ) from problem
-    child.returncode = 0  # we wait for it ourselves
-    return Process(child.pid, -1, -1)
-
-
-def _limited(launch: Launch) -> tuple[str, ...]:
-    """The command, started by a shell that sets its resource limits first. Raises OSError without a program.
-
-    What is tighter already, and cannot be raised, stays as it is.
-    """
-    if not launch.ulimits:
-        return launch.argv
-    import shutil
-
-    name, path = launch.argv[0], dict(launch.env).get("PATH")
-    found = shutil.which(os.path.join(launch.cwd, name) if "/" in name else name, path=path)
-    if found is None:
-        is_there = "/" in name and os.path.exists(os.path.join(launch.cwd, name))
-        number = errno.EACCES if is_there else errno.ENOENT
-        raise OSError(number, os.strerror(number), name)  # of the class that fits the number
-    lines = [f"ulimit {option} {number} 2>/dev/null" for option, number in launch.ulimits]
-    script = "; ".join([*lines, 'exec "$@"'])
-    return "/bin/sh", "-c", script, "sh", *launch.argv
-
-
 def try_spec(
     launcher: str,
     spec: bytes,
@@ -145,7 +86,7 @@ def try_spec(
     seconds: float = TRIAL_SECONDS,
 ) -> LaunchTrial:
     """Run the launcher with a spec and say how far it came. Never raises."""
-    from corral.model.launch import Front, Gateway, Launch
+    from corral.model.launch import Front, GatewayRequest, Launch
 
     try:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -159,7 +100,7 @@ def try_spec(
 
     try:
         # A spec may have sockets sent; nobody takes them here, and so they are closed.
-        trial = Launch("trial", (launcher,), (), {}, gateway=Gateway(Front.SOCKETS))
+        trial = Launch("trial", (launcher,), (), {}, gateway=GatewayRequest(Front.SOCKETS))
         process = spawn(trial, spec, (null, null, null), put if place is not None else None)
     except SetupError as problem:
         return LaunchTrial(False, "spawn", 0, problem.why)
@@ -228,7 +169,7 @@ def own_status(owned: list[int], launch: Launch) -> tuple[int, int]:
     """The status channel of a launch: a pipe, or a pair of sockets where descriptors come back by it."""
     if launch.gateway is None:
         return own_pipe(owned)
-    import socket  # a launch with a gateway needs it anyway
+    import _socket as socket  # the other one takes long to import
 
     ours, theirs = socket.socketpair()
     ends = ours.detach(), theirs.detach()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from corral.selftest.attacks_git import git_attack
+from corral.selftest.attacks.git import git_attack
 from corral.selftest.judge import vanished
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from corral.selftest.probe import Judge
     from corral.selftest.stage import Stage
 
-_SOURCE = "corral (runtime/repositories.py)"
+_SOURCE = "corral (git_check/check.py)"
 _HEAD = "ws/.git/HEAD"
 
 

@@ -168,7 +168,7 @@ for one in (b'.git/hooks', b'.git'):
     git_attack(
         "git-info-attributes",
         "Rename .git/info away and plant attributes in a new one.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         'mv .git/info .git/i2; mkdir -p .git/info; echo "* filter=$TOKEN" > .git/info/attributes',
         "ws/.git/info/attributes",
         _repository,

@@ -7,9 +7,9 @@ import socket
 from functools import partial
 
 from corral.model.feature import Feature
-from corral.runtime.removal import remove_tree
 from corral.selftest.judge import leaked, written
 from corral.selftest.probe import EscapeProbe, python_probe
+from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ for fd in range(3, 64):
         "write-through-stdin",
         "Open the protected file that the caller gave as stdin once more, for writing.",
         Feature.FS_PROTECT,
-        "corral (runtime/doors.py)",
+        "corral (streams/doors.py)",
         'echo "$TOKEN" > /proc/self/fd/0',
         written("ws/.envrc"),
         _start_file,

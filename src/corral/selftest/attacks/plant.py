@@ -143,14 +143,14 @@ PROBES = (
     _plant(
         "plant-prepared-elsewhere",
         "Prepare the directory under another name and move it into place in one step.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         'mkdir x; echo "$TOKEN" > x/tasks.json; mv x .vscode',
         "ws/.vscode/tasks.json",
     ),
     _plant(
         "plant-read-only-directory",
         "Move a directory into place that its own owner may not write, so that it cannot be moved away.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         'mkdir -p x/y; echo "$TOKEN" > x/settings.json; echo "$TOKEN" > x/y/z; chmod 555 x/y x;'
         " mv x .claude; sleep 0.1",
         "ws/.claude/settings.json",
@@ -158,7 +158,7 @@ PROBES = (
     _plant(
         "plant-in-frozen-workspace",
         "Plant a file and take the right to write from the workspace, so that it cannot be removed.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         "open('t', 'w').write(TOKEN)\nos.rename('t', '.mcp.json')\nos.chmod('.', 0o555)\ntime.sleep(0.1)\n",
         "ws/.mcp.json",
         language=Language.PYTHON,
@@ -166,7 +166,7 @@ PROBES = (
     _plant(
         "plant-at-the-last-moment",
         "Plant the file with the very last system call before the end.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         "open('t', 'w').write(TOKEN)\nos.rename('t', '.envrc')\nos._exit(0)\n",
         "ws/.envrc",
         language=Language.PYTHON,
@@ -174,7 +174,7 @@ PROBES = (
     _plant(
         "plant-in-a-flood",
         "Drown the guard in events, so that it misses the one that counts.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         """
 for i in range(20000): os.close(os.open('noise', os.O_CREAT | os.O_WRONLY)); os.unlink('noise')
 open('t', 'w').write(TOKEN); os.rename('t', '.envrc')
@@ -185,7 +185,7 @@ open('t', 'w').write(TOKEN); os.rename('t', '.envrc')
     _plant(
         "plant-by-persistence",
         "Put the file back as often as it is taken away.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         """
 for i in range(400): open(f't{i}', 'w').write(TOKEN)
 for i in range(400): os.rename(f't{i}', '.envrc')
@@ -197,7 +197,7 @@ for i in range(400): os.rename(f't{i}', '.envrc')
         "plant-with-forged-time",
         "Plant a file and set the directory's time back, so that nothing seems to have changed.",
         Feature.FS_PROTECT,
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         """
 open('t', 'w').write(TOKEN)
 old = os.stat('.').st_mtime_ns - 10**9
@@ -213,7 +213,7 @@ time.sleep(0.5)
     _plant(
         "plant-fifo-or-socket",
         "Put a named pipe where a protected file should be, then a file when the guard is busy with it.",
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         'mkfifo .envrc; sleep 0.05; rm -f .envrc; echo "$TOKEN" > .envrc; mkfifo .mcp.json',
         "ws/.envrc",
     ),
@@ -272,7 +272,7 @@ time.sleep(0.5)
         "replace-protected-link",
         "Replace a protected link as fast as possible, so that the guard fails to put it back.",
         Feature.FS_PROTECT,
-        "corral (runtime/guard.py)",
+        "corral (protected_names/guard.py)",
         """
 for i in range(3000): open(f't{i}', 'w').write(TOKEN)
 for i in range(3000): os.rename(f't{i}', '.envrc')

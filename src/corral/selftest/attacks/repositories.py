@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.model.feature import Feature
-from corral.selftest.attacks_git import HOOK, git_attack
+from corral.selftest.attacks.git import HOOK, git_attack
 from corral.selftest.judge import appeared, either, written
 from corral.selftest.probe import EscapeProbe, where_mounted
 
@@ -78,7 +78,7 @@ PROBES = (
     git_attack(
         "git-worktree-hooks",
         "From a linked worktree, plant a hook in the repository that it belongs to.",
-        "corral (planning/ground.py)",
+        "corral (planning/resolved_policy.py)",
         'echo "$TOKEN" > "$OUT/main/.git/hooks/pre-commit"; echo "$TOKEN" >> "$OUT/main/.git/config"',
         ("out/main/.git/hooks/pre-commit", "out/main/.git/config"),
         _linked_worktree,

@@ -9,18 +9,18 @@ import signal
 import socket
 
 from corral.model.errors import CorralError, SetupError
-from corral.named.frames import MOST_REPLY_BYTES, VERSION, BadFrame, decode_error, receive, send
-from corral.named.record import find_entry
+from corral.sessions.named.frames import MOST_REPLY_BYTES, VERSION, BadFrame, decode_error, receive, send
+from corral.sessions.named.record import find_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.named.place import Place
-    from corral.named.record import Entry
-    from corral.named.request import ExecRequest
-    from corral.runtime.terminal import TerminalStreams
+    from corral.sessions.named.record import SessionRecord
+    from corral.sessions.named.request import ExecRequest
+    from corral.sessions.named.session_directory import SessionDirectory
+    from corral.streams.terminal import TerminalStreams
 
     Message = dict[str, Any]
 
@@ -31,10 +31,10 @@ _ANSWER_SECONDS = 10.0
 _STOP_SECONDS = 30.0
 
 
-class Call:
+class ClientConnection:
     """One connection to a session. `forward` may be called from a signal handler."""
 
-    def __init__(self, place: Place, entry: Entry) -> None:
+    def __init__(self, place: SessionDirectory, entry: SessionRecord) -> None:
         self.entry = entry
         self._has_asked = False  # for a command, which may have run by now
         self._alarm = -1
@@ -49,7 +49,7 @@ class Call:
         """Be gone."""
         self._connection.close()
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> ClientConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,7 +163,7 @@ class Call:
         return message
 
 
-def call(name: str) -> Call:
+def call(name: str) -> ClientConnection:
     """Connect to a session that runs. Raises SetupError."""
     found = find_entry(name)
     if found is None:
@@ -171,7 +171,7 @@ def call(name: str) -> Call:
     place, entry = found
     if not entry.is_living or not entry.token:
         raise _not_running(entry)
-    return Call(place, entry)
+    return ClientConnection(place, entry)
 
 
 def stop(name: str) -> None:
@@ -197,7 +197,7 @@ def no_session(name: str) -> SetupError:
     )
 
 
-def _not_running(entry: Entry) -> SetupError:
+def _not_running(entry: SessionRecord) -> SetupError:
     why = entry.reason or "it has not started yet"
     return SetupError(
         "session-not-running",

@@ -11,31 +11,31 @@ import sys
 import time
 
 from corral.model.errors import CorralError, SetupError
-from corral.named.frames import decode_error, encode_error
-from corral.named.keeper import Keeper
-from corral.named.log import Log
-from corral.named.place import SOCKET, make_place
-from corral.named.record import FAILED, STARTING, Entry, birth, find_entry, write_entry
-from corral.named.terms import terms_of
+from corral.sessions.named.frames import decode_error, encode_error
+from corral.sessions.named.keeper import Keeper
+from corral.sessions.named.log import Log
+from corral.sessions.named.record import FAILED, STARTING, SessionRecord, birth, find_entry, write_entry
+from corral.sessions.named.session_directory import SOCKET, make_session_directory
+from corral.sessions.named.terms import terms_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import NoReturn
 
-    from corral.named.keeper import Describe
-    from corral.named.place import Place
     from corral.sandbox import Sandbox
+    from corral.sessions.named.keeper import Describe
+    from corral.sessions.named.session_directory import SessionDirectory
 
 _MOST_REPORT_BYTES = 1024 * 1024
 
 
-def start(entry: Entry, sandbox: Sandbox, describe: Describe) -> None:
+def start(entry: SessionRecord, sandbox: Sandbox, describe: Describe) -> None:
     """Start a session and wait until it stands. Raises CorralError, its own if it could not be made."""
     found = find_entry(entry.name)
     if found is not None and found[1].is_living:
         raise _is_taken(found[1])
-    place = make_place()
+    place = make_session_directory()
     lock = place.lock(entry.name)
     if lock < 0:
         raise _is_taken(entry)
@@ -83,7 +83,9 @@ def _detach(kept: tuple[int, ...], work: Callable[[], None]) -> NoReturn:
     os._exit(0)
 
 
-def _keep(place: Place, report: int, entry: Entry, sandbox: Sandbox, describe: Describe) -> None:
+def _keep(
+    place: SessionDirectory, report: int, entry: SessionRecord, sandbox: Sandbox, describe: Describe
+) -> None:
     log = Log(place, entry.name)
     own = entry.replace(state=STARTING, pid=os.getpid(), born=birth(os.getpid()), began=time.time())
     try:
@@ -118,7 +120,7 @@ def _close_others(kept: Iterable[int]) -> None:
         first = descriptor + 1
 
 
-def _is_taken(entry: Entry) -> SetupError:
+def _is_taken(entry: SessionRecord) -> SetupError:
     where = f"in {entry.workspace}, process {entry.pid}" if entry.pid else "another process is starting it"
     return SetupError(
         "session-exists",

@@ -11,23 +11,23 @@ import threading
 import time
 
 from corral.model.errors import CorralError, PolicyError, SessionClosed, SetupError
-from corral.model.quantities import format_duration
-from corral.named.place import SOCKET
-from corral.named.record import FAILED, RUNNING, STOPPED, birth, write_entry
-from corral.named.running import Tally
-from corral.named.service import Service
+from corral.model.rules.quantities import format_duration
+from corral.sessions.named.record import FAILED, RUNNING, STOPPED, birth, write_entry
+from corral.sessions.named.running import Activity
+from corral.sessions.named.service import Service
+from corral.sessions.named.session_directory import SOCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from corral.live import LiveNetwork
     from corral.model.result import Result, UsageSample
-    from corral.named.log import Log
-    from corral.named.place import Place
-    from corral.named.record import Entry
     from corral.sandbox import Sandbox
-    from corral.session import Session
+    from corral.sessions.live_network import LiveNetwork
+    from corral.sessions.named.log import Log
+    from corral.sessions.named.record import SessionRecord
+    from corral.sessions.named.session_directory import SessionDirectory
+    from corral.sessions.session import Session
 
     Describe = Callable[[Result, str | tuple[str, ...], bool], list[str]]
 
@@ -49,8 +49,8 @@ class Keeper:
 
     def __init__(
         self,
-        place: Place,
-        entry: Entry,
+        place: SessionDirectory,
+        entry: SessionRecord,
         sandbox: Sandbox,
         log: Log,
         describe: Describe,
@@ -65,7 +65,7 @@ class Keeper:
         self.entry = entry
         self.log = log
         self.describe = describe
-        self.tally = Tally(self._wake)
+        self.tally = Activity(self._wake)
         self.over = threading.Event()
         self._place = place
         self._sandbox = sandbox

@@ -6,11 +6,11 @@ import os
 import time
 from _thread import allocate_lock
 
-from corral.named.place import LOG, OLD_LOG
+from corral.sessions.named.session_directory import LOG, OLD_LOG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.named.place import Place
+    from corral.sessions.named.session_directory import SessionDirectory
 
 #: When a log is as large as this, it makes room for another; the one before is kept.
 _MOST_BYTES = 1024 * 1024
@@ -20,7 +20,7 @@ _MOST_LINE = 8192
 class Log:
     """Written by the process of one session, from several threads."""
 
-    def __init__(self, place: Place, name: str) -> None:
+    def __init__(self, place: SessionDirectory, name: str) -> None:
         self._place = place
         self._name = name
         self._lock = allocate_lock()
@@ -88,7 +88,7 @@ class Log:
         self._size = 0
 
 
-def read_log(place: Place, name: str) -> bytes:
+def read_log(place: SessionDirectory, name: str) -> bytes:
     """All there is of a session's log, the older part first."""
     most = 2 * _MOST_BYTES
     return place.read(f"{name}{OLD_LOG}", most) + place.read(f"{name}{LOG}", most)

@@ -1,18 +1,18 @@
-"""Entry: what is known of a named session without asking it. Read at every prompt, so nothing slow here."""
+"""SessionRecord: what is known of a named session without asking it. Every prompt reads it: nothing slow."""
 
 from __future__ import annotations
 
 import os
 
 from corral.model.record import Record
-from corral.named.place import RECORD, open_places
+from corral.sessions.named.session_directory import RECORD, open_session_directories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from corral.named.place import Place
+    from corral.sessions.named.session_directory import SessionDirectory
 
 STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
 _LIVING = frozenset({STARTING, RUNNING})
@@ -20,7 +20,7 @@ _MOST_BYTES = 65_536
 _OVER = frozenset("ZX")
 
 
-class Entry(Record):
+class SessionRecord(Record):
     """One session; every field is a line of its file."""
 
     name: str
@@ -46,41 +46,41 @@ class Entry(Record):
         return self.state in _LIVING
 
 
-def write_entry(place: Place, entry: Entry) -> None:
+def write_entry(place: SessionDirectory, entry: SessionRecord) -> None:
     """Replace the record of a session. Raises OSError."""
-    lines = (f"{field}={_encoded(getattr(entry, field))}" for field in Entry._fields)
+    lines = (f"{field}={_encoded(getattr(entry, field))}" for field in SessionRecord._fields)
     place.replace(f"{entry.name}{RECORD}", "\n".join(lines).encode("ascii"))
 
 
-def read_entry(place: Place, name: str) -> Entry | None:
+def read_entry(place: SessionDirectory, name: str) -> SessionRecord | None:
     """The record of a session, held to what is really there; None if there is none, or it cannot be read."""
     text = place.read(f"{name}{RECORD}", _MOST_BYTES).decode("ascii", "replace")
     values: dict[str, Any] = {}
     for line in text.split("\n"):
         field, _, raw = line.partition("=")
-        if field in Entry._fields:
+        if field in SessionRecord._fields:
             try:
-                values[field] = _decoded(raw, Entry._defaults.get(field, ""))
+                values[field] = _decoded(raw, SessionRecord._defaults.get(field, ""))
             except ValueError:
                 return None
     if values.get("name") != name or "state" not in values:
         return None
-    return _judged(Entry(**values))
+    return _judged(SessionRecord(**values))
 
 
-def list_entries() -> Iterator[tuple[Place, Entry]]:
+def list_entries() -> Iterator[tuple[SessionDirectory, SessionRecord]]:
     """All sessions of this user, with the places they are in."""
-    for place in open_places():
+    for place in open_session_directories():
         for name in place.names():
             entry = read_entry(place, name)
             if entry is not None:
                 yield place, entry
 
 
-def find_entry(name: str) -> tuple[Place, Entry] | None:
+def find_entry(name: str) -> tuple[SessionDirectory, SessionRecord] | None:
     """A session by its name; one that lives before one that is over."""
     found = None
-    for place in open_places():
+    for place in open_session_directories():
         entry = read_entry(place, name)
         if entry is not None and entry.is_living:
             return place, entry
@@ -108,7 +108,7 @@ def _boot() -> str:
         return ""
 
 
-def _judged(entry: Entry) -> Entry:
+def _judged(entry: SessionRecord) -> SessionRecord:
     if not entry.is_living or birth(entry.pid) == entry.born:
         return entry
     return entry.replace(

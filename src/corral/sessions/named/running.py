@@ -1,4 +1,4 @@
-"""Tally: the commands of a named session, those that run and how many have."""
+"""Activity: the commands of a named session, those that run and how many have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.runtime.job import Job
+    from corral.runtime.launcher.job import Job
 
 _SHOWN_LENGTH = 200
 
@@ -36,7 +36,7 @@ class Running:
         }
 
 
-class Tally:
+class Activity:
     """Counts for the idle limit and for `status`. Safe to use from several threads."""
 
     def __init__(self, changed: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 
 from corral.model.errors import BugError, CorralError, PolicyError
-from corral.named.frames import (
+from corral.sessions.named.frames import (
     MOST_REQUEST_BYTES,
     VERSION,
     BadFrame,
@@ -20,20 +20,20 @@ from corral.named.frames import (
     receive,
     send,
 )
-from corral.named.request import ExecRequest, read_request
-from corral.named.running import Running
-from corral.runtime.destinations import Destinations
-from corral.runtime.streams import GivenStreams, PipedStreams, RelayedStreams
+from corral.sessions.named.request import ExecRequest, read_request
+from corral.sessions.named.running import Running
+from corral.streams.destinations import Destinations
+from corral.streams.streams import GivenStreams, PipedStreams, RelayedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from corral.model.result import Result
-    from corral.named.keeper import Keeper
-    from corral.runtime.job import Job
-    from corral.runtime.streams import InheritedStreams
-    from corral.session import Session
+    from corral.runtime.launcher.job import Job
+    from corral.sessions.named.keeper import Keeper
+    from corral.sessions.session import Session
+    from corral.streams.streams import InheritedStreams
 
 _CREDENTIALS = struct.Struct("3i")
 #: To say what it wants; a command may take as long as it likes afterwards.

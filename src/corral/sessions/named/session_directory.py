@@ -1,4 +1,4 @@
-"""Place: the directory in which named sessions are reached, opened once and checked to be ours alone."""
+"""SessionDirectory: where named sessions are reached, opened once and checked to be ours alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 
-from corral.host import control_directories
+from corral.host.real import control_directories
 from corral.model.errors import PolicyError, SetupError
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ RECORD, SOCKET, LOG, OLD_LOG, LOCK = ".session", ".sock", ".log", ".log.1", ".lo
 _KINDS = (RECORD, SOCKET, LOG, OLD_LOG, LOCK)
 
 
-class Place:
+class SessionDirectory:
     """One open directory. Everything is done by its descriptor: a path may lead elsewhere a moment later."""
 
     def __init__(self, path: str, handle: int) -> None:
@@ -100,7 +100,7 @@ class Place:
             os.close(descriptor)
 
 
-def open_places() -> Iterator[Place]:
+def open_session_directories() -> Iterator[SessionDirectory]:
     """The directories that are there, the one for new sessions first. Raises SetupError."""
     for path in control_directories():
         place = _open(path)
@@ -108,7 +108,7 @@ def open_places() -> Iterator[Place]:
             yield place
 
 
-def make_place() -> Place:
+def make_session_directory() -> SessionDirectory:
     """The directory for a new session. Raises SetupError."""
     for path in control_directories()[:1]:
         try:
@@ -123,7 +123,7 @@ def make_place() -> Place:
     raise _unusable("the runtime directory", "there is neither XDG_RUNTIME_DIR nor a home directory")
 
 
-def _open(path: str) -> Place | None:
+def _open(path: str) -> SessionDirectory | None:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _open(path: str) -> Place | None:
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(handle)
         raise _unusable(path, "others than you own it or may enter it")
-    return Place(path, handle)
+    return SessionDirectory(path, handle)
 
 
 def _unusable(path: str, why: str) -> SetupError:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from corral.model.capability import capabilities_of
 from corral.model.container import describe_container
 from corral.model.errors import SetupError
 from corral.model.policy import NetMode
-from corral.model.quantities import format_duration
+from corral.model.rules.capability import capabilities_of
+from corral.model.rules.quantities import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.named.record import Entry
     from corral.sandbox import Sandbox
+    from corral.sessions.named.record import SessionRecord
 
 _MOST_SAID = 6
 _DIGEST = "policy "
 
 
-def terms_of(entry: Entry, sandbox: Sandbox) -> tuple[str, ...]:
+def terms_of(entry: SessionRecord, sandbox: Sandbox) -> tuple[str, ...]:
     """Each in words; two sessions with the same terms hold commands to the same."""
     return tuple(dict.fromkeys(_terms(entry, sandbox)))
 
 
-def _terms(entry: Entry, sandbox: Sandbox) -> Iterator[str]:
+def _terms(entry: SessionRecord, sandbox: Sandbox) -> Iterator[str]:
     yield f"workspace {sandbox.workspace}"
     yield f"backend {' or '.join(sandbox.planner.names)}"
     names_hosts = sandbox.policy.net.mode is NetMode.LIMITED  # then there is no such thing as no network

@@ -1,0 +1,1 @@
+"""Docker and Podman: one lowering for both, the image and the engine beneath them."""

@@ -1,0 +1,1 @@
+"""`corral image …`: container images listed and built."""

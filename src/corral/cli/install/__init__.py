@@ -1,0 +1,1 @@
+"""`corral install …`: what corral puts into a system for its user."""

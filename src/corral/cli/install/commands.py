@@ -1,0 +1,55 @@
+"""`corral install ...`, for click: a command for each program that is told of corral."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+
+@click.group()
+def install() -> None:
+    """Make other programs of this host know corral. Everything is shown first, and can be removed."""
+
+
+def _with_options(function: Any) -> Any:
+    for decorate in (
+        click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal."),
+        click.option("--dry-run", is_flag=True, help="Only show what would be done."),
+        click.option("--remove", is_flag=True, help="Take it out again."),
+    ):
+        function = decorate(function)
+    return function
+
+
+@install.command()
+@_with_options
+def apparmor(*, remove: bool, dry_run: bool, yes: bool) -> None:
+    """Permit user namespaces to corral's launcher, where AppArmor keeps them from programs (Ubuntu).
+
+    Writes a profile to /etc/apparmor.d and loads it, as root. Nothing else on the host is permitted more.
+    """
+    from corral.cli.install.apparmor import plan_profile
+    from corral.cli.install.install import apply
+
+    sys.exit(apply(lambda: plan_profile(remove=remove), yes=yes, dry_run=dry_run))
+
+
+def _agent_command(name: str) -> click.Command:
+    @click.option("--project", is_flag=True, help="In the settings of this directory alone.")
+    @_with_options
+    def install_agent(*, project: bool, remove: bool, dry_run: bool, yes: bool) -> None:
+        from corral.cli.install.agent_files import plan_agent
+        from corral.cli.install.install import apply
+
+        place = os.getcwd() if project else ""
+        sys.exit(apply(lambda: plan_agent(name, remove=remove, project=place), yes=yes, dry_run=dry_run))
+
+    text = f"Run the shell commands of {name} in a sandbox; writes your settings of {name}."
+    return click.command(name, help=text)(install_agent)
+
+
+for _name in ("claude-code", "codex", "gemini", "opencode", "pi"):
+    install.add_command(_agent_command(_name))

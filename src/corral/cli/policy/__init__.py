@@ -1,0 +1,1 @@
+"""`corral policy …` and `corral init`: policies shown, checked and begun."""

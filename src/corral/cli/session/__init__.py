@@ -1,0 +1,1 @@
+"""`corral session …`: named sessions from the command line."""

@@ -1,0 +1,1 @@
+"""What the host's git would run or follow afterwards, found in every repository a command could write."""

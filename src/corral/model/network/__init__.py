@@ -1,0 +1,1 @@
+"""Where a command may connect: addresses, endpoints, the decision, and what passed."""

@@ -1,0 +1,59 @@
+"""RefusalReports: whoever runs a command hears at once what the gateway has refused it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+
+from corral.network.tally import violation_of
+from corral.network.workers import Lane
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from corral.model.network.traffic import NetEvent
+    from corral.model.violation import Violation
+    from corral.network.gateway import Gateway
+    from corral.network.grants import Grants
+    from corral.network.names import Names
+
+    Hear = Callable[[Violation], None]
+
+#: Refusals that wait for a slow listener; more are only counted, by the tally.
+_MOST_WAITING = 8192
+
+
+class RefusalReports:
+    """Filled by the loop, emptied in a worker: no listener keeps the gateway waiting."""
+
+    def __init__(self, grants: Grants, names: Names, gateway: Gateway) -> None:
+        self._grants, self._names = grants, names
+        self._lane = Lane(gateway.callbacks, 1, 2)
+        self._waiting: deque[NetEvent] = deque()
+        self._listeners: list[Hear] = []
+
+    @contextlib.contextmanager
+    def listening(self, hear: Hear) -> Iterator[None]:
+        """Tell somebody, until the `with` block ends."""
+        self._listeners.append(hear)
+        try:
+            yield
+        finally:
+            self._listeners.remove(hear)
+
+    def add(self, event: NetEvent) -> None:
+        """In the loop: something was decided."""
+        if event.allowed or not self._listeners or len(self._waiting) >= _MOST_WAITING:
+            return
+        self._waiting.append(event)
+        if len(self._waiting) == 1:
+            self._lane.submit(self._tell)
+
+    def _tell(self) -> None:
+        while self._waiting:
+            violation = violation_of(self._waiting[0], self._grants, self._names.covers)
+            if violation is not None:
+                for hear in tuple(self._listeners):
+                    hear(violation)
+            self._waiting.popleft()

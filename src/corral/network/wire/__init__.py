@@ -1,0 +1,1 @@
+"""Protocols as bytes: DNS, TLS, HTTP, SOCKS; read and written, nothing decided."""

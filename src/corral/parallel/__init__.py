@@ -1,0 +1,1 @@
+"""`SandboxExecutor`: many commands and functions in sandboxes, some at a time."""

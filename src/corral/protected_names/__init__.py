@@ -1,0 +1,1 @@
+"""Protected names during and after a run: watched, held, put into quarantine."""

@@ -1,0 +1,160 @@
+"""Find what a command wrote where nobody expects it to vanish: in the home, or beside the workspace.
+
+TRUST: the command chose every name and may have made as many as its areas hold. No link is followed, and no
+more is looked at than is told. Nothing of the host is looked at: whoever reads the event may be the
+command's author, and must not learn from it what exists outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import stat
+
+from corral.model.event import Event, EventKind
+from corral.model.feature import Feature
+from corral.model.rules.pattern import escape
+from corral.model.violation import Evidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.model.plan import Plan, ResolvedPolicy
+
+#: Where everybody knows that nothing stays; what lies beside the workspace there is told all the same.
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+#: In a home: what programs write there for themselves, and make anew.
+_CACHES = frozenset(
+    {
+        *(".bundle", ".cache", ".cargo", ".config", ".dbus", ".dotnet", ".gem", ".gnupg", ".gradle", ".ivy2"),
+        *(".java", ".lesshst", ".local", ".m2", ".node-gyp", ".npm", ".nuget", ".nv", ".pki", ".pnpm-store"),
+        *(".pyenv", ".rnd", ".rustup", ".viminfo", ".wget-hsts", ".yarn", "go"),
+    }
+)
+_MOST_ENTRIES, _MOST_DEPTH = 10_000, 64
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def find_discarded(plan: Plan, areas: int) -> Iterator[Event]:
+    """One event for each private area that holds what may have been meant to stay.
+
+    `areas` is a descriptor of the directory that has them all, by the numbers that the launcher gave them.
+    """
+    resolved = plan.resolved
+    ordered = sorted(resolved.private, key=lambda path: (path.count("/"), path))
+    for number, area in enumerate(ordered):
+        with contextlib.suppress(OSError):  # the command may have closed it to us
+            handle = os.open(str(number), _DIRECTORY, dir_fd=areas)
+            first, count = "", 0
+            for path in _Walk(resolved, area).files(handle, area):
+                first, count = min(first or path, path), count + 1
+            if first:
+                yield _event(resolved, first, count)
+
+
+class _Walk:
+    """Through one area, for a bounded number of entries."""
+
+    def __init__(self, resolved: ResolvedPolicy, area: str) -> None:
+        self._resolved = resolved
+        self._is_temporary = area in _TEMPORARY
+        self._own = {file.path: file.content for file in resolved.private_files}
+        self._own |= {link.path: b"" for link in resolved.links}
+        self._left = _MOST_ENTRIES
+
+    def files(self, handle: int, path: str, depth: int = 0) -> Iterator[str]:
+        """Files and links beneath a directory, whose descriptor is closed."""
+        below = []
+        try:
+            with os.scandir(handle) as entries:
+                for entry in entries:
+                    self._left -= 1
+                    if self._left < 0:
+                        return
+                    place = posixpath.join(path, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        below.append((entry.name, place))
+                    elif self._is_told(handle, entry.name, place):
+                        yield place
+            for name, place in below:
+                if depth < _MOST_DEPTH and self._is_entered(place):
+                    with contextlib.suppress(OSError):
+                        yield from self.files(os.open(name, _DIRECTORY, dir_fd=handle), place, depth + 1)
+        finally:
+            os.close(handle)
+
+    def _is_told(self, handle: int, name: str, place: str) -> bool:
+        if self._is_temporary and not _is_beside(place, self._resolved.workspace):
+            return False
+        if place not in self._own:
+            return not _is_cache(place, self._resolved.home)
+        return _content(handle, name) != self._own[place] and bool(self._own[place])
+
+    def _is_entered(self, place: str) -> bool:
+        if place in self._resolved.private or _is_cache(place, self._resolved.home):
+            return False
+        is_above = _is_in(self._resolved.workspace, place)
+        return not self._is_temporary or is_above or _is_beside(place, self._resolved.workspace)
+
+
+def _event(resolved: ResolvedPolicy, first: str, count: int) -> Event:
+    more = (
+        "" if count == 1 else f", and so {'is 1 more file' if count == 2 else f'are {count - 1} more files'}"
+    )
+    place = _place_to_grant(resolved, first)
+    reason = f"it was written into a private area of the sandbox, and is gone with that{more}"
+    if not place:
+        reason += "; write into the workspace instead"
+    hint = f"filesystem:write:{escape(place)}" if place and place.isprintable() else ""
+    risk = "all that lies there can be changed" if place and _is_in(resolved.workspace, place) else ""
+    return Event(EventKind.DISCARDED, Feature.FS_PRIVATE, first, Evidence.OBSERVED, reason, hint, risk)
+
+
+def _place_to_grant(resolved: ResolvedPolicy, first: str) -> str:
+    """The directory that would have kept it, as far as the names alone tell; empty where that is too much."""
+    place = posixpath.dirname(first)
+    while (
+        not _is_in(resolved.workspace, posixpath.dirname(place)) and posixpath.dirname(place) != resolved.home
+    ):
+        above = posixpath.dirname(place)
+        if above == place:
+            return ""
+        place = above
+    is_too_wide = place in {"/", "/home", "/Users", *_TEMPORARY} or _is_in(resolved.home, place)
+    is_hidden = posixpath.basename(place).startswith(".")
+    return "" if is_too_wide or is_hidden else place
+
+
+def _is_beside(place: str, workspace: str) -> bool:
+    """Whether it lies beside the workspace, or a directory above that, but not at the top of an area."""
+    above = posixpath.dirname(workspace)
+    while above.count("/") > 1 and above not in _TEMPORARY:
+        if _is_in(place, above) and not _is_in(workspace, place):
+            return True
+        above = posixpath.dirname(above)
+    return False
+
+
+def _is_cache(place: str, home: str) -> bool:
+    if not place.startswith(f"{home}/"):
+        return False
+    name = place[len(home) + 1 :].partition("/")[0]
+    return name in _CACHES or name.endswith("history")
+
+
+def _is_in(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def _content(handle: int, name: str) -> bytes | None:
+    """What is in a file, if that can be said; one that is larger has other content for sure."""
+    with contextlib.suppress(OSError):
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+        try:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                return os.read(file, 65_536)
+        finally:
+            os.close(file)
+    return None

@@ -1,0 +1,50 @@
+"""Handoff: files of the workspace that a run has changed, and that the host runs later if nobody looks first.
+
+They are there to be changed, so nothing protects them. It is looked for by name, where tools look for them:
+at the top of the workspace and of its tests, which takes some fifty calls of the system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+#: What build tools, test runners, package managers and services run without being told which file that is.
+_NAMES = (
+    *("conftest.py", "setup.py", "setup.cfg", "pyproject.toml", "tox.ini", "noxfile.py", "tasks.py"),
+    *("sitecustomize.py", "manage.py", "package.json", "Makefile", "makefile", "GNUmakefile", "justfile"),
+    *("build.rs", "Cargo.toml", "build.gradle", "build.gradle.kts", "pom.xml", "CMakeLists.txt", "Rakefile"),
+    *("Gemfile", "Dockerfile", "docker-compose.yml", "compose.yaml", "Jenkinsfile", ".gitlab-ci.yml"),
+    *(".travis.yml", ".pre-commit-config.yaml", "lefthook.yml", "Vagrantfile", "Taskfile.yml", "gulpfile.js"),
+    *("webpack.config.js", "vite.config.js", "vite.config.ts", "jest.config.js", ".eslintrc.js"),
+    *("tests/conftest.py", "test/conftest.py"),
+)
+_DIRECTORIES = (".github/workflows", ".circleci", ".cargo")
+_MOST_IN_DIRECTORY = 64
+
+Stamps = dict[str, tuple[int, int, int]]
+
+
+def stamp_handoff(workspace: str) -> Stamps:
+    """How such files are now; those that are missing are not in it."""
+    found: Stamps = {}
+    for name in (*_NAMES, *_in_directories(workspace)):
+        with contextlib.suppress(OSError):
+            status = os.lstat(os.path.join(workspace, name))
+            # Nobody can set the last of these, so that no change is hidden.
+            found[name] = (status.st_dev, status.st_ino, status.st_ctime_ns)
+    return found
+
+
+def find_handoff(workspace: str, before: Stamps) -> tuple[str, ...]:
+    """Those that are there, and are not as they were."""
+    return tuple(name for name, stamp in stamp_handoff(workspace).items() if before.get(name) != stamp)
+
+
+def _in_directories(workspace: str) -> list[str]:
+    found = []
+    for directory in _DIRECTORIES:
+        with contextlib.suppress(OSError):
+            names = sorted(os.listdir(os.path.join(workspace, directory)))
+            found += [f"{directory}/{name}" for name in names[:_MOST_IN_DIRECTORY]]
+    return found

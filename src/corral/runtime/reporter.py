@@ -1,0 +1,71 @@
+"""Reporter: the events of one run; each is told at once, and equal ones are one with a count."""
+
+from __future__ import annotations
+
+from _thread import RLock
+
+from corral.model.event import Event, event_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from corral.model.event import Listener
+    from corral.model.violation import Violation
+
+#: A command may do as many different things as it likes; of these the first are kept and told.
+MOST_EVENTS = 256
+
+
+class Reporter:
+    """`hear` may be called by any thread. A listener hears of one event at a time."""
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self._listener = listener
+        self._events: dict[Event, int] = {}
+        self._is_settled = False
+        self._lock = RLock()  # again by the same thread: a listener may look at what is known
+        self._problem = ""  # what the listener has raised; it is told nothing more
+        self._dropped = 0  # different ones that were too many
+
+    def hear(self, violation: Violation) -> None:
+        """Something was refused, just now."""
+        self._add(event_of(violation), is_new=True)
+
+    def settle(self, found: Iterable[Violation | Event]) -> tuple[Event, ...]:
+        """All that is known in the end, of which some may be told already; nothing is heard afterwards."""
+        for one in found:
+            self._add(one if isinstance(one, Event) else event_of(one), is_new=False)
+        with self._lock:
+            self._is_settled = True
+            return tuple(event.replace(count=count) for event, count in self._events.items())
+
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about the telling itself."""
+        notes = []
+        if self._dropped:
+            notes.append(f"{self._dropped} more events were too many to be listed")
+        if self._problem:
+            notes.append(f"on_event has raised {self._problem}, and was told nothing more")
+        return tuple(notes)
+
+    def _add(self, event: Event, *, is_new: bool) -> None:
+        with self._lock:
+            if self._is_settled:
+                return
+            if event in self._events:
+                self._events[event] += is_new
+                return
+            if len(self._events) >= MOST_EVENTS:
+                self._dropped += 1
+                return
+            self._events[event] = 1
+            if self._listener is not None:
+                self._tell(self._listener, event)
+
+    def _tell(self, listener: Listener, event: Event) -> None:
+        """INVARIANT: whatever a listener raises, the command stays supervised."""
+        try:
+            listener(event)
+        except Exception as problem:
+            self._listener, self._problem = None, f"{type(problem).__name__}: {problem}"

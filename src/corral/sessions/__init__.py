@@ -1,0 +1,1 @@
+"""Sandboxes that are kept: sessions, background jobs, pools, and how a stale one is replaced."""

@@ -1,0 +1,1 @@
+"""Sessions with a name, kept by a daemon of the user's own."""

@@ -1,0 +1,1 @@
+"""The three streams of a command: pipes, terminals, destinations, bounds."""

@@ -1,0 +1,113 @@
+"""What a command wrote where it does not stay is told, with what would have kept it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from corral.model.event import EventKind
+from corral.model.feature import Feature
+from corral.model.violation import Evidence
+from corral.policy.compose import build_policy
+from corral.sandbox import Sandbox
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Corral
+    from corral.model.event import Event
+    from corral.model.result import Result
+
+
+def _run(project: Path, script: str, *capabilities: str) -> Result:
+    return Sandbox(build_policy("moderate", capabilities), backend="native", workspace=project).run(script)
+
+
+def _discarded(result: Result) -> list[Event]:
+    return [event for event in result.events if event.kind is EventKind.DISCARDED]
+
+
+def test_a_file_beside_the_workspace_is_told_at_the_command_line(corral: Corral, project: Path) -> None:
+    done = corral("run", "-c", "echo important > ../result.txt")
+    place = project.parent
+
+    assert done.returncode == 0 and not (place / "result.txt").exists()
+    assert f"fs.private: {place}/result.txt: it was written into a private area" in done.stderr.decode()
+    # The home lies there too, in this test: that is more than anybody is told to grant.
+    assert done.stderr.decode().endswith("write into the workspace instead\n")
+
+
+def test_a_worktree_beside_the_workspace_is_told(project: Path) -> None:
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "first"], cwd=project, check=True)
+    (project / "file").touch()
+    (event,) = _discarded(_run(project, "git worktree add -q ../tree"))
+
+    assert (event.subject, event.evidence) == (str(project.parent / "tree" / ".git"), Evidence.OBSERVED)
+    assert event.hint == f"filesystem:write:{project.parent}/tree"
+
+
+def test_with_the_hint_it_stays(project: Path) -> None:
+    other = project.parent / "other"
+    other.mkdir()
+    script = f"mkdir -p {other}; echo important > {other}/result.txt"
+    (event,) = _discarded(_run(project, script))
+    again = _run(project, script, event.hint)
+
+    assert event.hint == f"filesystem:write:{other}"
+    assert again.events == () and (other / "result.txt").read_text() == "important\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [
+        ("echo a > ~/a; mkdir ~/b; echo b > ~/b/b; ln -s / ~/b/link", 3),
+        ("git config --global user.name other", 1),
+        ("mkdir -p ~/.cache/pip; echo > ~/.cache/pip/x; echo > ~/.python_history", 0),
+        ("echo x > /tmp/x; mkdir /tmp/d; echo > /tmp/d/y; echo > /dev/shm/z", 0),
+        ("true", 0),
+        ("mkdir ~/closed; echo > ~/closed/x; chmod 0 ~/closed; echo > ~/open", None),
+        ("mkfifo ~/fifo; touch ~/$(printf 'a\\nb')", 2),
+    ],
+)
+def test_the_home_is_told_and_caches_are_not(
+    project: Path, home: Path, script: str, count: int | None
+) -> None:
+    result = _run(project, script)
+    found = _discarded(result)
+
+    assert result.ok and {*os.listdir(home)} - {".local"} == {".gitconfig", ".ssh"}
+    assert len(found) == (count != 0)
+    for event in found:
+        assert event.feature is Feature.FS_PRIVATE and event.subject.startswith(str(home))
+        assert event.describe().isprintable()
+        more = "" if count == 1 else f"{count - 1} more file" if count else "gone"
+        assert more in event.reason and not event.hint.endswith(str(home))
+
+
+def test_what_is_told_does_not_depend_on_what_the_host_has(project: Path, home: Path) -> None:
+    (home / "secret").mkdir()
+    first, second = (
+        _discarded(_run(project, f"mkdir ~/{name}; echo x > ~/{name}/file"))[0]
+        for name in ("secret", "nothin")
+    )
+
+    assert second.describe() == first.describe().replace("secret", "nothin")
+
+
+def test_very_many_and_very_deep_files_are_bounded(project: Path) -> None:
+    script = """
+import os
+os.chdir(os.environ["HOME"])
+for number in range(11000):
+    open(f"f{number}", "w").close()
+for _ in range(200):
+    os.mkdir("d")
+    os.chdir("d")
+open("deep", "w").close()
+"""
+    (event,) = _discarded(_run(project, f"python3 -c '{script}'"))
+
+    assert "more files" in event.reason
