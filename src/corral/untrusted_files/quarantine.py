@@ -75,10 +75,14 @@ def _make_own(path: str) -> bool:
 
 
 def make_private(directory: str) -> None:
-    """Make a directory and what is missing above it, for this user alone."""
+    """Make a directory and what is missing above it, for this user alone. Others may make it too."""
     missing = []
     while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
         missing.append(directory)
         directory = os.path.dirname(directory)
     for path in reversed(missing):
-        os.mkdir(path, mode=0o700)
+        try:
+            os.mkdir(path, mode=0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise

@@ -256,3 +256,16 @@ def test_what_was_put_aside_does_not_stay_in_a_directory_that_was_closed(
     os.close(handle)
 
     assert list(place.iterdir()) == []
+
+
+def test_runs_that_begin_at_the_same_moment_share_their_directories(tmp_path, monkeypatch) -> None:
+    make = os.mkdir
+
+    def another_was_first(path, mode) -> None:
+        make(path, mode)
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(os, "mkdir", another_was_first)
+    quarantine.make_private(str(tmp_path / "state/corral"))
+
+    assert (tmp_path / "state/corral").is_dir()
