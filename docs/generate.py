@@ -26,6 +26,7 @@ from corral import __version__  # noqa: E402
 from corral.backends._holes import HOLES  # noqa: E402
 from corral.backends.registry import AUTO, BUILTIN, UNPROVED, get_backend  # noqa: E402
 from corral.cli.commands import cli  # noqa: E402
+from corral.cli.help import ALL_OPTIONS  # noqa: E402
 from corral.config.keys import KEYS  # noqa: E402
 from corral.config.schema import FILE_NAME, build_schema  # noqa: E402
 from corral.images.recipe import ALIASES, REPOSITORY, VARIANTS, load_recipe  # noqa: E402
@@ -307,7 +308,7 @@ def holes() -> str:
         ]
         for hole in HOLES
     ]
-    return _table(["program", "hole", "what", "mended in", "corral falls into it", "why"], rows)
+    return _table(["program", "hole", "what", "fixed in", "affects corral", "why"], rows)
 
 
 def capabilities() -> str:
@@ -349,6 +350,7 @@ def commands() -> str:
     top = click.Context(
         cli, info_name="corral", terminal_width=_WIDTH, max_content_width=_WIDTH, **cli.context_settings
     )
+    top.meta[ALL_OPTIONS] = True
     return "\n\n".join(_help(cli, top))
 
 

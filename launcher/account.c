@@ -122,11 +122,11 @@ static int refuse_phase(const struct account *account) {
 /* Which limit, or which wall, ended it; NULL: none. The first that holds counts, as in runtime/outcome.py. */
 static const char *outcome_of(const struct account *account, bool is_over_output) {
     if (account->signal == SIGSYS) return "the sandbox ended it (blocked)";
-    if (is_over_output) return "it printed more than it may (output-limit)";
-    if (strcmp(account->exceeded, "memory") == 0) return "it ran out of its memory (out-of-memory)";
-    if (strcmp(account->exceeded, "processes") == 0) return "it ran out of its processes (pids-limit)";
-    if (account->has_timed_out) return "its time was over (timed-out)";
-    if (account->is_full && (!account->has_exited || account->exit_code)) return "its private areas were full (disk-limit)";
+    if (is_over_output) return "it hit the output limit (output-limit)";
+    if (strcmp(account->exceeded, "memory") == 0) return "it hit the memory limit (out-of-memory)";
+    if (strcmp(account->exceeded, "processes") == 0) return "it hit the process limit (pids-limit)";
+    if (account->has_timed_out) return "it timed out (timed-out)";
+    if (account->is_full && (!account->has_exited || account->exit_code)) return "it hit the disk limit (disk-limit)";
     return NULL;
 }
 

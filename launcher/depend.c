@@ -118,7 +118,7 @@ static const struct {
     [PLAN_FAILS] = {still_fails, "is there now"},
     [PLAN_LINK] = {is_same_link, "leads elsewhere now"},
     [PLAN_STAMP] = {has_same_stamp, "has changed"},
-    [PLAN_SILENT] = {is_silent, "speaks of corral now"},
+    [PLAN_SILENT] = {is_silent, "now configures corral"},
     [PLAN_TEXT] = {reads_the_same, "says otherwise: this is another control group"},
 };
 

@@ -298,7 +298,7 @@ def test_the_time_limit_holds(stage: Stage) -> None:
 
     assert done.returncode == 124
     assert done.stdout == b"started\n"
-    assert done.stderr == b"corral: the command was stopped: its time was over (timed-out)\n"
+    assert done.stderr == b"corral: the command was stopped: it timed out (timed-out)\n"
     assert _processes(mark) == []
 
 
@@ -310,7 +310,7 @@ def test_the_output_limit_holds_for_both_streams_together(stage: Stage) -> None:
     exact = stage.run("sh", "-c", "head -c 4000 /dev/zero; head -c 6000 /dev/zero >&2")
     over = stage.run("sh", "-c", "head -c 4000 /dev/zero; head -c 6001 /dev/zero >&2; sleep $0", mark)
 
-    said = b"corral: the command was stopped: it printed more than it may (output-limit)\n"
+    said = b"corral: the command was stopped: it hit the output limit (output-limit)\n"
     assert flood.returncode == over.returncode == 128 + signal.SIGKILL
     assert flood.stderr.endswith(said)
     assert len(flood.stdout) + len(flood.stderr.removesuffix(said)) == 10000
@@ -334,7 +334,7 @@ def test_streams_that_are_one_file_stay_in_order_and_have_one_limit(stage: Stage
     whole, cut = printed
     assert whole == in_order
     assert cut.startswith(in_order[:1000])
-    assert cut[1000:] == b"corral: the command was stopped: it printed more than it may (output-limit)\n"
+    assert cut[1000:] == b"corral: the command was stopped: it hit the output limit (output-limit)\n"
 
 
 def test_streams_that_only_look_like_one_file_stay_two(stage: Stage) -> None:

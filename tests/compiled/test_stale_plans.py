@@ -114,7 +114,7 @@ def test_files_that_count_for_nothing_may_change(stage: Stage) -> None:
     assert _runs(stage)
     (stage.project / "pyproject.toml").write_text("x" * 16380 + "\n[tool.corral.sandbox]\n")
 
-    assert "pyproject.toml speaks of corral now" in _refusal(stage)
+    assert "pyproject.toml now configures corral" in _refusal(stage)
 
 
 def test_a_denied_path_that_comes_into_being(stage: Stage) -> None:

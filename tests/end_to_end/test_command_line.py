@@ -206,7 +206,7 @@ def test_seatbelt_is_explained_without_a_mac_and_refused_to_run(corral: Corral) 
     assert b"seatbelt: cannot enforce" in lacking.stderr
     waive = lacking.stderr.decode().partition("--waive ")[2].partition("`")[0]
 
-    done = corral("explain", "--backend", "seatbelt", "--waive", waive, "--", "true")
+    done = corral("explain", "-v", "--backend", "seatbelt", "--waive", waive, "--", "true")
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"note       as on a Mac")
@@ -215,9 +215,11 @@ def test_seatbelt_is_explained_without_a_mac_and_refused_to_run(corral: Corral) 
 
 
 def test_explain_runs_nothing_and_names_the_mechanisms(corral: Corral, project: Path) -> None:
-    done = corral("explain", "--", "touch", "made")
+    brief = corral("explain", "--", "touch", "made").stdout.decode().splitlines()
+    done = corral("explain", "-v", "--", "touch", "made")
 
     assert done.returncode == 0
+    assert brief[0] == "it would run in native, which enforces all of moderate" and len(brief) < 10
     assert not (project / "made").exists()
     for words in (b"may write", str(project).encode(), b"fs.read", b"mount bind", b"seccomp"):
         assert words in done.stdout
@@ -229,7 +231,8 @@ def test_doctor_finds_a_backend_and_says_what_is_missing(corral: Corral) -> None
     works = {backend["backend"]: backend["available"] for backend in found["backends"]}
     assert works["native"]
     assert works["landlock"]
-    shown = corral("doctor").stdout
-    assert b"\nnative      does not work" not in shown
-    assert b"Commands can be confined here." in shown
-    assert b"there is no launcher" in corral("doctor", CORRAL_LAUNCHER="/no/such").stdout
+    assert corral("doctor").stdout.startswith(b"Sandboxes work here: native")
+    assert b"\nnative      does not work" not in corral("doctor", "-v").stdout
+    broken = corral("doctor", CORRAL_LAUNCHER="/no/such")
+    assert broken.returncode == 3 and broken.stdout.startswith(b"No backend works here")
+    assert b"there is no launcher" in broken.stdout

@@ -37,7 +37,11 @@ def test_an_install_without_a_compiler_succeeds_and_the_doctor_says_what_is_miss
     done = subprocess.run(install, env=env, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     doctor = subprocess.run(
-        [tmp_path / "venv" / "bin" / "corral", "doctor"], env=env, capture_output=True, text=True, check=False
+        [tmp_path / "venv" / "bin" / "corral", "doctor", "-v"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert doctor.returncode == 3

@@ -19,25 +19,27 @@ if TYPE_CHECKING:
     from conftest import Corral
 
 
-def test_a_policy_that_can_be_enforced_ends_with_the_backend_that_is_taken(corral: Corral) -> None:
-    done = corral("policy", "check")
+def test_a_policy_that_can_be_enforced_begins_with_the_backend_that_is_taken(corral: Corral) -> None:
+    done = corral("policy", "check", "-v")
     lines = done.stdout.decode().splitlines()
 
     assert (done.returncode, done.stderr) == (0, b"")
     heads = [line for line in lines if line.startswith("clause ")]
     assert [name for line in heads for name in line.split()[2:]] == _available()
-    assert lines[-1] == "`corral run` would take native."
+    assert lines[0] == "yes: native enforces all of moderate"
+    assert corral("policy", "check").stdout.decode().splitlines()[0] == lines[0]
     assert "native enforces all" in {" ".join(line.split()) for line in lines}
 
 
-def test_a_policy_that_cannot_be_enforced_ends_with_the_refusal(corral: Corral, project: Path) -> None:
+def test_a_policy_that_cannot_be_enforced_begins_with_the_refusal(corral: Corral, project: Path) -> None:
     done = corral(
-        "policy", "check", "--net", "full", "--cap", "network:deny:example.com", "--cap", "disk:limit:1g"
+        *("policy", "check", "-v", "--net", "full", "--cap", "network:deny:example.com"),
+        *("--cap", "disk:limit:1g"),
     )
     text = done.stdout.decode()
 
     assert done.returncode == 3
-    assert "`corral run` would refuse the command.\n  because: native: cannot enforce" in text
+    assert "`corral run` would refuse\n  because: native: cannot enforce" in text
     assert _row(text, "disk:limit:1GiB").split()[2:4] == ["enforced", "no"]
     assert any("proc.hidden" in line and "approx." in line for line in text.splitlines())
     assert (
@@ -93,7 +95,7 @@ def test_as_json_each_clause_has_an_answer_of_each_backend(corral: Corral) -> No
 
 
 def test_explain_has_a_line_for_each_backend(corral: Corral) -> None:
-    text = corral("explain").stdout.decode()
+    text = corral("explain", "-v").stdout.decode()
     _, _, section = text.partition("\nbackends\n")
 
     lines = [" ".join(line.split()) for line in section.partition("\nlaunch\n")[0].splitlines()]

@@ -55,7 +55,7 @@ def test_a_time_limit_of_a_single_command_is_held(person: Person) -> None:
 
     done = person.corral("session", "exec", "s", "--timeout", "200ms", "--", "sleep", "1000")
 
-    assert done.returncode == 124 and b"its time was over (timed-out)" in done.stderr
+    assert done.returncode == 124 and b"it timed out (timed-out)" in done.stderr
     assert person.corral("session", "exec", "s", "--", "true").returncode == 0
 
 
@@ -262,7 +262,7 @@ def test_the_output_limit_holds_for_each_command(person: Person) -> None:
     control = person.corral("run", "-c", "yes | head -c 300000")
 
     assert (much.returncode, len(much.stdout)) == (137, 102_400)
-    assert b"it printed more than it may (output-limit)" in much.stderr
+    assert b"it hit the output limit (output-limit)" in much.stderr
     assert (little.returncode, len(little.stdout)) == (0, 90_000)
     assert len(control.stdout) == 300_000
 

@@ -1,8 +1,8 @@
-"""Known holes of the programs that backends use: which version mends each, and whether corral falls into it.
+"""Known holes of the programs that backends use: which version fixes each, and whether it affects corral.
 
 A hole that corral's way of using the program falls into makes a version unusable: the probe refuses it. The
 others are notes, which `corral doctor` prints. A version number says nothing about what a distribution has
-mended without changing it; the notes say so.
+fixed without changing it; the notes say so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Version = tuple[int, ...]
 
 class Hole(Record):
     tool: str  # the name of a backend, or of the program beneath it
-    fixed: tuple[str, ...]  # the first version without it, of each branch that was mended
+    fixed: tuple[str, ...]  # the first version without it, of each branch that was fixed
     what: str
     reference: str
     affects: bool  # corral's way of using the tool falls into it
@@ -38,7 +38,7 @@ class Hole(Record):
     def render(self) -> str:
         """One line for a person."""
         effect = "corral is affected" if self.affects else "corral is not affected"
-        return f"{self.reference}: {self.what}; mended in {' and '.join(self.fixed)}; {effect}: {self.why}"
+        return f"{self.reference}: {self.what}; fixed in {' and '.join(self.fixed)}; {effect}: {self.why}"
 
 
 HOLES = (

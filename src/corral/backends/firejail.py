@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan, ResolvedPolicy
 
 PROGRAM = "firejail"
-#: The first that starts a program without a shell; CVE-2022-31214 and CVE-2021-26910 are mended in it.
+#: The first that starts a program without a shell; CVE-2022-31214 and CVE-2021-26910 are fixed in it.
 _LEAST_VERSION = (0, 9, 72)
 #: ABI 3 holds truncation; ABI 6 keeps the command from ending the launcher, which is not PID 1 here.
 _LEAST_ABI, _SCOPES_ABI = 3, 6

@@ -74,7 +74,7 @@ def check_order(order: tuple[str, ...]) -> None:
             raise PolicyError(
                 "auto-order",
                 f"`auto` cannot choose {name!r}",
-                why=f"`{UNCONFINED}` confines nothing, and is only for who asks for it by name"
+                why=f"`{UNCONFINED}` confines nothing, and must be chosen explicitly"
                 if name == UNCONFINED
                 else f"it chooses among {', '.join(CONFINING)}",
                 fix="leave it out of `backends`",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from corral import __version__
+from corral.cli.help import BriefCommand, SectionedGroup, help_all
 from corral.cli.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., Any]
                 switches.setdefault(option.name, []).insert(0, option)
         for name, group in switches.items():
             function = _switch(name, group)(function)
-        return function
+        return help_all()(function)
 
     return decorate
 
@@ -61,13 +62,16 @@ def _switch(name: str, group: list[Any]) -> Callable[[Callable[..., Any]], Calla
     return click.option(*flags, name, is_flag=True, default=None if len(group) > 1 else False, help=text)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="corral")
 def cli() -> None:
     """Run commands nobody has read yet.
 
-    What a policy says is enforced, or the command does not run.
+    What a policy says is enforced, or the command does not run. Begin with `corral run -- COMMAND`.
     """
+
+
+cli.command_class = BriefCommand
 
 
 @cli.command(context_settings={"allow_interspersed_args": False}, epilog=_EXAMPLES)
@@ -93,7 +97,7 @@ def shell(**options: Any) -> None:
 @with_options(without=("terminal", "stats"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def explain(command: tuple[str, ...], **options: Any) -> None:
-    """Say what a command could do, and how it would be confined, without running it."""
+    """Show what a command could do and how it would be confined; run nothing."""
     from corral.cli.explain import explain_request
 
     sys.exit(explain_request(options, command))
@@ -104,10 +108,10 @@ def explain(command: tuple[str, ...], **options: Any) -> None:
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
 @click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
 def compile_(output: str | None, show: str | None, **options: Any) -> None:
-    """Write a plan for corral-launch, which runs commands without Python.
+    """Write a plan by which corral-launch runs commands without Python.
 
     The options are those of `corral run`. `corral-launch --plan FILE -- COMMAND` then refuses to run anything
-    once the host, or a file that had a say in the policy, has changed.
+    once the host or an input of the policy has changed.
     """
     from corral.cli.compile import compile_request, show_plan
 
@@ -120,7 +124,9 @@ def compile_(output: str | None, show: str | None, **options: Any) -> None:
 @with_options(without=("sandbox", "image", "line", "terminal", "stats", "json"))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="AGENT...")
 def wrap(words: tuple[str, ...], **options: Any) -> None:
-    """Run an agent itself in a sandbox: claude, codex or gemini, with its arguments.
+    """Run an agent itself in a sandbox: claude, codex or gemini.
+
+    Its arguments follow its name.
 
     It can write the workspace and what it keeps in your home, but not its settings, and reach the host of its
     model. Its tools, its MCP servers and its commands are all inside.
@@ -132,12 +138,13 @@ def wrap(words: tuple[str, ...], **options: Any) -> None:
 
 
 @cli.command()
+@click.option("-v", "--verbose", is_flag=True, help="Show every backend: what it enforces and needs.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def doctor(*, as_json: bool) -> None:
-    """Say which backends work here, and what the others need."""
+def doctor(*, verbose: bool, as_json: bool) -> None:
+    """Check whether sandboxes work here, and how to fix what does not."""
     from corral.cli.doctor import examine
 
-    sys.exit(examine(as_json=as_json))
+    sys.exit(examine(as_json=as_json, verbose=verbose))
 
 
 @cli.command()
@@ -149,7 +156,7 @@ def demo(backend: str) -> None:
     sys.exit(show(backend))
 
 
-@cli.command()
+@cli.command(hidden=True)
 @click.option("--told", metavar="RUN", help="Print what became of an earlier request, and forget it.")
 @click.argument("request", required=False)
 def guest(request: str | None, told: str | None) -> None:
@@ -169,7 +176,7 @@ def guest(request: str | None, told: str | None) -> None:
 @click.option("--only", multiple=True, metavar="PROBE", help="Run just this probe; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
 def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
-    """Attack the sandbox on this host, and say what held.
+    """Attack the sandbox on this host, and report what held.
 
     Every probe is first shown to work unconfined, on files of its own. It does no harm where it succeeds.
     """

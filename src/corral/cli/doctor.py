@@ -1,4 +1,4 @@
-"""`corral doctor`: each backend works here, or the reason why not and what would mend it."""
+"""`corral doctor`: each backend works here, or the reason why not and how to fix that."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _PROBE_SECONDS = 90.0
 _PLAIN_WIDTH, _MOST_WIDTH = 80, 120
 
 
-def examine(*, as_json: bool, probe_seconds: float = _PROBE_SECONDS) -> int:
-    """Print the findings. Status 0 if some backend confines here, 3 if none does."""
+def examine(*, as_json: bool, verbose: bool = False, probe_seconds: float = _PROBE_SECONDS) -> int:
+    """Print the verdict, or all findings. Status 0 if some backend confines here, 3 if none does."""
     host = RealHost()
     probes = [_ask(name, host, probe_seconds) for name in BUILTIN]
     usable = any(probe.available for probe in probes if probe.backend != UNCONFINED)
@@ -53,7 +53,8 @@ def examine(*, as_json: bool, probe_seconds: float = _PROBE_SECONDS) -> int:
         found = {"v": 1, **facts, "usable": usable, "backends": [_as_json(probe) for probe in probes]}
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
-        lines = _render(facts, probes, _width(), usable=usable)
+        render = _render if verbose else _render_verdict
+        lines = render(facts, probes, _width(), usable=usable)
         sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
     return 0 if usable else 3
 
@@ -156,12 +157,30 @@ def _as_json(probe: Probe) -> dict[str, Any]:
     }
 
 
-def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: bool) -> Iterator[str]:
-    system = _SYSTEMS.get(facts["platform"], facts["platform"])
-    yield f"corral {facts['corral']} on {system} {facts['kernel']}, {facts['machine']}, user {facts['user']}"
+def _render_verdict(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: bool) -> Iterator[str]:
+    """What most people ask; where the answer is no, what to do about it too."""
     if facts["nested"]:
         yield from textwrap.wrap(_NESTED, width)
-        yield ""
+    verdict = _verdict(probes, usable=usable)
+    yield from textwrap.wrap(verdict, width, break_on_hyphens=False)
+    confining = [probe for probe in probes if probe.backend != UNCONFINED]
+    if not usable and not facts["nested"]:
+        for probe in confining:
+            if probe.backend in facts["auto"]:
+                yield from _render_probe(probe, width)
+    for probe in confining:
+        for hole in known_holes(probe):
+            if hole.affects:
+                yield from _wrapped(f"HOLE in {probe.backend}: ", hole.render(), width)
+    yield "`corral doctor -v` shows every backend, what it enforces, and how to fix the rest."
+
+
+def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: bool) -> Iterator[str]:
+    if facts["nested"]:
+        yield from textwrap.wrap(_NESTED, width)
+    yield from textwrap.wrap(_verdict(probes, usable=usable), width, break_on_hyphens=False)
+    system = _SYSTEMS.get(facts["platform"], facts["platform"])
+    yield f"corral {facts['corral']} on {system} {facts['kernel']}, {facts['machine']}, user {facts['user']}"
     yield f"  launcher        {facts['launcher']}"
     if facts["container"]:
         yield f"  surroundings    a container ({facts['container']})"
@@ -179,7 +198,6 @@ def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: b
         yield from _render_probe(probe.replace(fix="") if facts["nested"] else probe, width)
     yield ""
     yield from _wrapped("auto takes the first that enforces all: ", ", ".join(facts["auto"]) or "none", width)
-    yield from textwrap.wrap(_verdict(probes, usable=usable), width, break_on_hyphens=False)
 
 
 def _render_enforcers(enforcers: list[dict[str, Any]], *, advises: bool) -> Iterator[str]:
@@ -197,14 +215,15 @@ def _render_enforcers(enforcers: list[dict[str, Any]], *, advises: bool) -> Iter
 def _verdict(probes: list[Probe], *, usable: bool) -> str:
     """What happens to a plain `corral run` here."""
     if not usable:
-        return "Nothing can confine commands here."
+        return "No backend works here: corral refuses to run commands."
     confining = [probe for probe in probes if probe.available and probe.backend != UNCONFINED]
     needed = _EVERYDAY
-    if any(needed <= probe.enforces for probe in confining):
-        return "Commands can be confined here."
+    whole = [probe.backend for probe in confining if needed <= probe.enforces]
+    if whole:
+        return f"Sandboxes work here: {', '.join(whole)} {'enforce' if len(whole) > 1 else 'enforces'} all."
     probe = min(confining, key=lambda probe: len(needed - probe.enforces))
     lacking = ",".join(sorted(feature.value for feature in needed - probe.enforces))
-    return f"Commands can be confined here only with `--backend {probe.backend} --waive {lacking}`."
+    return f"Sandboxes work here only with `--backend {probe.backend} --waive {lacking}`."
 
 
 def _render_probe(probe: Probe, width: int) -> Iterator[str]:

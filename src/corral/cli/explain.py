@@ -57,7 +57,33 @@ def explain_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
 
 
 def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> Iterator[str]:
-    """The explanation as lines for a person."""
+    """The explanation as lines for a person: the verdict, and all the rest where it is asked for."""
+    yield _verdict(explanation)
+    yield from _details(explanation, fidelity) if verbose else _summary(explanation)
+
+
+def _verdict(explanation: Explanation) -> str:
+    plan, backend = explanation.plan, explanation.probe.backend
+    if backend == UNCONFINED:
+        return "it would run unconfined: the command can do whatever you can"
+    waived = ",".join(sorted(feature.value for feature in plan.waived))
+    but = f", without {waived}" if waived else ""
+    return f"it would run in {backend}, which enforces all of {plan.policy.name}{but}"
+
+
+def _summary(explanation: Explanation) -> Iterator[str]:
+    plan = explanation.plan
+    if explanation.refusal is not None:
+        yield from (f"  because    {reason}" for reason in explanation.refusal.reasons)
+    if explanation.probe.backend != UNCONFINED:
+        yield f"  may write  {'  '.join(_paths(plan, FsAccess.WRITE)) or 'nothing'}"
+        yield f"  network    {'  '.join([plan.resolved.net.mode.value, *sorted(plan.resolved.net.allow)])}"
+        yield f"  limits     {'  '.join(list_limits(plan.resolved.limits)) or 'none'}"
+    yield from (f"  note       {note}" for note in plan.notes)
+    yield "-v shows every path, variable, mechanism and mount"
+
+
+def _details(explanation: Explanation, fidelity: Fidelity) -> Iterator[str]:
     plan = explanation.plan
     yield f"command    {' '.join(plan.command.argv)}"
     yield f"workspace  {plan.resolved.workspace}"
@@ -71,7 +97,6 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
         yield "fallback   no backend can enforce the policy, and your own configuration says `unconfined`:"
         yield from (f"  {reason}" for reason in explanation.refusal.reasons)
     if explanation.probe.backend == UNCONFINED:
-        yield "nothing is confined: the command can do whatever you can, but for what the runner keeps"
         yield from _section("environment", (name for name, _ in plan.env))
         yield from _section("limits", list_limits(plan.resolved.limits))
         return
@@ -94,16 +119,12 @@ def render(explanation: Explanation, fidelity: Fidelity, *, verbose: bool) -> It
     yield from _section("environment", (name for name, _ in plan.env))
     yield "enforced"
     for feature, how in _mechanisms(explanation):
-        yield (
-            f"  {feature.value:<16} {how:<58} {PROMISES[feature]}"
-            if verbose
-            else f"  {feature.value:<16} {how}"
-        )
+        yield f"  {feature.value:<16} {how:<58} {PROMISES[feature]}"
     yield "backends"
     yield from (f"  {line}" for line in summarize(fidelity))
     yield "launch"
     yield f"  {' '.join(explanation.launch.argv)}"
-    yield from _launch(explanation, verbose=verbose)
+    yield from _launch(explanation, verbose=False)
 
 
 def _section(title: str, entries: Iterable[str]) -> Iterator[str]:
@@ -175,7 +196,7 @@ def _launch(explanation: Explanation, *, verbose: bool) -> Iterator[str]:
         yield f"  landlock {handled}, {len(lock.paths)} paths"
         for rule in lock.paths if verbose else ():
             yield f"    {rule.rights:#06x} {rule.path}"
-    yield f"  seccomp {len(spec.seccomp) // 8} instructions{'' if verbose else ' (-v lists them)'}"
+    yield f"  seccomp {len(spec.seccomp) // 8} instructions{'' if verbose else ' (--json lists them)'}"
     if verbose:
         yield from (f"    {line}" for line in disassemble(spec.seccomp).splitlines())
 

@@ -77,19 +77,17 @@ def _lack(finding: Finding, waived: frozenset[Feature]) -> str:
 
 
 def _render(policy: Policy, found: Fidelity, *, verbose: bool) -> Iterator[str]:
-    yield f"policy {policy.name}"
+    yield from _verdict(policy, found)
+    if not verbose:
+        yield "-v shows each clause on each backend."
+        return
     yield ""
     yield from _tables(found)
     yield ""
     yield from summarize(found)
-    if verbose:
-        yield from _details(found)
+    yield from _details(found)
     yield ""
     yield from _LEGEND
-    if not verbose:
-        yield "-v        shows by what, or how nearly"
-    yield ""
-    yield from _verdict(found)
 
 
 def _tables(found: Fidelity) -> Iterator[str]:
@@ -155,18 +153,18 @@ def _details(found: Fidelity) -> Iterator[str]:
             yield from _wrapped(f"  {finding.feature.value:<16} {_MARKS[finding.hold]:<8}  ", how)
 
 
-def _verdict(found: Fidelity) -> Iterator[str]:
+def _verdict(policy: Policy, found: Fidelity) -> Iterator[str]:
     given_up = ",".join(sorted(feature.value for feature in found.waived))
     if found.falls_back:
-        yield "`corral run` would NOT CONFINE the command: your own configuration says so (fallback)."
+        yield "no: the command would run UNCONFINED, because your own configuration says so (fallback)"
         yield from _because(found)
     elif found.chosen == UNCONFINED:
-        yield "`corral run` would not confine the command, as asked."
+        yield "no: the command would run unconfined, as you ask"
     elif found.chosen:
-        waived = f", without {given_up}, as asked" if given_up else ""
-        yield f"`corral run` would take {found.chosen}{waived}."
+        waived = f" but {given_up}, which you waive" if given_up else ""
+        yield f"yes: {found.chosen} enforces all of {policy.name}{waived}"
     else:
-        yield "`corral run` would refuse the command."
+        yield f"no: nothing here enforces {policy.name}, and `corral run` would refuse"
         yield from _because(found)
         yield from _wrapped("  fix: ", found.fix)
 

@@ -103,7 +103,7 @@ def _report_unexpected(problem: Exception) -> int:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"
-        what = f"corral contradicted itself\n  because: {type(problem).__name__}: {problem} ({place})"
+        what = f"internal error in corral\n  because: {type(problem).__name__}: {problem} ({place})"
         fix, status = "please report this, with the output of `corral doctor --json`", 70
     os.write(2, f"corral: {what}\n  fix: {fix}\n".encode("utf-8", "backslashreplace"))
     return status

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 _LIMITS_SAID = {
-    Outcome.TIMED_OUT: "its time was over",
-    Outcome.OUT_OF_MEMORY: "it ran out of its memory",
-    Outcome.PIDS_LIMIT: "it ran out of its processes",
-    Outcome.OUTPUT_LIMIT: "it printed more than it may",
-    Outcome.CPU_LIMIT: "its processor time was used up",
-    Outcome.DISK_LIMIT: "its private areas were full",
+    Outcome.TIMED_OUT: "it timed out",
+    Outcome.OUT_OF_MEMORY: "it hit the memory limit",
+    Outcome.PIDS_LIMIT: "it hit the process limit",
+    Outcome.OUTPUT_LIMIT: "it hit the output limit",
+    Outcome.CPU_LIMIT: "it used up its processor time",
+    Outcome.DISK_LIMIT: "it hit the disk limit",
     Outcome.BLOCKED: "the sandbox ended it",
 }
 

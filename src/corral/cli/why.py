@@ -28,7 +28,7 @@ _SENTENCES = {
     Reason.DENIED: "it is denied, and a denial beats every grant",
     Reason.HIDDEN: "homes hide it: a key, a login or a history, which a grant of the home does not show",
     Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
-    Reason.PRIVATE: "the sandbox has its own there: empty at first, gone afterwards; nothing of the host's",
+    Reason.PRIVATE: "the sandbox has a private directory there: empty at first, gone afterwards",
     Reason.STRUCTURAL: "/proc and /dev are made anew inside, with what programs cannot do without",
     Reason.NOT_EXECUTABLE: "it is no program: not a file that may be executed",
     Reason.NOT_GRANTED: "no rule grants it",
@@ -64,6 +64,8 @@ def explain_why(
     configuration = load_request(options)
     sandbox = configuration.sandbox(for_run=False)
     decision = _decide(operation, target, configuration, sandbox)
+    if decision.reason is Reason.PRIVATE and operation != "write":
+        decision = decision.replace(allowed=False)  # whoever asks means the host's file
     rule = _rule(configuration, operation, decision)
     change = Change() if decision.allowed else _change(configuration, operation, decision)
     refusal = "" if sandbox.is_unconfined else _refusal(sandbox)
@@ -151,7 +153,7 @@ def read_target(text: str) -> Endpoint:
     except ValueError as problem:
         raise PolicyError(
             "not-a-target",
-            f"{text!r} is nothing to connect to",
+            f"{text!r} is not a host",
             why=str(problem),
             fix="write a host, host:port or https://host",
         ) from None
@@ -238,6 +240,8 @@ def _change(configuration: Configuration, operation: str, decision: Decision) ->
         return Change(advice="no capability grants what the host has there")
     if decision.reason is Reason.NOT_EXECUTABLE:
         return Change(advice="make it executable: chmod +x")
+    if decision.reason is Reason.PRIVATE and decision.is_missing:
+        return Change(advice="make it on the host first, then grant it")
     wanted = _wanted(operation, decision)
     draft = PolicyDraft(configuration.policy)
     draft.add(wanted)
@@ -276,7 +280,7 @@ def _wanted(operation: str, decision: Decision) -> Capability:
 
 def _render(answer: WhyReport) -> Iterator[str]:
     operation, target, decision, change = answer.operation, answer.target, answer.decision, answer.change
-    yield f"{'in part' if answer.is_copied else 'yes' if decision.allowed else 'no'}: {operation} {target}"
+    yield f"{_verdict(answer)}: {operation} {target}"
     if operation != "connect" and os.path.basename(decision.subject) != os.path.basename(target):
         yield f"  really   {shorten(decision.subject)}"
     yield f"  because  {_COPIED if answer.is_copied else _SENTENCES[decision.reason]}"
@@ -293,6 +297,14 @@ def _render(answer: WhyReport) -> Iterator[str]:
         yield f"  change   --cap {change.capability}"
     if answer.refusal:
         yield f"  but      nothing would run at all: {answer.refusal}"
+
+
+def _verdict(answer: WhyReport) -> str:
+    if answer.is_copied:
+        return "in part"
+    if answer.decision.reason is not Reason.PRIVATE:
+        return "yes" if answer.decision.allowed else "no"
+    return "yes, but it is discarded" if answer.decision.allowed else "no, it is hidden"
 
 
 def _json(answer: WhyReport) -> dict[str, Any]:

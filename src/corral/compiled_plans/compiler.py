@@ -104,7 +104,7 @@ def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compilation:
         "plan-unsettled",
         "the policy cannot be compiled",
         why="files that it depends on are changing all the time",
-        fix="compile it again when they have come to rest",
+        fix="compile it again when they have stopped changing",
     )
 
 

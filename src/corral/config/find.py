@@ -201,5 +201,5 @@ def _unusable(path: str, why: str) -> PolicyError:
         "configuration-file",
         f"the configuration {path} cannot be used",
         why=why,
-        fix="mend or remove it, or run with --no-config to leave all configuration out",
+        fix="fix or remove it, or run with --no-config to leave all configuration out",
     )

@@ -179,7 +179,7 @@ def _let_go(directory: str, origin: str) -> None:
                 write(f"{origin}/cgroup.procs", pid)
     raise SetupError(
         "cgroup",
-        f"the processes in {directory} could not be let go",
+        f"the processes in {directory} could not be released",
         why="they may not be moved, or start others faster than they can be",
         fix="end them with `kill`",
         ran=True,

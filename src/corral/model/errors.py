@@ -12,7 +12,7 @@
     ├── CallError              the caller: a function has no result    1
     └── BugError               us; the command did NOT run             70
 
-Every error says what could not be done, why, how to mend it, and whether the command ran.
+Every error says what could not be done, why, how to fix it, and whether the command ran.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class RemoteError(CorralError):
             "remote-error",
             f"the function raised {type_name}: {message}" if message else f"the function raised {type_name}",
             why="it ran in a sandbox and ended so; `error.traceback` says where",
-            fix="mend the function, or grant what it lacks: `error.result.violations` may name it",
+            fix="fix the function, or grant what it lacks: `error.result.violations` may name it",
             ran=True,
         )
         self.type_name = type_name
@@ -237,7 +237,7 @@ class CallError(CorralError):
 
 
 class BugError(CorralError):
-    """Corral contradicted itself; it stopped before running anything."""
+    """An internal error: corral stopped before running anything."""
 
     exit_status = 70
 

@@ -1,4 +1,4 @@
-"""Problem: one mistake in a file, and how to mend it."""
+"""Problem: one mistake in a file, and how to fix it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def check_policy(policy: Policy) -> None:
     for problem in _problems(policy):
         raise PolicyError(
             "impossible-policy",
-            "the policy cannot be enforced by anyone",
+            "invalid policy",
             why=problem,
             fix="build it from capabilities, which are checked as they are read: corral.build_policy",
         )

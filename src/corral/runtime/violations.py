@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
 
 _LIMIT_OUTCOMES = {
-    Outcome.TIMED_OUT: (Feature.LIMIT_WALL, "the time was over"),
+    Outcome.TIMED_OUT: (Feature.LIMIT_WALL, "it ran longer than permitted"),
     Outcome.OUT_OF_MEMORY: (Feature.LIMIT_MEMORY, "the kernel ended a process"),
     Outcome.PIDS_LIMIT: (Feature.LIMIT_PIDS, "a new process was refused"),
-    Outcome.CPU_LIMIT: (Feature.LIMIT_CPU_TIME, "its processor time was used up"),
+    Outcome.CPU_LIMIT: (Feature.LIMIT_CPU_TIME, "it used up its processor time"),
     Outcome.DISK_LIMIT: (Feature.LIMIT_DISK, "the private areas were full when it ended"),
     Outcome.OUTPUT_LIMIT: (Feature.LIMIT_OUTPUT, "more was printed than permitted"),
 }

@@ -40,7 +40,7 @@ class LiveNetwork:
         """
         network = self._opened()
         if not (for_seconds is None or (_is_number(for_seconds) and for_seconds > 0)):
-            raise _mistake(f"{for_seconds!r} is no time", "give a number of seconds, or none")
+            raise _mistake(f"{for_seconds!r} is not a positive duration", "give a number of seconds, or none")
         for endpoint in _read(host):
             verdict = Rules(self._net).decide(endpoint.host, endpoint.port)
             if verdict.reason is NetReason.DENIED:
@@ -115,4 +115,4 @@ def _list(ports: frozenset[int]) -> str:
 
 
 def _mistake(why: str, fix: str) -> PolicyError:
-    return PolicyError("network-closed", "the network of the session cannot be changed so", why=why, fix=fix)
+    return PolicyError("network-closed", "cannot change the network of this session", why=why, fix=fix)

@@ -353,7 +353,7 @@ class PooledRun:
             )
         return SetupError(
             "pool-busy",
-            "no turn came up for the command",
+            "timed out waiting for a free sandbox",
             why=f"as many commands as permitted ran for {self._wait:g} seconds, and others were first",
             fix="wait longer, or give the pool a larger `max_parallel`",
         )

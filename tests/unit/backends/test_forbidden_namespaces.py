@@ -89,10 +89,10 @@ def test_elsewhere_it_is_not_apparmor(files: dict[str, str]) -> None:
 
 def test_the_doctor_says_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "RealHost", lambda: Forbidding(IN_DOCKER))
-    examine(as_json=False)
+    examine(as_json=False, verbose=True)
     inside = capsys.readouterr().out
     monkeypatch.setattr(doctor, "RealHost", lambda: Forbidding(RESTRICTED_HOST))
-    examine(as_json=False)
+    examine(as_json=False, verbose=True)
     restricted = capsys.readouterr().out
 
     assert "surroundings    a container (docker)" in inside

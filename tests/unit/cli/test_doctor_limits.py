@@ -33,7 +33,7 @@ def here(monkeypatch: pytest.MonkeyPatch):
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    assert examine(as_json=False) == 0
+    assert examine(as_json=False, verbose=True) == 0
     shown = capsys.readouterr().out.splitlines()
     first = next(number for number, line in enumerate(shown) if line.startswith("  limits by"))
     return [line[18:] for line in shown[first : shown.index("", first)]]

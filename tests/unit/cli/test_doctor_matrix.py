@@ -94,7 +94,7 @@ def test_a_report_is_plain_and_no_wider_than_80_in_a_pipe(here, capsys: pytest.C
         Told(Probe("none", True, version="unconfined")),
     )
 
-    assert examine(as_json=False) == 0
+    assert examine(as_json=False, verbose=True) == 0
     shown = capsys.readouterr()
     body = shown.out.splitlines()[5:]
     assert max(map(len, body)) <= 80
@@ -110,11 +110,12 @@ def test_inside_corral_that_is_said_first_and_nothing_of_the_host_is_to_be_chang
     here(Told(Probe("native", False, reason="user namespaces are forbidden", fix="as root: `sysctl -w x=1`")))
     monkeypatch.setattr(doctor, "RealHost", lambda: FakeHost(env={"CORRAL_SANDBOX": "1"}))
 
-    assert examine(as_json=False) == 3
-    lines = capsys.readouterr().out.splitlines()
+    for verbose in (False, True):
+        assert examine(as_json=False, verbose=verbose) == 3
+        lines = capsys.readouterr().out.splitlines()
 
-    assert lines[1].startswith("This is already inside corral")
-    assert not any("sysctl" in line or "fix:" in line for line in lines)
+        assert lines[0].startswith("This is already inside corral")
+        assert not any("sysctl" in line or "fix:" in line for line in lines)
     examine(as_json=True)
     assert json.loads(capsys.readouterr().out)["nested"] is True
 
@@ -122,7 +123,7 @@ def test_inside_corral_that_is_said_first_and_nothing_of_the_host_is_to_be_chang
 def test_a_known_hole_is_a_note(here, capsys: pytest.CaptureFixture[str]) -> None:
     here(Told(probes("bubblewrap")[0].replace(version="0.8.0")))
 
-    examine(as_json=False)
+    examine(as_json=False, verbose=True)
     assert "  note: CVE-2026-87766" in capsys.readouterr().out
 
 
@@ -149,7 +150,7 @@ def test_a_backend_that_never_answers_is_not_waited_for(here, capsys: pytest.Cap
     released = threading.Event()
     here(Hanging(released), *map(Told, probes("native")))
     try:
-        assert examine(as_json=False, probe_seconds=0.2) == 0
+        assert examine(as_json=False, verbose=True, probe_seconds=0.2) == 0
     finally:
         released.set()
 
@@ -162,5 +163,5 @@ def test_a_backend_that_never_answers_is_not_waited_for(here, capsys: pytest.Cap
 def test_a_probe_that_raises_is_told_and_the_others_are_asked(here, capsys) -> None:
     here(Broken(), *map(Told, probes("native")))
 
-    assert examine(as_json=False) == 0
+    assert examine(as_json=False, verbose=True) == 0
     assert "because: its probe failed" in capsys.readouterr().out

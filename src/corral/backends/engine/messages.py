@@ -70,7 +70,7 @@ def describe_denied(engine: str) -> tuple[str, str]:
 def describe_unreachable(engine: str) -> tuple[str, str]:
     """(reason, fix) for an engine that does not answer."""
     fixes = {
-        DOCKER: "start it (`sudo systemctl start docker`), or mend DOCKER_HOST or the context of docker",
+        DOCKER: "start it (`sudo systemctl start docker`), or fix DOCKER_HOST or the context of docker",
         PODMAN: "unset CONTAINER_HOST, so that podman works by itself",
     }
     return f"the {engine} engine cannot be reached", fixes[engine]

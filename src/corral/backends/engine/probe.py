@@ -44,7 +44,7 @@ _MOST_FILES = 1_048_576  # more than this no container of podman's ever has
 
 
 class _Unusable(Exception):
-    """Why an engine cannot be used, and how that is mended."""
+    """Why an engine cannot be used, and how to fix that."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason)

@@ -9,7 +9,7 @@ import click
 from corral.cli.hook.call import AGENTS, CALLERS
 
 
-@click.group()
+@click.group(hidden=True)
 def hook() -> None:
     """Speak the hook protocol of an agent; `corral install AGENT` writes what calls it."""
 

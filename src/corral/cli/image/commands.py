@@ -12,7 +12,7 @@ _ENGINE_HELP = "docker or podman; without it, every engine that answers."
 
 @click.group()
 def image() -> None:
-    """Build the container images for docker and podman, and look at them."""
+    """Build and inspect the container images for docker and podman."""
 
 
 @image.command("list")

@@ -11,7 +11,10 @@ import click
 
 @click.group()
 def install() -> None:
-    """Make other programs of this host know corral. Everything is shown first, and can be removed."""
+    """Put corral into an agent: claude-code, codex, gemini, opencode, pi.
+
+    Every change is shown first, and can be removed. `apparmor` is for Ubuntu.
+    """
 
 
 def _with_options(function: Any) -> Any:

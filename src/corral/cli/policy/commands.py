@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from corral.cli.help import BriefCommand
 from corral.cli.options import OPTIONS, defaults
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def _complete(options: dict[str, Any]) -> dict[str, Any]:
 
 @click.group()
 def policy() -> None:
-    """Look at policies, check them, write them, trust them."""
+    """Show, check, write and trust policies."""
+
+
+policy.command_class = BriefCommand
 
 
 @policy.command("list")
@@ -105,7 +109,7 @@ def validate(files: tuple[str, ...], *, as_json: bool) -> None:
 @_VERBOSE
 @_JSON
 def check(*, verbose: bool, as_json: bool, **options: Any) -> None:
-    """Say how much of a policy each backend of this host would enforce, clause by clause.
+    """Check whether this host enforces a policy; with -v, clause by clause on each backend.
 
     Exit status: 0 if a command would run under it, 3 if it would be refused.
     """
@@ -182,14 +186,14 @@ def schema() -> None:
     click.echo(json.dumps(build_schema(), indent=2))
 
 
-@click.command()
+@click.command(cls=BriefCommand)
 @click.argument("operation", required=False)
 @click.argument("target", required=False)
 @click.option("--last", is_flag=True, help="What the last run was refused that was refused anything.")
 @with_policy_options
 @_JSON
 def why(operation: str | None, target: str | None, *, last: bool, as_json: bool, **options: Any) -> None:
-    """Say whether a command may do something, by which rule of which file, and what would change it.
+    """Tell whether a command may do something, by which rule, and what would change it.
 
     OPERATION is read, write, exec or connect, and TARGET a path, a program, or a host. The exit status is
     0 for yes, 1 for no, 3 if nothing would run. Instead of both, what a failed program printed is enough:

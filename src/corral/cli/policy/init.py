@@ -120,7 +120,7 @@ def _target(*, for_user: bool, force: bool) -> str:
 
 def _exists(path: str) -> PolicyError:
     fix = "--force replaces it" if path.endswith(CONFIG_NAMES[0]) else "remove it first, or edit it"
-    return PolicyError("file-exists", f"{path} is there already", why="nothing is replaced unasked", fix=fix)
+    return PolicyError("file-exists", f"{path} is there already", why="refusing to overwrite it", fix=fix)
 
 
 def _write(path: str, text: str, *, force: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from corral.cli.help import BriefCommand
 from corral.cli.policy.commands import with_session_options
 from corral.cli.session.here import WHEN
 from corral.cli.session.options import EXEC_OPTIONS, parse_exec
@@ -55,7 +56,10 @@ def _with_exec_options(function: Any) -> Any:
 
 @click.group()
 def session() -> None:
-    """Start sandboxes that stay, run commands in them, end them."""
+    """Keep a sandbox, and run commands in it from any process."""
+
+
+session.command_class = BriefCommand
 
 
 @session.command()
@@ -220,7 +224,7 @@ def clean(*, as_json: bool) -> None:
     sys.exit(answer(clean_sessions, as_json=as_json))
 
 
-@click.group()
+@click.group(hidden=True)
 def sandbox() -> None:
     """The same as `corral session`, for those who say sandbox: start, stop, status, shell."""
 
@@ -235,7 +239,7 @@ for _command in (start, stop, status, shell):
 @click.option("--color", type=click.Choice(WHEN), default="auto", help="With --line; NO_COLOR counts.")
 @_JSON
 def status_here(name: str | None, *, line: bool, color: str, as_json: bool) -> None:
-    """Say how the session of this workspace is, or the one named."""
+    """Show the state of this workspace's session."""
     from corral.cli.policy.show import answer
     from corral.cli.session.here import print_line
     from corral.cli.session.show import show_status

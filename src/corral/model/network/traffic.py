@@ -20,7 +20,7 @@ class NetReason(StrEnum):
     NOT_GRANTED = "not-granted"  # no rule names it
     DENIED = "denied"  # a rule forbids the name
     REFUSED = "refused"  # whoever was asked said no
-    UNANSWERED = "unanswered"  # whoever was asked said nothing in time
+    UNANSWERED = "unanswered"  # the approval timed out
     ADDRESS = "address"  # a connection to an address that no lookup gave out, and no rule names
     NOT_PUBLIC = "not-public"  # the name leads to loopback, a private network, or the like
     OTHER_NAME = "other-name"  # TLS or HTTP ask for another host than the one that was looked up
@@ -47,8 +47,8 @@ SENTENCES: dict[NetReason, str] = {
     NetReason.NOT_GRANTED: "no rule permits this host",
     NetReason.DENIED: "the policy denies this host",
     NetReason.REFUSED: "whoever was asked said no",
-    NetReason.UNANSWERED: "whoever was asked said nothing in time",
-    NetReason.ADDRESS: "no lookup gave this address out, and no rule names it",
+    NetReason.UNANSWERED: "the approval timed out",
+    NetReason.ADDRESS: "connections to raw IP addresses are not allowed, and no rule names this one",
     NetReason.NOT_PUBLIC: "the name leads to an address that is not public",
     NetReason.OTHER_NAME: "it asked for another host than the one that was looked up",
     NetReason.NO_NAME: "it did not say which host it asks for",

@@ -135,5 +135,5 @@ def _not_started(why: str) -> SetupError:
         "session-start",
         "the session could not be started",
         why=why,
-        fix="try again; `corral session logs` has what was heard of it",
+        fix="try again; `corral session logs` shows its log",
     )

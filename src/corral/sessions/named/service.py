@@ -70,7 +70,7 @@ class Service:
             except CorralError as error:
                 self._reply({"is": "error", **encode_error(error)})
             except Exception as problem:
-                bug = BugError("the session contradicted itself", why=f"{type(problem).__name__}: {problem}")
+                bug = BugError("internal error in the session", why=f"{type(problem).__name__}: {problem}")
                 self._keeper.log.note(f"{bug.what}: {bug.why}")
                 self._reply({"is": "error", **encode_error(bug)})
             finally:
