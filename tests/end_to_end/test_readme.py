@@ -1,4 +1,4 @@
-"""The README's transcript is real: every command is run, and what it prints is what the README says."""
+"""Transcripts are real: every command is run, and what it prints is what the document says."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.transcripts import blocks_of, steps_of, told_first
+import pytest
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+from support.transcripts import steps_of, told_first
+
+TOP = Path(__file__).resolve().parents[2]
 
 
 def matches(printed: str, expected: list[str]) -> bool:
@@ -28,8 +30,10 @@ def file_shown(command: str, files: dict[str, Path]) -> Path | None:
     return files.get(command.removeprefix("cat ")) if command.startswith("cat ") else None
 
 
-def test_the_transcript_is_real(project: Path, home: Path, tmp_path: Path) -> None:
-    assert len(blocks_of(README, "console")) == 2
+@pytest.mark.parametrize("document", ["README.md", "docs/cookbook.md"])
+def test_the_transcript_is_real(document: str, project: Path, home: Path, tmp_path: Path) -> None:
+    steps = steps_of(TOP / document)
+    assert len(steps) > 8
     files = {
         "~/.config/corral/corral.toml": home / ".config/corral/corral.toml",
         "corral.toml": project / "corral.toml",
@@ -42,7 +46,7 @@ def test_the_transcript_is_real(project: Path, home: Path, tmp_path: Path) -> No
     (programs / "corral").symlink_to(Path(sys.executable).with_name("corral"))
     env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
 
-    for command, expected in steps_of(README):
+    for command, expected in steps:
         shown = file_shown(command, files)
         if shown is not None:
             shown.parent.mkdir(parents=True, exist_ok=True)

@@ -193,8 +193,8 @@ def announce(request: Request, *, verbose: bool, as_json: bool) -> None:
         from corral.config.setting import shorten
 
         files = ", ".join(dict.fromkeys(shorten(cut.setting.origin.name) for cut in cuts))
-        count = "1 setting was" if len(cuts) == 1 else f"{len(cuts)} settings were"
-        say(f"{count} cut in {files}; `corral policy show --effective` says which")
+        count, they = ("1 setting", "it") if len(cuts) == 1 else (f"{len(cuts)} settings", "they")
+        say(f"{count} of {files} ignored: {they} would widen your policy (-v shows which)")
 
 
 def _warn_of_owner(workspace: str) -> None:

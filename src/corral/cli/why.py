@@ -9,6 +9,7 @@ from corral.config.find import working_directory
 from corral.config.setting import Origin, Source, shorten
 from corral.model.decision import Decision, Reason
 from corral.model.errors import PolicyError
+from corral.model.event import flags_for
 from corral.model.network.endpoint import DEFAULT_PORTS, Endpoint, has_port, parse_endpoint
 from corral.model.record import Record
 from corral.model.rules.capability import Capability, PolicyDraft
@@ -294,7 +295,8 @@ def _render(answer: WhyReport) -> Iterator[str]:
     if change.advice:
         yield f"  change   {change.advice}"
     elif change.capability:
-        yield f"  change   --cap {change.capability}"
+        is_host = change.capability.startswith("network:https:")
+        yield f"  change   {flags_for(change.capability, is_lookup=is_host)}"
     if answer.refusal:
         yield f"  but      nothing would run at all: {answer.refusal}"
 

@@ -44,10 +44,9 @@ class SettingCut(Record):
 
     def render(self) -> str:
         """One line for a person."""
+        asked = f"{self.setting.key.name} = {show(self.setting)}"
         kept = f"; {self.kept} holds" if self.kept else ""
-        return (
-            f"{self.setting.origin}: {self.setting.key.name} = {show(self.setting)} was cut{kept}: {self.why}"
-        )
+        return f"{self.setting.origin}: {asked} is ignored{kept}: {self.why}"
 
 
 class Narrowed(Record):
@@ -55,7 +54,7 @@ class Narrowed(Record):
     cuts: tuple[SettingCut, ...]
 
 
-_NOT_ALLOWED = "your own configuration does not allow it"
+_NOT_ALLOWED = "it would widen your own policy"
 #: Kept by the runner, with and without a sandbox.
 _RUNNERS = frozenset({"resources.time", "resources.output", "environment.pass"})
 _NO_SANDBOX = "your own configuration runs this without a sandbox"

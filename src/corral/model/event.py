@@ -141,4 +141,11 @@ def _cut(text: str) -> str:
 
 
 _WAIVER = "waive:"
-_FLAGS = {"filesystem:read:": "--read", "filesystem:write:": "--write"}
+_FLAGS = {
+    "filesystem:read:": "--read",
+    "filesystem:write:": "--write",
+    "time:limit:": "--timeout",
+    "memory:limit:": "--memory",
+    "pids:limit:": "--pids",
+    "output:limit:": "--output-limit",
+}

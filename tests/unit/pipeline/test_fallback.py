@@ -141,7 +141,7 @@ def test_a_projects_file_cannot_however_much_it_is_trusted(project: Path, truste
 
     assert configuration.fallback == "refuse"
     assert [cut.setting.key.name for cut in configuration.cuts] == ["fallback"]
-    assert configuration.cuts[0].render().endswith((_ONLY, "your own configuration does not allow it"))
+    assert configuration.cuts[0].render().endswith((_ONLY, "it would widen your own policy"))
 
 
 _ONLY = "only your own configuration can say it"
