@@ -16,6 +16,7 @@ from corral.config.find import (
 from corral.model.container import Container
 from corral.model.errors import CapabilitySyntaxError, PolicyError
 from corral.model.record import Record
+from corral.model.rules.capability import parse_capability
 from corral.model.rules.pattern import escape, is_floating, is_pattern
 from corral.policy.compose import compose
 from corral.policy.preset import DEFAULT_PRESET, preset_backend
@@ -165,7 +166,7 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             elif flag == "env":
                 yield flag, f"env:set:{value}" if "=" in value else f"env:pass:{value}"
             else:
-                yield flag, f"{capability}:{value}"
+                yield flag, _checked(flag, f"{capability}:{value}")
     if options["allow"]:
         from corral.cli.session.hosts import capabilities_for
 
@@ -173,6 +174,16 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from (("allow", text) for text in capabilities_for(host))
     for value in options["cap"]:
         yield "cap", value
+
+
+def _checked(flag: str, text: str) -> str:
+    """The capability, or an error that speaks of the flag that was typed."""
+    try:
+        parse_capability(text)
+    except CapabilitySyntaxError as mistake:
+        what = f"--{flag.replace('_', '-')} cannot be understood"
+        raise PolicyError("capability-syntax", what, why=mistake.why, fix=mistake.fix) from None
+    return text
 
 
 def waived_names(options: Mapping[str, Any]) -> list[str]:

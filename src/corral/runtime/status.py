@@ -155,13 +155,14 @@ def _explain(phase: str, number: int, detail: str) -> SetupError:
     why = ": ".join(part for part in (detail, cause) if part) or "no reason was given"
     if phase == "exec":
         missing = number in {errno_names.ENOENT, errno_names.ENOTDIR}
+        fix = "check the name; programs outside the granted paths can be added with --read"
+        if " " in detail.strip():
+            fix = "this looks like a shell line: use `corral run -c 'LINE'`"
         return SetupError(
             "exec",
             f"{detail or 'the command'} could not be started",
             why=cause,
-            fix="check the name; programs outside the granted paths can be added with --read"
-            if missing
-            else "check that it is a program and executable",
+            fix=fix if missing else "check that it is a program and executable",
             exit_status=127 if missing else 126,
         )
     if number == errno_names.ESTALE:

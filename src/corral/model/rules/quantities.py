@@ -153,7 +153,8 @@ def _to_float(number: str, text: str) -> float:
     try:
         value = float(number)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} does not begin with a number") from None
+        wanted = "must be positive" if text.startswith("-") else "must begin with a number"
+        raise ValueError(f"{wanted}: {text[:40]!r}") from None
     if value > _MOST_NUMBER:
         raise ValueError(f"{text[:40]!r} is too large a number")
     return value
