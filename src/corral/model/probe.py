@@ -54,6 +54,15 @@ class LaunchTrial(Record):
     detail: str = ""
 
 
+class ModuleRunner(Record):
+    """How the process is started that runs a WebAssembly module."""
+
+    argv: tuple[str, ...] = ()
+    cache: str = ""  # a directory for what was compiled; empty: none
+    reason: str = ""  # why there is none
+    fix: str = ""
+
+
 class ToolRun(Record):
     """What a program of the host said that a probe asked."""
 
