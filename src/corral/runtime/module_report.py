@@ -20,7 +20,7 @@ def read_violations(lines: Iterable[str]) -> tuple[Violation, ...]:
         try:
             feature, subject, detail, hint, *evidence = map(str, json.loads(line))
             how = Evidence(evidence[0]) if evidence else Evidence.OBSERVED
-            found.append(Violation(Feature(feature), subject, how, detail, hint))
+            found.append(Violation(Feature(feature), subject, how, detail, hint, is_prevented=True))
         except (ValueError, TypeError):
             continue
     return tuple(found)

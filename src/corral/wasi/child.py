@@ -50,7 +50,10 @@ def _end(*lines: str) -> NoReturn:
 
 def _watch_lifeline() -> None:
     os.read(_LIFELINE, 1)  # nobody writes but to end it
-    os._exit(1)
+    try:
+        _end(f"signalled {int(signal.SIGKILL)}")
+    finally:  # whoever would hear of it may be gone
+        os._exit(1)
 
 
 def _watch_signals() -> None:
@@ -64,6 +67,7 @@ def _watch_limits(meter: Meter) -> None:
     while True:
         time.sleep(0.02)
         if not meter.look():
+            since = 0.0
             continue
         since = since or time.monotonic()
         if time.monotonic() - since >= _PATIENCE_SECONDS:
@@ -161,5 +165,9 @@ if __name__ == "__main__":
         from corral.wasi.trial import try_machine
 
         sys.stdout.write(f"{try_machine()}\n")
+    elif sys.argv[3:] == ["--serve"]:
+        from corral.wasi.worker import serve
+
+        serve(_watch_lifeline, _watch_limits)
     else:
         main()

@@ -13,6 +13,8 @@ from corral.wasi.tree import Refused, Tree, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.wasi.guest_memory import GuestMemory
     from corral.wasi.task import Task
 
@@ -30,6 +32,8 @@ class FileCalls:
         self.task, self.tree = task, tree
         self.handles = Handles(task.bounds.open_files)
         self._most_bytes = task.bounds.file_size_bytes
+        #: Takes what the module prints; it may be kept instead.
+        self.write_stream: Callable[[int, bytes], int] = os.write
         here = tuple(name for name in task.directory.split("/") if name)
         begins = {shown(parts): parts for parts in tree.places}
         for name, parts in begins.items():
@@ -64,7 +68,7 @@ class FileCalls:
         offset = _offset(start)
         self._fill(memory, pieces, count, result, lambda size: os.pread(handle.descriptor, size, offset))
 
-    def _fill(self, memory: GuestMemory, pieces: int, count: int, result: int, read) -> None:  # type: ignore[no-untyped-def]
+    def _fill(self, memory: GuestMemory, pieces: int, count: int, result: int, read: Callable[[int], bytes]) -> None:
         wanted = memory.pieces(pieces, count)
         data = read(sum(length for _, length in wanted)) if wanted else b""
         taken = 0
@@ -77,7 +81,7 @@ class FileCalls:
         handle = self.handles.file(number, writes=True)
         data = _joined(memory, pieces, count)
         if handle.is_stream:
-            memory.write_u32(result, os.write(handle.descriptor, data))
+            memory.write_u32(result, self.write_stream(handle.descriptor, data))
             return
         end = os.SEEK_END if handle.appends else os.SEEK_CUR
         start = os.lseek(handle.descriptor, 0, end)

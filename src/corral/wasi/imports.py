@@ -68,12 +68,14 @@ SIGNATURES = {
 _WITHOUT_MEMORY = frozenset({"proc_exit", "proc_raise", "sched_yield"})
 
 
-def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[Refused], None]) -> None:
-    """Offer all of WASI to a module. What is refused is reported at once, and told to the module."""
+def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[Refused], None], wanted: Any) -> None:
+    """Offer what it imports of WASI to a module. What is refused is reported at once, and told to the module."""
     import wasmtime
 
     kinds = {"i": wasmtime.ValType.i32(), "I": wasmtime.ValType.i64()}
-    for name, letters in SIGNATURES.items():
+    names = {each.name for each in wanted if each.module == WASI_MODULE}
+    for name in names.intersection(SIGNATURES):
+        letters = SIGNATURES[name]
         results = [] if name == "proc_exit" else [wasmtime.ValType.i32()]
         kind = wasmtime.FuncType([kinds[letter] for letter in letters], results)
         linker.define_func(WASI_MODULE, name, kind, _answering(getattr(calls, name), report), True)

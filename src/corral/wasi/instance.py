@@ -66,9 +66,10 @@ class ModuleInstance:
         self._report, self._offers = report, offers or {}
         self._store: Any = None
         self._instance: Any = None
+        self._exports: dict[str, Any] = {}  # to look them up takes longer than to call them
         self._calls: ProcessCalls | None = None
 
-    def start(self) -> None:
+    def start(self, write_stream: Callable[[int, bytes], int] | None = None) -> None:
         """Link it, and run what it begins with. Raises PolicyError, LimitReached, or what a call raises."""
         wasmtime = import_wasmtime()
         self._store = make_store(self._prepared.engine, self._task.bounds)
@@ -80,14 +81,17 @@ class ModuleInstance:
                 "path-changed", "a granted path is not what it was", str(problem), "run it again"
             ) from problem
         self._calls = ProcessCalls(self._task, tree, self._meter.wait)
+        if write_stream is not None:
+            self._calls.write_stream = write_stream
         linker = wasmtime.Linker(self._prepared.engine)
-        define_wasi(linker, self._calls, self._report)
+        define_wasi(linker, self._calls, self._report, self._prepared.module.imports)
         for each in self._prepared.module.imports:
             offer = self._offers.get((each.module, each.name))
             if offer is not None:
                 linker.define_func(each.module, each.name, each.type, offer, True)
         try:
             self._instance = self._bounded(lambda: linker.instantiate(self._store, self._prepared.module))
+            self._exports = dict(self._instance.exports(self._store))
         except wasmtime.WasmtimeError as problem:
             raise bad_module(
                 "module-limits",
@@ -115,7 +119,7 @@ class ModuleInstance:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function that it exports. Raises LimitReached, wasmtime's Trap, or what the host raised."""
-        function = self._instance.exports(self._store)[name]
+        function = self._exports[name]
         return self._bounded(lambda: function(self._store, *arguments))
 
     def _bounded(self, action: Callable[[], Any]) -> Any:
@@ -140,7 +144,7 @@ class ModuleInstance:
         """The size of its memory, as far as it is exported."""
         if self._instance is None:
             return 0
-        memory = self._instance.exports(self._store).get("memory")
+        memory = self._exports.get("memory")
         return int(memory.data_len(self._store)) if hasattr(memory, "data_len") else 0
 
     def suspicions(self) -> tuple[str, ...]:
@@ -161,3 +165,5 @@ class ModuleInstance:
         """Close its files; it cannot be called any more."""
         if self._calls is not None:
             self._calls.handles.close_all()
+            self._calls.tree.close()
+            self._calls = None

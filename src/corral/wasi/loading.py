@@ -22,6 +22,14 @@ MOST_BYTES = 256 << 20
 _DIGEST_BYTES = 32
 
 
+class MissingImport(PolicyError):
+    """A module imports what it is not offered; `missing` has each, as (module, name)."""
+
+    def __init__(self, code: str, what: str, *, why: str, fix: str, missing: list[tuple[str, str]]) -> None:
+        super().__init__(code, what, why=why, fix=fix)
+        self.missing = missing
+
+
 def bad_module(code: str, what: str, why: str, fix: str) -> PolicyError:
     """A module that cannot be run; nothing of it ran."""
     return PolicyError(code, what, why=why, fix=fix)
@@ -157,15 +165,16 @@ def _write_cached(place: str, code: bytes) -> None:
 def check_imports(module: Any, name: str, offered: Collection[tuple[str, str]] = ()) -> None:
     """Raise PolicyError for an import that nobody offers, before the module is linked."""
     known = {(WASI_MODULE, function) for function in SIGNATURES} | set(offered)
-    missing = [
-        f"{each.module}.{each.name}" for each in module.imports if (each.module, each.name) not in known
-    ]
+    missing = [(each.module, each.name) for each in module.imports if (each.module, each.name) not in known]
     if missing:
-        raise bad_module(
+        names = ", ".join(f"{source}.{each}" for source, each in missing[:5])
+        raise MissingImport(
             "module-import",
-            f"{name} wants what nobody offers",
-            f"it imports {', '.join(missing[:5])}" + (" and more" if len(missing) > 5 else ""),
-            "build it for wasm32-wasip1, or offer the function, or grant the capability that it is offered under",
+            f"{name} wants what nobody offers to it",
+            why=f"it imports {names}" + (" and more" if len(missing) > 5 else ""),
+            fix="build it for wasm32-wasip1; or offer the function and grant module:call:host.NAME, or the other "
+            "module and module:call:NAME",
+            missing=missing,
         )
 
 

@@ -16,7 +16,7 @@ from corral.model.errors import SetupError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from corral.wasi.task import Bounds
@@ -114,15 +114,25 @@ def make_store(engine: Any, bounds: Bounds) -> Any:
 class Meter:
     """Time that a module uses. `begin` before it runs; whoever ticks makes it look, `Ticker` for one."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, cpu_clock: Callable[[], float] = time.process_time) -> None:
         self._bounds = bounds
+        self._cpu_clock = cpu_clock  # of the thread that runs the module, where it shares its process
         self._wall = self._cpu = 0.0
+        self._wall_limit: float | None = None
+        self._is_resting = False
         self.reached = ""
         self.begin()
 
-    def begin(self) -> None:
-        """From now on it counts."""
-        self._wall, self._cpu, self.reached = time.monotonic(), time.process_time(), ""
+    def begin(self, wall_seconds: float | None = None) -> None:
+        """From now on it counts; perhaps with less time than usual."""
+        self._wall_limit, self._is_resting = self._bounds.wall_seconds, False
+        if wall_seconds is not None:
+            self._wall_limit = min(wall_seconds, self._wall_limit or wall_seconds)
+        self._wall, self._cpu, self.reached = time.monotonic(), self._cpu_clock(), ""
+
+    def rest(self) -> None:
+        """Until it begins again, nothing counts."""
+        self._is_resting, self.reached = True, ""
 
     def begin_at(self, moment: float) -> None:
         """Wall time counts from a moment that is over."""
@@ -131,11 +141,17 @@ class Meter:
     def look(self) -> str:
         """The limit that has been reached, if one has."""
         bounds = self._bounds
-        if bounds.wall_seconds is not None and self.wall_seconds >= bounds.wall_seconds:
+        if self._is_resting:
+            return ""
+        if self._wall_limit is not None and self.wall_seconds >= self._wall_limit:
             self.reached = self.reached or "wall"
         elif bounds.cpu_seconds is not None and self.cpu_seconds >= bounds.cpu_seconds:
             self.reached = self.reached or "cpu-time"
         return self.reached
+
+    def seconds_left(self) -> float | None:
+        """Until its time is over; None: nobody has said."""
+        return None if self._wall_limit is None else max(0.0, self._wall_limit - self.wall_seconds)
 
     @property
     def wall_seconds(self) -> float:
@@ -143,7 +159,7 @@ class Meter:
 
     @property
     def cpu_seconds(self) -> float:
-        return time.process_time() - self._cpu
+        return self._cpu_clock() - self._cpu
 
     def share(self) -> None:
         """Wait until the module has had no more than its share of a processor. It has one at most."""
@@ -152,12 +168,12 @@ class Meter:
             return
         ahead = self.cpu_seconds / cpus - self.wall_seconds
         if ahead > 0:
-            left = self._bounds.wall_seconds
+            left = self._wall_limit
             time.sleep(ahead if left is None else max(0.0, min(ahead, left - self.wall_seconds)))
 
     def wait(self, seconds: float) -> None:
         """Sleep for the module, and no longer than it has time. Raises LimitReached."""
-        left = self._bounds.wall_seconds
+        left = self._wall_limit
         time.sleep(seconds if left is None else max(0.0, min(seconds, left - self.wall_seconds)))
         if self.look():
             raise LimitReached(self.reached)

@@ -119,6 +119,8 @@ class ProcessCalls(PathCalls):
             if kind == 0:
                 sleeps.append((name, self._span(raw, start)))
                 continue
+            if kind not in {1, 2}:
+                raise WasiError(numbers.INVALID)
             (number,) = _DESCRIPTOR.unpack_from(raw, start + 16)
             try:
                 handle = self.handles.file(number, reads=kind == 1, writes=kind == 2)

@@ -33,6 +33,7 @@ class Held(Record):
     read_only: tuple[str, ...] = ()  # protected, and there
     absent: tuple[str, ...] = ()  # protected, and must not be made
     pinned: tuple[str, ...] = ()  # lies above something protected: cannot be moved
+    names: tuple[str, ...] = ()  # must not be made anywhere: nobody looks at what they hold afterwards
 
 
 class Bounds(Record):
@@ -45,6 +46,7 @@ class Bounds(Record):
     file_size_bytes: int | None = None
     open_files: int | None = None
     fuel: int | None = None
+    output_bytes: int | None = None  # only where output is kept for the caller
 
 
 class Task(Record):

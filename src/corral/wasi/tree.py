@@ -71,8 +71,8 @@ class Tree:
     def __init__(self, places: Iterable[Place], held: Held, links: Iterable[tuple[str, str]] = ()) -> None:
         self._mounts = {split(place.path): _Mount(place) for place in places}
         self._links = {split(path): text for path, text in links}
-        self._denied, self._read_only = frozenset(held.denied), frozenset(held.read_only)
-        self._absent = frozenset(held.absent)
+        self._denied, self._names = frozenset(held.denied), frozenset(held.names)
+        self._kept = frozenset((*held.read_only, *held.absent))
         kept = (*held.denied, *held.read_only, *held.absent, *held.pinned)
         #: What must not be moved: it holds, or is, something that stays.
         self._fixed = frozenset(above for path in kept for above in _upwards(path))
@@ -178,12 +178,12 @@ class Tree:
         """Raise Refused unless it may be made or changed."""
         self.check_read(parts)
         subject = shown(parts)
-        _, mount = self._mount_of(parts)
+        length, mount = self._mount_of(parts)
         if mount is None or mount.place.access == READ:
             hint = f"filesystem:write:{subject}"
             raise Refused(numbers.READ_ONLY, Feature.FS_WRITE, subject, "it may only be read", hint)
         above = _upwards(self._host_path(parts))
-        if not self._read_only.isdisjoint(above) or not self._absent.isdisjoint(above):
+        if not self._kept.isdisjoint(above) or not self._names.isdisjoint(parts[length:]):
             detail = "the host may run or trust it later, so it stays as it is"
             raise Refused(numbers.ACCESS, Feature.FS_PROTECT, subject, detail)
 
@@ -267,6 +267,12 @@ class Tree:
                 found.setdefault(above[-1], None)
         return found
 
+    def close(self) -> None:
+        """Close the places; nothing can be opened any more."""
+        for mount in self._mounts.values():
+            os.close(mount.descriptor)
+        self._mounts.clear()
+
     @property
     def places(self) -> tuple[Parts, ...]:
         """Directories that a module begins with: those that are granted, and those of granted files."""
@@ -284,8 +290,10 @@ def shown(parts: Parts) -> str:
     return "/" + "/".join(parts)
 
 
-def _upwards(path: str) -> Iterator[str]:
+def _upwards(path: str) -> tuple[str, ...]:
     """A path and everything above it, but the root."""
+    found = []
     while path:
-        yield path
+        found.append(path)
         path = path.rpartition("/")[0]
+    return tuple(found)

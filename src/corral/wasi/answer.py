@@ -1,0 +1,57 @@
+"""Frames between a program and the worker that runs a module for it: a length, then JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_LENGTH = struct.Struct("<I")
+#: A module itself may be larger: it goes as it is.
+MOST_BYTES = 16 << 20
+
+
+class FrameError(Exception):
+    """The other side is gone, or says what cannot be."""
+
+
+def send(descriptor: int, value: Any) -> None:
+    """Send one value. Raises OSError."""
+    send_bytes(descriptor, json.dumps(value, separators=(",", ":")).encode())
+
+
+def send_bytes(descriptor: int, data: bytes) -> None:
+    """Send bytes as they are. Raises OSError."""
+    view = memoryview(_LENGTH.pack(len(data)) + data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def receive(descriptor: int) -> Any:
+    """The next value. Raises FrameError, also when there will be none."""
+    try:
+        return json.loads(receive_bytes(descriptor, MOST_BYTES))
+    except (ValueError, RecursionError) as problem:
+        raise FrameError(str(problem)) from problem
+
+
+def receive_bytes(descriptor: int, most: int) -> bytes:
+    """The next frame as it is. Raises FrameError."""
+    (length,) = _LENGTH.unpack(_exactly(descriptor, _LENGTH.size))
+    if length > most:
+        raise FrameError(f"a frame of {length} bytes")
+    return _exactly(descriptor, length)
+
+
+def _exactly(descriptor: int, length: int) -> bytes:
+    data = os.read(descriptor, length)
+    while len(data) < length:
+        piece = os.read(descriptor, length - len(data))
+        if not piece:
+            raise FrameError("the other side is gone")
+        data += piece
+    return data
