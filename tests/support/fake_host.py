@@ -224,7 +224,9 @@ class FakeHost:
         return self.controls
 
     def module_runner(self) -> ModuleRunner:
-        return ModuleRunner(("/usr/bin/python3", "/corral/wasi/child.py"), f"{self.home}/.local/state/corral/wasm")
+        return ModuleRunner(
+            ("/usr/bin/python3", "/corral/wasi/child.py"), f"{self.home}/.local/state/corral/wasm"
+        )
 
     def copies_directory(self) -> str:
         return f"{self.home}/.local/state/corral/copies"

@@ -1,8 +1,8 @@
 """WASM: a WebAssembly module, run by wasmtime in a process of its own. Only by name, never by `auto`.
 
 Guarantees   all of files and processes, net.none, and every limit but those of private areas and traffic
-Mechanism    a module reaches nothing but the functions of WASI preview 1, which corral itself provides and which
-             ask the policy at every call; memory by the engine's own limits, time by its epochs
+Mechanism    a module reaches nothing but the functions of WASI preview 1, which corral itself provides and
+             which ask the policy at every call; memory by the engine's own limits, time by its epochs
 Not covered  any network; holes of wasmtime itself; commands that are no modules; limit.disk. What the process
              around the module takes (some 60 MB) is not in limit.memory
 Order        irrelevant: for each path the deepest place decides, and what is denied beats it
@@ -114,7 +114,7 @@ def _refuse(resolved: ResolvedPolicy) -> None:
         raise UnenforceableError(
             "unenforceable",
             "the policy's system calls cannot be denied to a module",
-            why=f"a module makes none, and WASI has no such list: {', '.join(sorted(resolved.deny_syscalls))}",
+            why=f"a module makes none, so none can be denied: {', '.join(sorted(resolved.deny_syscalls))}",
             fix="leave syscall:deny out: a module reaches nothing but what its capabilities grant",
             lacking=frozenset({Feature.SYSCALLS}),
         )

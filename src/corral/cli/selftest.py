@@ -48,7 +48,10 @@ def try_gate(name: str, *, as_json: bool) -> int:
     try:
         if name not in GATES:
             raise PolicyError(
-                "unknown-gate", f"there is no gate {name!r}", why=f"there are {', '.join(GATES)}", fix="name one of them"
+                "unknown-gate",
+                f"there is no gate {name!r}",
+                why=f"there are {', '.join(GATES)}",
+                fix="name one of them",
             )
         for report in run_gate(name):
             reports.append(report)

@@ -245,7 +245,15 @@ class ModuleTrap(CallError):
     """
 
     def __init__(
-        self, code: str, what: str, *, why: str, fix: str, backtrace: str = "", limit: str = "", output: bytes = b""
+        self,
+        code: str,
+        what: str,
+        *,
+        why: str,
+        fix: str,
+        backtrace: str = "",
+        limit: str = "",
+        output: bytes = b"",
     ) -> None:
         super().__init__(code, what, why=why, fix=fix, ran=True)
         self.backtrace = backtrace

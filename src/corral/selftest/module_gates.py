@@ -1,13 +1,14 @@
 """Gates: what modules must not be able to do, tried on real ones. `corral selftest isolation` and the like.
 
-Each check runs a module and looks at the host, or at what corral itself has told; never at what the module says.
+Each check runs a module and looks at the host, or at what corral itself has told; never at what the module
+says.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 
 from corral.model.errors import CorralError, ModuleTrap
 from corral.model.feature import Feature
@@ -28,8 +29,10 @@ TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tool.wat")
 _CALLER = b"""(module (import "parser" "double" (func $double (param i32) (result i32)))
   (func (export "twice") (param i32) (result i32) (call $double (call $double (local.get 0)))))"""
 _PARSER = b'(module (func (export "double") (param i32) (result i32) (i32.mul (local.get 0) (i32.const 2))))'
-_LOGGER = b'(module (import "host" "log" (func $log (param i32))) (func (export "say") (call $log (i32.const 7))))'
-_SECRET = "a secret of the host"
+_LOGGER = (
+    b'(module (import "host" "log" (func $log (param i32))) (func (export "say") (call $log (i32.const 7))))'
+)
+_CONTENT = "a secret of the host"
 _MEMORY_BYTES, _PAGE_BYTES = 1 << 20, 1 << 16
 
 
@@ -47,7 +50,7 @@ class _Stage:
         for path in (self.work, self.outside, os.path.join(self.work, "kept")):
             os.mkdir(path)
         with open(os.path.join(self.outside, "key"), "w", encoding="ascii") as file:
-            file.write(_SECRET)
+            file.write(_CONTENT)
 
     def run(self, *words: str, grants: tuple[str, ...] = (), writes: bool = True) -> Result:
         """Run the tool with a policy of its own: the directory, and what else is granted."""
@@ -66,10 +69,10 @@ class _Stage:
 
 def _isolation(stage: _Stage) -> Iterator[GateReport]:
     done = stage.run("r", "../outside/key")
-    yield GateReport("a file outside cannot be read", _SECRET not in done.stdout)
+    yield GateReport("a file outside cannot be read", _CONTENT not in done.stdout)
     os.symlink(stage.outside, os.path.join(stage.work, "link"))
     done = stage.run("r", "link/key")
-    yield GateReport("a link does not lead outside", _SECRET not in done.stdout)
+    yield GateReport("a link does not lead outside", _CONTENT not in done.stdout)
     stage.run("w", "../outside/new", "planted")
     yield GateReport("nothing outside can be written", not stage.read(stage.outside, "new"))
     stage.run("w", "new", "planted", writes=False)
@@ -81,7 +84,9 @@ def _isolation(stage: _Stage) -> Iterator[GateReport]:
     stage.run("h", "kept/file", "second", grants=grants)
     stage.run("a", "second", "changed", grants=grants)
     stage.run("n", "kept/file", "moved", grants=grants)
-    is_kept = stage.read(kept, "file") == "original" and not os.path.lexists(os.path.join(stage.work, "second"))
+    is_kept = stage.read(kept, "file") == "original" and not os.path.lexists(
+        os.path.join(stage.work, "second")
+    )
     yield GateReport("no second name makes a read-only file writable", is_kept)
     stage.run("s", "/etc", "out")
     yield GateReport("no link out can be made", not os.path.lexists(os.path.join(stage.work, "out")))
@@ -123,7 +128,9 @@ def _capabilities(stage: _Stage) -> Iterator[GateReport]:
         yield GateReport("it cannot link to one that it was not granted", _refusal(parser) == "module-import")
     heard: list[int] = []
     offered: dict[str, Callable[..., Any]] = {"log": heard.append}
-    with closing(ModuleSandbox(_LOGGER, policy=policy, request=["module:call:host.log"], functions=offered)) as one:
+    with closing(
+        ModuleSandbox(_LOGGER, policy=policy, request=["module:call:host.log"], functions=offered)
+    ) as one:
         one.call("say")
     yield GateReport("a function of the host is called where it was granted", heard == [7])
     asked = ModuleSandbox(_PARSER, policy=policy, request=[f"filesystem:read:{stage.outside}"])
@@ -154,16 +161,18 @@ def _violations(stage: _Stage) -> Iterator[GateReport]:
     done = stage.run("N")
     yield GateReport("so is a socket", Feature.NET_NONE in [each.feature for each in done.violations])
     heard: list[Any] = []
-    with closing(ModuleSandbox(_CALLER, request=[], on_event=heard.append)) as caller:
-        try:
-            caller.call("twice", 3)
-        except CorralError:
-            pass
+    caller = ModuleSandbox(_CALLER, request=[], on_event=heard.append)
+    with closing(caller), suppress(CorralError):
+        caller.call("twice", 3)
     hints = [event.hint for event in heard]
     yield GateReport("so is an import that no capability grants", hints == ["module:call:parser"])
     done = stage.run("x")
-    yield GateReport("a trap names the functions it was in", "fall_over" in done.stderr and done.exit_code == 134)
-    with closing(ModuleSandbox(b'(module (func $deep unreachable) (func (export "go") (call $deep)))')) as one:
+    yield GateReport(
+        "a trap names the functions it was in", "fall_over" in done.stderr and done.exit_code == 134
+    )
+    with closing(
+        ModuleSandbox(b'(module (func $deep unreachable) (func (export "go") (call $deep)))')
+    ) as one:
         yield GateReport("also where one is called", "deep" in _backtrace(one))
 
 

@@ -1,7 +1,7 @@
 """The process that runs one module, in the place of the launcher: it reads a task and says what happens.
 
-It is started as a script, without site-packages. Its descriptors are those of the launcher: 3 has the task, on
-4 it reports in the launcher's words, and when 5 ends it ends too.
+It is started as a script, without site-packages. Its descriptors are those of the launcher: 3 has the task,
+on 4 it reports in the launcher's words, and when 5 ends it ends too.
 """
 
 from __future__ import annotations

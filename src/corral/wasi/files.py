@@ -68,7 +68,9 @@ class FileCalls:
         offset = _offset(start)
         self._fill(memory, pieces, count, result, lambda size: os.pread(handle.descriptor, size, offset))
 
-    def _fill(self, memory: GuestMemory, pieces: int, count: int, result: int, read: Callable[[int], bytes]) -> None:
+    def _fill(
+        self, memory: GuestMemory, pieces: int, count: int, result: int, read: Callable[[int], bytes]
+    ) -> None:
         wanted = memory.pieces(pieces, count)
         data = read(sum(length for _, length in wanted)) if wanted else b""
         taken = 0
@@ -103,9 +105,7 @@ class FileCalls:
             return length
         if start >= self._most_bytes:
             detail = f"no file may have more than {self._most_bytes} bytes"
-            raise Refused(
-                numbers.FILE_TOO_BIG, Feature.LIMIT_FILE_SIZE, shown(handle.parts or ()), detail
-            )
+            raise Refused(numbers.FILE_TOO_BIG, Feature.LIMIT_FILE_SIZE, shown(handle.parts or ()), detail)
         return self._most_bytes - start
 
     def fd_allocate(self, memory: GuestMemory, number: int, start: int, length: int) -> None:

@@ -69,7 +69,7 @@ _WITHOUT_MEMORY = frozenset({"proc_exit", "proc_raise", "sched_yield"})
 
 
 def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[Refused], None], wanted: Any) -> None:
-    """Offer what it imports of WASI to a module. What is refused is reported at once, and told to the module."""
+    """Offer what it imports of WASI to a module. What is refused is reported at once."""
     import wasmtime
 
     kinds = {"i": wasmtime.ValType.i32(), "I": wasmtime.ValType.i64()}

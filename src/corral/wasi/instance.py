@@ -144,7 +144,7 @@ class ModuleInstance:
         """The size of its memory, as far as it is exported."""
         if self._instance is None:
             return 0
-        memory = self._exports.get("memory")
+        memory: Any = self._exports.get("memory")
         return int(memory.data_len(self._store)) if hasattr(memory, "data_len") else 0
 
     def suspicions(self) -> tuple[str, ...]:

@@ -172,8 +172,8 @@ def check_imports(module: Any, name: str, offered: Collection[tuple[str, str]] =
             "module-import",
             f"{name} wants what nobody offers to it",
             why=f"it imports {names}" + (" and more" if len(missing) > 5 else ""),
-            fix="build it for wasm32-wasip1; or offer the function and grant module:call:host.NAME, or the other "
-            "module and module:call:NAME",
+            fix="build it for wasm32-wasip1; or offer the function and grant module:call:host.NAME, or offer "
+            "the other module and grant module:call:NAME",
             missing=missing,
         )
 

@@ -29,7 +29,12 @@ _EVENT = struct.Struct("<QHBxxxxxQHxxxxxx")
 _SUBSCRIPTION_BYTES = 48
 _MOST_SUBSCRIPTIONS = 1024
 _PIECE = 65_536
-_CLOCKS = (time.CLOCK_REALTIME, time.CLOCK_MONOTONIC, time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID)
+_CLOCKS = (
+    time.CLOCK_REALTIME,
+    time.CLOCK_MONOTONIC,
+    time.CLOCK_PROCESS_CPUTIME_ID,
+    time.CLOCK_THREAD_CPUTIME_ID,
+)
 _REALTIME, _MONOTONIC = 0, 1
 #: What a frozen clock says: the first second of 2020, and a tick later each time it is asked.
 _FROZEN_NS, _TICK_NS = 1_577_836_800_000_000_000, 1_000_000
@@ -55,7 +60,7 @@ class ProcessCalls(PathCalls):
         if task.seed is not None:
             from random import Random
 
-            self._random = Random(task.seed)  # noqa: S311: it is meant to be foretold
+            self._random = Random(task.seed)  # noqa: S311 - it is meant to be foretold
 
     def args_sizes_get(self, memory: GuestMemory, count: int, size: int) -> None:
         _tell_sizes(memory, self._arguments(), count, size)

@@ -72,9 +72,7 @@ class ServedModule:
     def describe(self) -> dict[str, Any]:
         """Imports, exports and memory, as plain values."""
         return {
-            "imports": [
-                [each.module, each.name, _kind(each.type)] for each in self._prepared.module.imports
-            ],
+            "imports": [[each.module, each.name, _kind(each.type)] for each in self._prepared.module.imports],
             "exports": {name: _kind(kind) for name, kind in self._exports.items()},
         }
 
@@ -87,7 +85,9 @@ class ServedModule:
         except CorralError as problem:
             return failure_of(problem)
         self._is_busy, self._output = True, []
-        self._room = _MOST_OUTPUT if self._task.bounds.output_bytes is None else self._task.bounds.output_bytes
+        self._room = (
+            _MOST_OUTPUT if self._task.bounds.output_bytes is None else self._task.bounds.output_bytes
+        )
         self.meter.begin(wall_seconds)
         try:
             with self._prepared.ticker.ticking():

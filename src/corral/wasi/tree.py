@@ -1,4 +1,4 @@
-"""Tree: the files that a module sees, and what it may do with each. Paths are walked here, never by the kernel.
+"""Tree: the files that a module sees, and what it may do with each. Paths are walked here, not by the kernel.
 
 A path becomes a tuple of names without links in it, and that is what is judged. On the way each directory is
 opened from the one above it, without following a link: what a link reads is walked in the module's own tree,

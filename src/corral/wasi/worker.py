@@ -1,4 +1,4 @@
-"""The process that keeps a module for its caller: it reads calls on stdin and answers on what was its stdout."""
+"""The process that keeps a module for its caller: calls come on stdin, answers go to what was its stdout."""
 
 from __future__ import annotations
 

@@ -27,15 +27,15 @@ class _Anything(Offered):
         return (), self._modules
 
 
-def describe_module(
-    module: bytes | str | os.PathLike[str], workspace: str | None = None
-) -> dict[str, Any]:
+def describe_module(module: bytes | str | os.PathLike[str], workspace: str | None = None) -> dict[str, Any]:
     """Imports and exports with their types. Raises PolicyError for what is no module."""
     loaded = load_module(module)
     sandbox = ModuleSandbox(loaded.binary, policy=Policy(), request=(), name=loaded.name, workspace=workspace)
     with contextlib.closing(sandbox):
         launch, task = sandbox.launch_and_task()
-        place = WorkerPlace(launch, task, loaded.binary, loaded.name, _Anything(("*",)), lambda _: None)
+        place = WorkerPlace(
+            launch, task, loaded.binary, name=loaded.name, offered=_Anything(("*",)), hear=lambda _: None
+        )
         try:
             return place.description
         finally:

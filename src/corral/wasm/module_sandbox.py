@@ -1,4 +1,4 @@
-"""ModuleSandbox: a WebAssembly module, loaded with what it asks for as far as its parent has it, and called."""
+"""ModuleSandbox: a WebAssembly module, with what it asks for as far as its parent has it, to be called."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ _NEVER_MADE = (".git",)
 class ModuleSandbox:
     """A module in a process of its own, or with `inline=True` in the caller's.
 
-    `module` is bytes, or the path of a .wasm or .wat file. What it may do is `policy & request`: the request is
-    what its manifest asks for, unless `request` says otherwise, and `cuts` has what was refused of it.
+    `module` is bytes, or the path of a .wasm or .wat file. What it may do is `policy & request`: the request
+    is what its manifest asks for, unless `request` says otherwise, and `cuts` has what was refused of it.
     `functions` are Python callables for its imports from `host`, each under the capability
     `module:call:host.NAME`; `modules` are others whose functions it may call, under `module:call:NAME`.
 
-    The functions keep one instance: what a call leaves in its memory, the next one finds. After a trap, a limit
-    or `reset()` there is a new one. Limits of time count for each call. With `fuel` a run is bounded by what it
-    computes, and with `seed` its random numbers are the same each time; `clock="frozen"` does so for its clock.
+    One instance is kept: what a call leaves in its memory, the next one finds. After a trap, a limit or
+    `reset()` there is a new one. Limits of time count for each call. With `fuel` a run is bounded by what it
+    computes, with `seed` its random numbers are the same each time, and so is its clock with
+    `clock="frozen"`.
 
-    A worker costs some 100 ms when it starts and 0.1 ms for each call. Inline a call costs microseconds; but a
-    fault of the engine is then a fault of the caller, and a call of the host that hangs cannot be ended.
+    A worker costs some 100 ms when it starts and 0.2 ms for each call. Inline a call costs microseconds; but
+    a fault of the engine is then a fault of the caller, and a call of the host that hangs cannot be ended.
     """
 
     def __init__(
@@ -139,11 +140,13 @@ class ModuleSandbox:
             feature = _LIMITS.get(limit, Feature.LIMIT_CPU_TIME)
             self.hear(Violation(feature, self.name, Evidence.OBSERVED, f"its limit was reached: {limit}"))
             why = f"its limit was reached: {limit}"
-        fix = "raise the limit, or let it do less" if limit else "look at `error.backtrace`, and mend the module"
-        what = f"{self.name}.{function} did not return"
-        return ModuleTrap(
-            code, what, why=why, fix=fix, backtrace=backtrace, limit=limit, output=self.output
+        fix = (
+            "raise the limit, or let it do less"
+            if limit
+            else "look at `error.backtrace`, and mend the module"
         )
+        what = f"{self.name}.{function} did not return"
+        return ModuleTrap(code, what, why=why, fix=fix, backtrace=backtrace, limit=limit, output=self.output)
 
     def reset(self) -> None:
         """Forget the instance: the next call has a new one, with a memory of its own."""
@@ -183,7 +186,14 @@ class ModuleSandbox:
             self._scratch.__enter__()
             try:
                 place = InlinePlace if self._inline else WorkerPlace
-                self._place = place(self._launch, self._task, self._binary, self.name, self._offered, self.hear)
+                self._place = place(
+                    self._launch,
+                    self._task,
+                    self._binary,
+                    name=self.name,
+                    offered=self._offered,
+                    hear=self.hear,
+                )
             except BaseException:
                 self.close()
                 raise
@@ -226,7 +236,9 @@ def _check_options(clock: str, fuel: int | None) -> None:
             "argument", f"clock={clock!r} means nothing", why="it is host or frozen", fix="choose one"
         )
     if fuel is not None and (not isinstance(fuel, int) or isinstance(fuel, bool) or fuel < 1):
-        raise PolicyError("argument", f"fuel={fuel!r} means nothing", why="it is a number", fix="fuel=1_000_000")
+        raise PolicyError(
+            "argument", f"fuel={fuel!r} means nothing", why="it is a number", fix="fuel=1_000_000"
+        )
 
 
 def _check_patterns(searches: tuple[object, ...]) -> None:

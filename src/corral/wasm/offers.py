@@ -44,7 +44,10 @@ class Offered:
                 )
         if HOST in modules:
             raise PolicyError(
-                "argument", f"no module can be called {HOST!r}", why="functions are offered there", fix="rename it"
+                "argument",
+                f"no module can be called {HOST!r}",
+                why="functions are offered there",
+                fix="rename it",
             )
         # INVARIANT: what is not granted is not here, so that nobody can link to it.
         self.functions = {name: each for name, each in functions.items() if f"{HOST}.{name}" in granted}

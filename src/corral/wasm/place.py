@@ -34,7 +34,7 @@ class ModulePlace:
     """Calls a module. What goes wrong inside comes back as plain values."""
 
     def __init__(
-        self, launch: Launch, task: Task, binary: bytes, name: str, offered: Offered, hear: Hear
+        self, launch: Launch, task: Task, binary: bytes, *, name: str, offered: Offered, hear: Hear
     ) -> None:
         self._launch, self._task, self._binary, self._name = launch, task, binary, name
         self._offered, self._hear = offered, hear
@@ -201,7 +201,9 @@ class WorkerPlace(ModulePlace):
         if b"limit " in words:
             limit = words.partition(b"limit ")[2].split(b"\n")[0].decode("ascii", "replace")
             return {"wrong": ["module-limit", limit, ""]}
-        return {"wrong": ["module-worker", "its process has ended: a fault of the engine, or it was killed", ""]}
+        return {
+            "wrong": ["module-worker", "its process has ended: a fault of the engine, or it was killed", ""]
+        }
 
     def reset(self) -> None:
         if self._process is not None:

@@ -18,7 +18,9 @@ def _parent(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--cwd", default=None, metavar="DIR", help="The workspace; else where you are."),
         click.option("--cap", multiple=True, metavar="TEXT", help="Add a capability to what may be granted."),
-        click.option("-p", "--profile", default="strict", metavar="NAME", help="What may be granted at most."),
+        click.option(
+            "-p", "--profile", default="strict", metavar="NAME", help="What may be granted at most."
+        ),
     ):
         function = option(function)
     return function
@@ -28,8 +30,8 @@ def _parent(function: Callable[..., Any]) -> Callable[..., Any]:
 def module() -> None:
     """Run WebAssembly modules, each with what it asks for as far as you grant it.
 
-    A module asks in a section `corral.capabilities` of its own, or in a file FILE.caps beside it: one capability a
-    line. Without either it gets nothing.
+    A module asks in a section `corral.capabilities` of its own, or in a file FILE.caps beside it: one
+    capability a line. Without either it gets nothing.
     """
 
 
@@ -39,9 +41,9 @@ def module() -> None:
 @_JSON
 def inspect(file: str, *, profile: str, cap: tuple[str, ...], cwd: str | None, as_json: bool) -> None:
     """Say what a module imports, exports and asks for, and what of that would be refused."""
-    from corral.cli.module.show import inspect_module
+    from corral.cli.module.show import Parent, inspect_module
 
-    sys.exit(inspect_module(file, profile, cap, cwd, as_json=as_json))
+    sys.exit(inspect_module(file, Parent(profile, cap, cwd), as_json=as_json))
 
 
 @module.command(context_settings={"allow_interspersed_args": False})
@@ -50,12 +52,18 @@ def inspect(file: str, *, profile: str, cap: tuple[str, ...], cwd: str | None, a
 @click.argument("file")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
-    file: str, arguments: tuple[str, ...], *, profile: str, cap: tuple[str, ...], cwd: str | None, as_json: bool
+    file: str,
+    arguments: tuple[str, ...],
+    *,
+    profile: str,
+    cap: tuple[str, ...],
+    cwd: str | None,
+    as_json: bool,
 ) -> None:
     """Run a WASI command with what its manifest asks for."""
-    from corral.cli.module.show import run_module
+    from corral.cli.module.show import Parent, run_module
 
-    sys.exit(run_module(file, arguments, profile, cap, cwd, as_json=as_json))
+    sys.exit(run_module(file, arguments, Parent(profile, cap, cwd), as_json=as_json))
 
 
 @module.command(context_settings={"ignore_unknown_options": True})
@@ -75,6 +83,6 @@ def call(
     as_json: bool,
 ) -> None:
     """Call a function that a module exports, with numbers, and print what it returns."""
-    from corral.cli.module.show import call_module
+    from corral.cli.module.show import Parent, call_module
 
-    sys.exit(call_module(file, function, arguments, profile, cap, cwd, as_json=as_json))
+    sys.exit(call_module(file, function, arguments, Parent(profile, cap, cwd), as_json=as_json))

@@ -9,6 +9,7 @@ from corral.cli.run import EventLines, print_json, report_error, say
 from corral.model.errors import CorralError, PolicyError
 from corral.model.plan import StdioMode
 from corral.model.printable import printable
+from corral.model.record import Record
 from corral.policy.compose import build_policy
 from corral.sandbox import Sandbox
 from corral.wasm.manifest import load_module
@@ -19,15 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from corral.model.policy import Policy
     from corral.model.rules.inheritance import Cut
 
 
-def inspect_module(file: str, profile: str, cap: Iterable[str], cwd: str | None, *, as_json: bool) -> int:
+class Parent(Record):
+    """What may be granted to a module at most, as the command line says it."""
+
+    profile: str
+    cap: tuple[str, ...]
+    cwd: str | None
+
+    def policy(self) -> Policy:
+        """Raises PolicyError."""
+        return build_policy(self.profile, self.cap)
+
+
+def inspect_module(file: str, parent: Parent, *, as_json: bool) -> int:
     """Everything that is known of a module before it runs. Nothing of it does."""
     try:
         loaded = load_module(file)
-        cuts = build_policy(profile, tuple(cap)).grant(loaded.request).cuts
-        described = _describe(file, cwd)
+        cuts = parent.policy().grant(loaded.request).cuts
+        described = _describe(file, parent.cwd)
     except CorralError as error:
         return report_error(error, as_json=as_json, about_command=False)
     asked = [str(each) for each in loaded.request]
@@ -38,8 +52,11 @@ def inspect_module(file: str, profile: str, cap: Iterable[str], cwd: str | None,
     lines = [f"{file}: {len(loaded.binary)} bytes", "imports:"]
     lines += [f"  {module}.{name} {kind}" for module, name, kind in described["imports"]] or ["  nothing"]
     lines += ["exports:", *(f"  {name} {kind}" for name, kind in described["exports"].items())]
-    lines += [f"asks for ({loaded.source or 'no manifest'}):", *(f"  {each}" for each in asked or ["nothing"])]
-    lines += [f"refused under {profile}:", *(_cut_lines(cuts) or ["  nothing"])]
+    lines += [
+        f"asks for ({loaded.source or 'no manifest'}):",
+        *(f"  {each}" for each in asked or ["nothing"]),
+    ]
+    lines += [f"refused under {parent.profile}:", *(_cut_lines(cuts) or ["  nothing"])]
     sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
     return 0
 
@@ -62,19 +79,17 @@ def _cut_lines(cuts: Iterable[Cut]) -> list[str]:
     return [f"  {cut.capability}: {cut.why}" for cut in cuts]
 
 
-def run_module(
-    file: str, arguments: tuple[str, ...], profile: str, cap: Iterable[str], cwd: str | None, *, as_json: bool
-) -> int:
+def run_module(file: str, arguments: tuple[str, ...], parent: Parent, *, as_json: bool) -> int:
     """Run a WASI command under `parent & request`."""
     from corral.cli.run import describe_result
 
     lines = EventLines()
     try:
         loaded = load_module(file)
-        inheritance = build_policy(profile, tuple(cap)).grant(loaded.request)
+        inheritance = parent.policy().grant(loaded.request)
         for cut in inheritance.cuts:
             say(f"refused to {loaded.name}: {cut.capability}: {cut.why}")
-        sandbox = Sandbox(inheritance.policy, backend="wasm", workspace=cwd)
+        sandbox = Sandbox(inheritance.policy, backend="wasm", workspace=parent.cwd)
         stdio = StdioMode.CAPTURE if as_json else StdioMode.INHERIT
         words = (os.path.abspath(file), *arguments)
         planned = sandbox.prepare(sandbox.read_command(words, stdin=None, stdio=stdio))
@@ -94,9 +109,7 @@ def call_module(
     file: str,
     function: str,
     arguments: tuple[str, ...],
-    profile: str,
-    cap: Iterable[str],
-    cwd: str | None,
+    parent: Parent,
     *,
     as_json: bool,
 ) -> int:
@@ -104,8 +117,10 @@ def call_module(
     lines = EventLines()
     try:
         numbers = [_number(text) for text in arguments]
-        policy = build_policy(profile, tuple(cap))
-        with ModuleSandbox(file, policy=policy, workspace=cwd, on_event=None if as_json else lines) as module:
+        policy = parent.policy()
+        with ModuleSandbox(
+            file, policy=policy, workspace=parent.cwd, on_event=None if as_json else lines
+        ) as module:
             for cut in module.cuts:
                 say(f"refused to {module.name}: {cut.capability}: {cut.why}")
             value = module.call(function, *numbers)
@@ -134,5 +149,8 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise PolicyError(
-            "module-arguments", f"{text!r} is no number", why="functions take numbers", fix="pass one: 7, 0x1f, 2.5"
+            "module-arguments",
+            f"{text!r} is no number",
+            why="functions take numbers",
+            fix="pass one: 7, 0x1f, 2.5",
         ) from None
