@@ -17,7 +17,7 @@ from corral.model.launch import Launch
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.probe import Probe
-from corral.wasi.task import PRIVATE, READ, WRITE, Held, Place, Task, bounds_of
+from corral.wasi.task import PRIVATE, READ, WRITE, GuestPlace, HeldPaths, Task, bounds_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _joined(directory: str, path: str) -> str:
     return path if path.startswith("/") else f"{directory.rstrip('/')}/{path}"
 
 
-def _grants(resolved: ResolvedPolicy) -> Iterator[Place]:
+def _grants(resolved: ResolvedPolicy) -> Iterator[GuestPlace]:
     """What was granted by somebody; programs of the system are of no use to a module."""
     areas = frozenset(resolved.private)
     for grant in resolved.grants:
@@ -133,18 +133,18 @@ def _grants(resolved: ResolvedPolicy) -> Iterator[Place]:
             continue
         access = WRITE if grant.access is FsAccess.WRITE else READ
         is_file = target.kind is PathKind.FILE
-        yield Place(target.path, target.path, access, target.device, target.inode, is_file)
+        yield GuestPlace(target.path, target.path, access, target.device, target.inode, is_file)
 
 
-def _private(resolved: ResolvedPolicy, scratch: str) -> Iterator[Place]:
+def _private(resolved: ResolvedPolicy, scratch: str) -> Iterator[GuestPlace]:
     for number, area in enumerate(resolved.private):
-        yield Place(area, f"{scratch}/{number}", PRIVATE)
+        yield GuestPlace(area, f"{scratch}/{number}", PRIVATE)
 
 
-def _held(plan: Plan) -> Held:
+def _held(plan: Plan) -> HeldPaths:
     resolved = plan.resolved
     watched = [watch for watch in plan.watches if not watch.is_repository]
-    return Held(
+    return HeldPaths(
         denied=(*(target.path for target in resolved.denied), *resolved.denied_links),
         read_only=(
             *(shield.target.path for shield in plan.shields),

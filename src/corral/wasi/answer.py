@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct("<I")
 #: A module itself may be larger: it goes as it is.
 MOST_BYTES = 16 << 20
+_MOST_LINES = 64
 
 
 class FrameError(Exception):
     """The other side is gone, or says what cannot be."""
+
+
+def wrong_call(code: str, why: str, trace: str = "") -> dict[str, Any]:
+    """The answer for a call that did not return."""
+    lines = [line for line in trace.splitlines() if line.strip()][:_MOST_LINES]
+    return {"wrong": [code, why, "\n".join(lines)]}
 
 
 def send(descriptor: int, value: Any) -> None:

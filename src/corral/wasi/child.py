@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from corral.wasi.machine import Meter
+    from corral.wasi.machine import ModuleMeter
     from corral.wasi.task import Task
-    from corral.wasi.tree import Refused
+    from corral.wasi.tree import RefusedCall
 
 _TASK, _STATUS, _LIFELINE = 3, 4, 5
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -61,7 +61,7 @@ def _watch_signals() -> None:
     _end(f"signalled {int(number)}")
 
 
-def _watch_limits(meter: Meter) -> None:
+def _watch_limits(meter: ModuleMeter) -> None:
     """The epoch ends a module that computes; this one ends whatever does not come back from a call."""
     since = 0.0
     while True:
@@ -86,7 +86,7 @@ class _Reports:
     def __init__(self) -> None:
         self._told: set[tuple[str, ...]] = set()
 
-    def __call__(self, refusal: Refused) -> None:
+    def __call__(self, refusal: RefusedCall) -> None:
         import json
 
         told = (refusal.feature.value, refusal.subject, refusal.detail, refusal.hint)
@@ -120,10 +120,10 @@ def main() -> None:
 def _run(task: Task, began: float) -> None:
     from corral.model.errors import CorralError
     from corral.wasi.instance import ModuleInstance, prepare
-    from corral.wasi.machine import LimitReached, Meter
+    from corral.wasi.machine import LimitReached, ModuleMeter
     from corral.wasi.process import ModuleExit
 
-    meter = Meter(task.bounds)
+    meter = ModuleMeter(task.bounds)
     meter.begin_at(began)
     threading.Thread(target=_watch_limits, args=(meter,), daemon=True).start()
     prepared = prepare(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.wasi import numbers
 from corral.wasi.guest_memory import GuestMemory, MemoryFault
 from corral.wasi.handles import WasiError
-from corral.wasi.tree import Refused
+from corral.wasi.tree import RefusedCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ SIGNATURES = {
 _WITHOUT_MEMORY = frozenset({"proc_exit", "proc_raise", "sched_yield"})
 
 
-def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[Refused], None], wanted: Any) -> None:
+def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[RefusedCall], None], wanted: Any) -> None:
     """Offer what it imports of WASI to a module. What is refused is reported at once."""
     import wasmtime
 
@@ -81,7 +81,7 @@ def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[Refused], No
         linker.define_func(WASI_MODULE, name, kind, _answering(getattr(calls, name), report), True)
 
 
-def _answering(call: Callable[..., None], report: Callable[[Refused], None]) -> Callable[..., int]:
+def _answering(call: Callable[..., None], report: Callable[[RefusedCall], None]) -> Callable[..., int]:
     def answer(caller: Any, *arguments: int) -> int:
         memory = caller.get("memory")
         try:
@@ -91,7 +91,7 @@ def _answering(call: Callable[..., None], report: Callable[[Refused], None]) -> 
                 return numbers.FAULT
             else:
                 call(GuestMemory(memory, caller), *arguments)
-        except Refused as refusal:
+        except RefusedCall as refusal:
             report(refusal)
             return refusal.number
         except WasiError as problem:

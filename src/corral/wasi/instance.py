@@ -9,7 +9,15 @@ from corral.model.record import Record
 from corral.model.violation import Evidence
 from corral.wasi.imports import define_wasi
 from corral.wasi.loading import bad_module, check_imports, compile_module, read_module, to_binary
-from corral.wasi.machine import LimitReached, Meter, Ticker, attach, import_wasmtime, make_engine, make_store
+from corral.wasi.machine import (
+    LimitReached,
+    ModuleMeter,
+    Ticker,
+    attach,
+    import_wasmtime,
+    make_engine,
+    make_store,
+)
 from corral.wasi.process import ProcessCalls
 from corral.wasi.tree import Tree, TreeChanged
 
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.wasi.task import Task
-    from corral.wasi.tree import Refused
+    from corral.wasi.tree import RefusedCall
 
     #: (module, name) of an import -> what is called for it.
     Offers = Mapping[tuple[str, str], Callable[..., Any]]
@@ -56,9 +64,9 @@ class ModuleInstance:
         self,
         task: Task,
         prepared: Prepared,
-        meter: Meter,
+        meter: ModuleMeter,
         *,
-        report: Callable[[Refused], None],
+        report: Callable[[RefusedCall], None],
         offers: Offers | None = None,
     ) -> None:
         check_imports(prepared.module, prepared.name, (offers or {}).keys())

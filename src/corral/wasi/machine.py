@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from corral.wasi.task import Bounds
+    from corral.wasi.task import ModuleBounds
 
 #: Below these, known holes are open: RUSTSEC-2026-0188, CVE-2026-34971, CVE-2026-34941.
 LEAST_VERSION = (46, 0, 1)
@@ -93,7 +93,7 @@ def make_engine(*, has_fuel: bool = False, is_repeatable: bool = False) -> Any:
     return wasmtime.Engine(config)
 
 
-def make_store(engine: Any, bounds: Bounds) -> Any:
+def make_store(engine: Any, bounds: ModuleBounds) -> Any:
     """A store that holds the limits of memory and fuel to the byte and to the unit."""
     wasmtime = import_wasmtime()
     store = wasmtime.Store(engine)
@@ -111,10 +111,10 @@ def make_store(engine: Any, bounds: Bounds) -> Any:
     return store
 
 
-class Meter:
+class ModuleMeter:
     """Time that a module uses. `begin` before it runs; whoever ticks makes it look, `Ticker` for one."""
 
-    def __init__(self, bounds: Bounds, cpu_clock: Callable[[], float] = time.process_time) -> None:
+    def __init__(self, bounds: ModuleBounds, cpu_clock: Callable[[], float] = time.process_time) -> None:
         self._bounds = bounds
         self._cpu_clock = cpu_clock  # of the thread that runs the module, where it shares its process
         self._wall = self._cpu = 0.0
@@ -179,7 +179,7 @@ class Meter:
             raise LimitReached(self.reached)
 
 
-def attach(store: Any, meter: Meter) -> None:
+def attach(store: Any, meter: ModuleMeter) -> None:
     """Have the meter asked at every tick while a module of this store runs."""
     from wasmtime import _ffi as ffi
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from corral.model.errors import CorralError, PolicyError
+from corral.wasi.answer import wrong_call
 from corral.wasi.instance import ModuleInstance, prepare
-from corral.wasi.machine import LimitReached, Meter
+from corral.wasi.machine import LimitReached, ModuleMeter
 from corral.wasi.process import ModuleExit
 
 TYPE_CHECKING = False
@@ -15,12 +16,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.wasi.task import Task
-    from corral.wasi.tree import Refused
+    from corral.wasi.tree import RefusedCall
 
 _HOST = "host"
 _INITIALIZE = "_initialize"
 _NUMBERS = {"i32": (int, 1 << 32), "i64": (int, 1 << 64), "f32": (float, 0), "f64": (float, 0)}
-_MOST_FRAMES = 64
 #: Where the policy does not say: what a module prints is kept, so it has an end.
 _MOST_OUTPUT = 1 << 20
 
@@ -41,7 +41,7 @@ class ServedModule:
         binary: bytes,
         name: str,
         *,
-        report: Callable[[Refused], None],
+        report: Callable[[RefusedCall], None],
         offer: Callable[[str, str], Callable[..., Any]],
         functions: Iterable[str] = (),
         modules: Iterable[str] = (),
@@ -55,7 +55,7 @@ class ServedModule:
             for each in self._prepared.module.imports
             if (each.module == _HOST and each.name in granted) or each.module in called or "*" in called
         }
-        self.meter = Meter(task.bounds, cpu_clock)
+        self.meter = ModuleMeter(task.bounds, cpu_clock)
         self._instance: ModuleInstance | None = None
         self._output: list[tuple[int, bytes]] = []
         self._room = 0
@@ -79,7 +79,7 @@ class ServedModule:
     def call(self, name: str, arguments: list[Any], wall_seconds: float | None = None) -> dict[str, Any]:
         """Call a function: its value and what it printed, or what went wrong, as plain values."""
         if self._is_busy:
-            return _wrong("module-busy", f"{self._prepared.name} is called while it is being called")
+            return wrong_call("module-busy", f"{self._prepared.name} is called while it is being called")
         try:
             values = self._check(name, arguments)
         except CorralError as problem:
@@ -147,10 +147,10 @@ class ServedModule:
             return self._answer(None) | {"exit": problem.status}
         if isinstance(problem, LimitReached):
             cause = str(problem.__cause__ or "")
-            return self._answer(None) | _wrong("module-limit", problem.limit, cause)
+            return self._answer(None) | wrong_call("module-limit", problem.limit, cause)
         if isinstance(problem, HostError):
-            return self._answer(None) | _wrong("module-host-error", str(problem))
-        return self._answer(None) | _wrong("module-trap", _last_line(str(problem)), str(problem))
+            return self._answer(None) | wrong_call("module-host-error", str(problem))
+        return self._answer(None) | wrong_call("module-trap", _last_line(str(problem)), str(problem))
 
     def reset(self) -> None:
         """The next call has a new instance, with a memory of its own."""
@@ -200,11 +200,6 @@ def _kind(kind: Any) -> str:
 def failure_of(problem: CorralError) -> dict[str, Any]:
     told = [problem.code, problem.what, problem.why, problem.fix, problem.exit_status]
     return {"refused": told, "missing": getattr(problem, "missing", ())}
-
-
-def _wrong(code: str, why: str, trace: str = "") -> dict[str, Any]:
-    lines = [line for line in trace.splitlines() if line.strip()][:_MOST_FRAMES]
-    return {"wrong": [code, why, "\n".join(lines)]}
 
 
 def _last_line(text: str) -> str:

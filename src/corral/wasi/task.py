@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 READ, WRITE, PRIVATE = "read", "write", "private"
 
 
-class Place(Record):
+class GuestPlace(Record):
     """A directory or file of the host that a module sees at a path of its own."""
 
     path: str  # as the module names it
@@ -26,7 +26,7 @@ class Place(Record):
     is_file: bool = False
 
 
-class Held(Record):
+class HeldPaths(Record):
     """What stays as it is inside of places. All are real paths of the host."""
 
     denied: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Held(Record):
     names: tuple[str, ...] = ()  # must not be made anywhere: nobody looks at what they hold afterwards
 
 
-class Bounds(Record):
+class ModuleBounds(Record):
     """What a module may use. None: nothing is promised."""
 
     memory_bytes: int | None = None
@@ -55,11 +55,11 @@ class Task(Record):
     module: str = ""  # a path of the host
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    places: tuple[Place, ...] = ()
-    held: Held = Held()
+    places: tuple[GuestPlace, ...] = ()
+    held: HeldPaths = HeldPaths()
     links: tuple[tuple[str, str], ...] = ()  # (path, text): links that lead to places
     directory: str = "/"  # `.` of the module
-    bounds: Bounds = Bounds()
+    bounds: ModuleBounds = ModuleBounds()
     seed: int | None = None  # of its random numbers; None: the host's own
     clock: str = "host"  # or "frozen"
     cache: str = ""  # a directory for compiled modules; empty: none
@@ -69,9 +69,9 @@ class Task(Record):
         return json.dumps(_plain(self), ensure_ascii=True, sort_keys=True).encode()
 
 
-def bounds_of(limits: Limits) -> Bounds:
+def bounds_of(limits: Limits) -> ModuleBounds:
     """The limits of a policy that are held where a module runs."""
-    return Bounds(
+    return ModuleBounds(
         limits.memory_bytes,
         limits.cpus,
         limits.cpu_seconds,
@@ -89,10 +89,10 @@ def decode(data: bytes) -> Task:
             **found,
             "arguments": tuple(found["arguments"]),
             "environment": _pairs(found["environment"]),
-            "places": tuple(Place(**place) for place in found["places"]),
-            "held": Held(**{name: tuple(paths) for name, paths in found["held"].items()}),
+            "places": tuple(GuestPlace(**place) for place in found["places"]),
+            "held": HeldPaths(**{name: tuple(paths) for name, paths in found["held"].items()}),
             "links": _pairs(found["links"]),
-            "bounds": Bounds(**found["bounds"]),
+            "bounds": ModuleBounds(**found["bounds"]),
         }
     )
 

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.wasi.task import Held, Place
+    from corral.wasi.task import GuestPlace, HeldPaths
 
     Parts = tuple[str, ...]
 
@@ -30,7 +30,7 @@ _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os
 _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Refused(Exception):
+class RefusedCall(Exception):
     """A module asked for what its policy does not permit."""
 
     def __init__(self, number: int, feature: Feature, subject: str, detail: str, hint: str = "") -> None:
@@ -46,7 +46,7 @@ class TreeChanged(Exception):
 class _Mount:
     """A place with its descriptor: of the directory itself, or of the one that holds the file."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: GuestPlace) -> None:
         self.place = place
         self.name = ""
         source = place.source
@@ -66,9 +66,11 @@ class _Mount:
 
 
 class Tree:
-    """Judges and opens. Raises Refused, or OSError as the host says it."""
+    """Judges and opens. Raises RefusedCall, or OSError as the host says it."""
 
-    def __init__(self, places: Iterable[Place], held: Held, links: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, places: Iterable[GuestPlace], held: HeldPaths, links: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self._mounts = {split(place.path): _Mount(place) for place in places}
         self._links = {split(path): text for path, text in links}
         self._denied, self._names = frozenset(held.denied), frozenset(held.names)
@@ -85,7 +87,7 @@ class Tree:
     def locate(self, base: Parts, path: str, *, follow: bool) -> Parts:
         """The names that a path leads to, links followed; the last one only if that is wanted."""
         if path.startswith("/"):
-            raise Refused(numbers.NOT_CAPABLE, Feature.FS_READ, path, "paths begin at an open directory")
+            raise RefusedCall(numbers.NOT_CAPABLE, Feature.FS_READ, path, "paths begin at an open directory")
         done, todo, hops = list(base), deque(path.split("/")), 0
         while todo:
             name = todo.popleft()
@@ -163,52 +165,52 @@ class Tree:
         return "" if mount is None else "/".join((mount.place.source.rstrip("/"), *parts[length:]))
 
     def check_read(self, parts: Parts) -> None:
-        """Raise Refused unless it may be looked at."""
+        """Raise RefusedCall unless it may be looked at."""
         if parts in self._above:
             return
         path = self._host_path(parts)
         subject = shown(parts)
         if not path:
             hint = f"filesystem:read:{subject}"
-            raise Refused(numbers.NOT_CAPABLE, Feature.FS_READ, subject, "no rule grants it", hint)
+            raise RefusedCall(numbers.NOT_CAPABLE, Feature.FS_READ, subject, "no rule grants it", hint)
         if not self._denied.isdisjoint(_upwards(path)):
-            raise Refused(numbers.ACCESS, Feature.FS_DENY, subject, "it is denied")
+            raise RefusedCall(numbers.ACCESS, Feature.FS_DENY, subject, "it is denied")
 
     def check_write(self, parts: Parts) -> None:
-        """Raise Refused unless it may be made or changed."""
+        """Raise RefusedCall unless it may be made or changed."""
         self.check_read(parts)
         subject = shown(parts)
         length, mount = self._mount_of(parts)
         if mount is None or mount.place.access == READ:
             hint = f"filesystem:write:{subject}"
-            raise Refused(numbers.READ_ONLY, Feature.FS_WRITE, subject, "it may only be read", hint)
+            raise RefusedCall(numbers.READ_ONLY, Feature.FS_WRITE, subject, "it may only be read", hint)
         above = _upwards(self._host_path(parts))
         if not self._kept.isdisjoint(above) or not self._names.isdisjoint(parts[length:]):
             detail = "the host may run or trust it later, so it stays as it is"
-            raise Refused(numbers.ACCESS, Feature.FS_PROTECT, subject, detail)
+            raise RefusedCall(numbers.ACCESS, Feature.FS_PROTECT, subject, detail)
 
     def check_move(self, parts: Parts) -> None:
-        """Raise Refused unless it may be made, replaced, moved or removed as a whole."""
+        """Raise RefusedCall unless it may be made, replaced, moved or removed as a whole."""
         self.check_write(parts)
         if parts in self._above or self._host_path(parts) in self._fixed:
             detail = "something in it stays where it is"
-            raise Refused(numbers.BUSY, Feature.FS_PROTECT, shown(parts), detail)
+            raise RefusedCall(numbers.BUSY, Feature.FS_PROTECT, shown(parts), detail)
 
     def check_together(self, old: Parts, new: Parts) -> None:
-        """Raise Refused unless both lie in one place: nothing is linked or moved out of it."""
+        """Raise RefusedCall unless both lie in one place: nothing is linked or moved out of it."""
         if self._mount_of(old) != self._mount_of(new):
             detail = f"it cannot be linked or moved to {shown(new)}: that is another place"
-            raise Refused(numbers.CROSS_DEVICE, Feature.FS_WRITE, shown(old), detail)
+            raise RefusedCall(numbers.CROSS_DEVICE, Feature.FS_WRITE, shown(old), detail)
 
     def check_link_text(self, link: Parts, text: str) -> None:
-        """Raise Refused for a link that would lead out of its place, wherever it is read."""
+        """Raise RefusedCall for a link that would lead out of its place, wherever it is read."""
         length, _ = self._mount_of(link)
         depth = len(link) - 1
         for name in text.split("/"):
             depth += {"": 0, ".": 0, "..": -1}.get(name, 1)
             if text.startswith("/") or depth < length:
                 detail = f"a link to {text} would lead out of its place"
-                raise Refused(numbers.NOT_PERMITTED, Feature.FS_WRITE, shown(link), detail)
+                raise RefusedCall(numbers.NOT_PERMITTED, Feature.FS_WRITE, shown(link), detail)
 
     # Opening
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corral.wasi.instance import ModuleInstance, prepare
-from corral.wasi.machine import LimitReached, Meter, import_wasmtime, wasmtime_version
-from corral.wasi.task import Bounds, Task
+from corral.wasi.machine import LimitReached, ModuleMeter, import_wasmtime, wasmtime_version
+from corral.wasi.task import ModuleBounds, Task
 
 _MODULE = b"""(module (memory (export "memory") 1)
   (func (export "spin") (loop $again (br $again)))
@@ -14,9 +14,9 @@ _MODULE = b"""(module (memory (export "memory") 1)
 def try_machine() -> str:
     """`wasmtime VERSION bounded`, or what went wrong."""
     wasmtime, version = import_wasmtime(), wasmtime_version()
-    task = Task(bounds=Bounds(memory_bytes=65_536, wall_seconds=0.02))
+    task = Task(bounds=ModuleBounds(memory_bytes=65_536, wall_seconds=0.02))
     prepared = prepare(task, bytes(wasmtime.wat2wasm(_MODULE)), "trial")
-    meter = Meter(task.bounds)
+    meter = ModuleMeter(task.bounds)
     instance = ModuleInstance(task, prepared, meter, report=lambda _: None)
     with prepared.ticker.ticking():
         instance.start()

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.wasi.machine import Meter
-    from corral.wasi.tree import Refused
+    from corral.wasi.machine import ModuleMeter
+    from corral.wasi.tree import RefusedCall
 
 _TASK = 3
 
 
-def serve(watch_lifeline: Callable[[], None], watch_limits: Callable[[Meter], None]) -> None:
+def serve(watch_lifeline: Callable[[], None], watch_limits: Callable[[ModuleMeter], None]) -> None:
     """Until nobody is there any more."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))
     threading.Thread(target=watch_lifeline, daemon=True).start()
@@ -78,7 +78,7 @@ def _take_stdio() -> tuple[int, int]:
     return calls, answers
 
 
-def _report(answers: int, refusal: Refused) -> None:
+def _report(answers: int, refusal: RefusedCall) -> None:
     send(answers, {"violation": [refusal.feature.value, refusal.subject, refusal.detail, refusal.hint]})
 
 

@@ -13,6 +13,7 @@ from corral.model.violation import Evidence, Violation
 from corral.policy.preset import load_preset
 from corral.runtime.scratch import Scratch
 from corral.sandbox import Sandbox
+from corral.wasi.answer import wrong_call
 from corral.wasi.task import decode
 from corral.wasm.manifest import load_module
 from corral.wasm.offers import Offered
@@ -131,7 +132,8 @@ class ModuleSandbox:
         if "wrong" in answer:
             raise self._trap(function, *answer["wrong"])
         if "exit" in answer and answer["exit"] != 0:
-            raise self._trap(function, "module-exit", f"it ended with status {answer['exit']}", "")
+            ended = wrong_call("module-exit", f"it ended with status {answer['exit']}")
+            raise self._trap(function, *ended["wrong"])
         return answer.get("value")
 
     def _trap(self, function: str, code: str, why: str, backtrace: str) -> ModuleTrap:

@@ -10,7 +10,7 @@ import time
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
-from corral.wasi.answer import FrameError, receive, send, send_bytes
+from corral.wasi.answer import FrameError, receive, send, send_bytes, wrong_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.runtime.starter import Process
     from corral.wasi.task import Task
-    from corral.wasi.tree import Refused
+    from corral.wasi.tree import RefusedCall
     from corral.wasm.offers import Offered
 
     Hear = Callable[[Violation], None]
@@ -88,7 +88,7 @@ class InlinePlace(ModulePlace):
             raise
         self.description = self._module.describe()
 
-    def _report(self, refusal: Refused) -> None:
+    def _report(self, refusal: RefusedCall) -> None:
         self._hear(_violation(refusal.feature.value, refusal.subject, refusal.detail, refusal.hint))
 
     def call(self, function: str, arguments: list[Any], seconds: float | None) -> dict[str, Any]:
@@ -197,13 +197,11 @@ class WorkerPlace(ModulePlace):
                 words = os.read(self._process.status, 65_536)
         self.close()
         if b"timed-out" in words:
-            return {"wrong": ["module-limit", "wall", ""]}
+            return wrong_call("module-limit", "wall")
         if b"limit " in words:
             limit = words.partition(b"limit ")[2].split(b"\n")[0].decode("ascii", "replace")
-            return {"wrong": ["module-limit", limit, ""]}
-        return {
-            "wrong": ["module-worker", "its process has ended: a fault of the engine, or it was killed", ""]
-        }
+            return wrong_call("module-limit", limit)
+        return wrong_call("module-worker", "its process has ended: a fault of the engine, or it was killed")
 
     def reset(self) -> None:
         if self._process is not None:
