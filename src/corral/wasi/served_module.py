@@ -84,11 +84,7 @@ class ServedModule:
             values = self._check(name, arguments)
         except CorralError as problem:
             return failure_of(problem)
-        self._is_busy, self._output = True, []
-        self._room = (
-            _MOST_OUTPUT if self._task.bounds.output_bytes is None else self._task.bounds.output_bytes
-        )
-        self.meter.begin(wall_seconds)
+        self._begin(wall_seconds)
         try:
             with self._prepared.ticker.ticking():
                 return self._answer(self._current().call(name, *values))
@@ -101,6 +97,32 @@ class ServedModule:
             return answer
         finally:
             self._is_busy = False
+
+    def run(self, arguments: list[str], wall_seconds: float | None = None) -> dict[str, Any]:
+        """Run a command from its beginning to its end, in an instance of its own."""
+        if self._is_busy:
+            return wrong_call("module-busy", f"{self._prepared.name} is called while it is being called")
+        self._begin(wall_seconds)
+        task = self._task.replace(arguments=tuple(arguments))
+        instance = ModuleInstance(task, self._prepared, self.meter, report=self._report, offers=self._offers)
+        try:
+            start = instance.command(self._take)
+            with self._prepared.ticker.ticking():
+                start()
+            return self._answer(None) | {"exit": 0}
+        except CorralError as problem:
+            return failure_of(problem)
+        except Exception as problem:
+            return self._wrong(problem)
+        finally:
+            instance.close()
+            self._is_busy = False
+
+    def _begin(self, wall_seconds: float | None) -> None:
+        self._is_busy, self._output = True, []
+        most = self._task.bounds.output_bytes
+        self._room = _MOST_OUTPUT if most is None else most
+        self.meter.begin(wall_seconds)
 
     def _check(self, name: str, arguments: list[Any]) -> list[Any]:
         kinds = self._signatures.get(name)

@@ -60,7 +60,10 @@ def _answer_calls(module: ServedModule, calls: int, answers: int) -> None:
             module.reset()
             send(answers, {"value": None})
             continue
-        answer = module.call(request["name"], request["arguments"], request.get("wall"))
+        if "run" in request:
+            answer = module.run(request["run"], request.get("wall"))
+        else:
+            answer = module.call(request["name"], request["arguments"], request.get("wall"))
         fuel = module.fuel_left()
         if fuel is not None:
             answer["fuel"] = fuel

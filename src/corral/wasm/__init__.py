@@ -4,14 +4,22 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.wasm.module_sandbox import ModuleSandbox
+    from corral.wasm.module_sandbox import ModuleRun, ModuleSandbox
+    from corral.wasm.python import PythonRun, PythonSandbox, run_python
 
-__all__ = ["ModuleSandbox"]
+__all__ = ["ModuleRun", "ModuleSandbox", "PythonRun", "PythonSandbox", "run_python"]
+_EXPORTS = {
+    "ModuleRun": "corral.wasm.module_sandbox",
+    "ModuleSandbox": "corral.wasm.module_sandbox",
+    "PythonRun": "corral.wasm.python",
+    "PythonSandbox": "corral.wasm.python",
+    "run_python": "corral.wasm.python",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name == "ModuleSandbox":
-        from corral.wasm.module_sandbox import ModuleSandbox
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'corral.wasm' has no attribute {name!r}")
+    from importlib import import_module
 
-        return ModuleSandbox
-    raise AttributeError(f"module 'corral.wasm' has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)

@@ -9,12 +9,14 @@ from corral.model.errors import CallError, ModuleTrap, PolicyError, Unenforceabl
 from corral.model.event import event_of
 from corral.model.feature import Feature
 from corral.model.policy import Policy
+from corral.model.record import Record
+from corral.model.rules.inheritance import Inheritance
 from corral.model.violation import Evidence, Violation
 from corral.policy.preset import load_preset
 from corral.runtime.scratch import Scratch
 from corral.sandbox import Sandbox
 from corral.wasi.answer import wrong_call
-from corral.wasi.task import decode
+from corral.wasi.task import PRIVATE, decode
 from corral.wasm.manifest import load_module
 from corral.wasm.offers import Offered
 from corral.wasm.place import InlinePlace, ModulePlace, WorkerPlace
@@ -36,11 +38,20 @@ _MOST_EVENTS = 256
 _NEVER_MADE = (".git",)
 
 
+class ModuleRun(Record):
+    """What became of a command that a module is."""
+
+    exit_status: int
+    stdout: bytes
+    stderr: bytes
+
+
 class ModuleSandbox:
     """A module in a process of its own, or with `inline=True` in the caller's.
 
     `module` is bytes, or the path of a .wasm or .wat file. What it may do is `policy & request`: the request
     is what its manifest asks for, unless `request` says otherwise, and `cuts` has what was refused of it.
+    With `as_parent` it may do all that the policy permits, whatever it asks for.
     `functions` are Python callables for its imports from `host`, each under the capability
     `module:call:host.NAME`; `modules` are others whose functions it may call, under `module:call:NAME`.
 
@@ -67,11 +78,13 @@ class ModuleSandbox:
         fuel: int | None = None,
         seed: int | None = None,
         clock: str = "host",
+        as_parent: bool = False,
         on_event: Listener | None = None,
     ) -> None:
         loaded = load_module(module, name)
         parent = policy if isinstance(policy, Policy) else load_preset(policy)
-        inheritance = parent.grant(loaded.request if request is None else tuple(request))
+        asked = loaded.request if request is None else tuple(request)
+        inheritance = Inheritance(parent) if as_parent else parent.grant(asked)
         self.name, self.manifest = loaded.name, loaded.source
         self.policy: Policy = inheritance.policy
         self.cuts: tuple[Cut, ...] = inheritance.cuts
@@ -110,19 +123,35 @@ class ModuleSandbox:
     def call_within(self, function: str, arguments: Iterable[Any], seconds: float | None) -> Any:
         """The same, and within so many seconds: what a module has left that calls another."""
         with self._lock:
-            if self._caller:
-                raise CallError(
-                    "module-busy",
-                    f"{self.name}.{function} was not called",
-                    why="the module is in the middle of a call",
-                    fix="let a module call others, and not itself by way of them",
-                )
-            self._caller = threading.get_ident()
-            try:
-                answer = self._opened().call(function, list(arguments), seconds)
-            finally:
-                self._caller = 0
+            answer = self._turn(function, lambda place: place.call(function, list(arguments), seconds))
             return self._read(function, answer)
+
+    def run(self, *arguments: str, timeout: float | None = None) -> ModuleRun:
+        """Run a WASI command from its beginning to its end, in an instance of its own. Raises as `call`."""
+        with self._lock:
+            words = [self.name, *arguments]
+            answer = self._turn("_start", lambda place: place.run(words, timeout))
+            status = answer.pop("exit", 0)
+            self._read("_start", answer)
+            streams = {1: b"", 2: b""}
+            for number, text in answer.get("output", ()):
+                streams[number] += text.encode("latin-1")
+            return ModuleRun(status, streams[1], streams[2])
+
+    def _turn(self, function: str, act: Callable[[ModulePlace], dict[str, Any]]) -> dict[str, Any]:
+        """One call at a time; a second one by the same thread is the module calling itself."""
+        if self._caller:
+            raise CallError(
+                "module-busy",
+                f"{self.name}.{function} was not called",
+                why="the module is in the middle of a call",
+                fix="let a module call others, and not itself by way of them",
+            )
+        self._caller = threading.get_ident()
+        try:
+            return act(self._opened())
+        finally:
+            self._caller = 0
 
     def _read(self, function: str, answer: dict[str, Any]) -> Any:
         self.output = b"".join(text.encode("latin-1") for _, text in answer.get("output", ()))
@@ -175,6 +204,11 @@ class ModuleSandbox:
             self._events.append(event)
         if self._listener is not None:
             self._listener(event)
+
+    def private_directory(self, path: str) -> str:
+        """Where on the host the module's private directory of that name lies; empty if it has none."""
+        found = [each.source for each in self._task.places if each.path == path and each.access == PRIVATE]
+        return found[0] if found else ""
 
     def launch_and_task(self) -> tuple[Launch, Task]:
         """How its process is started and what it is told: for who only wants to look at the module."""

@@ -47,6 +47,9 @@ class ModulePlace:
     def call(self, function: str, arguments: list[Any], seconds: float | None) -> dict[str, Any]:
         raise NotImplementedError
 
+    def run(self, arguments: list[str], seconds: float | None) -> dict[str, Any]:
+        raise NotImplementedError
+
     def reset(self) -> None:
         raise NotImplementedError
 
@@ -97,6 +100,9 @@ class InlinePlace(ModulePlace):
             answer["fuel"] = self._module.fuel_left()
         return answer
 
+    def run(self, arguments: list[str], seconds: float | None) -> dict[str, Any]:
+        return self._module.run(arguments, seconds)
+
     def reset(self) -> None:
         self._module.reset()
 
@@ -141,13 +147,19 @@ class WorkerPlace(ModulePlace):
         self.description = answer["ready"]
 
     def call(self, function: str, arguments: list[Any], seconds: float | None) -> dict[str, Any]:
+        return self._ask({"name": function, "arguments": arguments}, seconds)
+
+    def run(self, arguments: list[str], seconds: float | None) -> dict[str, Any]:
+        return self._ask({"run": arguments}, seconds)
+
+    def _ask(self, request: dict[str, Any], seconds: float | None) -> dict[str, Any]:
         if self._process is None:
             self._start()
         limit = self._task.bounds.wall_seconds
         known = [each for each in (limit, seconds) if each is not None]
         until = time.monotonic() + min(known) if known else None
         try:
-            send(self._calls, {"name": function, "arguments": arguments, "wall": seconds})
+            send(self._calls, {**request, "wall": seconds})
             return self._converse(until)
         except (OSError, FrameError):
             return self._ended()
