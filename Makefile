@@ -6,7 +6,7 @@ comma  := ,
 BIN    := $(VENV)/bin
 # Of `make fuzz`: how long for each target, which targets, and RECORD=--record to keep the inputs.
 SECONDS ?= 60
-TARGETS ?= capability toml json
+TARGETS ?= capability toml json module
 RECORD  ?=
 # Of `make test-vm`: arguments of pytest inside, or `shell`.
 VM_ARGS ?=

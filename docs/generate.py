@@ -33,7 +33,7 @@ from corral.images.recipe import ALIASES, REPOSITORY, VARIANTS, load_recipe  # n
 from corral.linux import landlock  # noqa: E402
 from corral.model.enforcer import CGROUP2, Enforcer  # noqa: E402
 from corral.model.feature import PROMISES, Feature  # noqa: E402
-from corral.model.probe import LaunchTrial, Probe, Stat, ToolRun  # noqa: E402
+from corral.model.probe import LaunchTrial, ModuleRunner, Probe, Stat, ToolRun  # noqa: E402
 from corral.model.rules.capability import parse_capability  # noqa: E402
 from corral.model.rules.syscall_groups import GROUPS  # noqa: E402
 from corral.planning.require import features_of  # noqa: E402
@@ -142,7 +142,12 @@ class ImaginaryHost:
     def which(self, name: str) -> str:
         return f"/usr/bin/{name}"
 
+    def module_runner(self) -> ModuleRunner:
+        return ModuleRunner(("/usr/bin/python3",))
+
     def run_tool(self, argv: tuple[str, ...], *, seconds: float = 10.0) -> ToolRun:
+        if argv[1] == "--probe":
+            return ToolRun(0, "wasmtime 99.0 bounded\n")
         engine, question = argv[0].rpartition("/")[2], argv[1]
         if question == "context":
             return ToolRun(0, "unix:///run/docker.sock\n")

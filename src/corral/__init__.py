@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         CommandFailed,
         ConfigurationError,
         CorralError,
+        ModuleTrap,
         PolicyError,
         RemoteError,
         SessionClosed,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from corral.sessions.live_network import LiveNetwork
     from corral.sessions.pool import Pool, PoolStats
     from corral.sessions.session import Session
+    from corral.wasm.module_sandbox import ModuleSandbox
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
@@ -100,6 +102,8 @@ _EXPORTS = {
     "Inheritance": "corral.model.rules.inheritance",
     "Limits": "corral.model.policy",
     "LiveNetwork": "corral.sessions.live_network",
+    "ModuleSandbox": "corral.wasm.module_sandbox",
+    "ModuleTrap": "corral.model.errors",
     "NetAction": "corral.model.network.traffic",
     "NetEvent": "corral.model.network.traffic",
     "NetMode": "corral.model.policy",
@@ -176,6 +180,8 @@ __all__ = [
     "Inheritance",
     "Limits",
     "LiveNetwork",
+    "ModuleSandbox",
+    "ModuleTrap",
     "NetAction",
     "NetEvent",
     "NetMode",

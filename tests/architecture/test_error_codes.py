@@ -13,6 +13,7 @@ from corral.runtime.status import _FIXES
 DOCUMENT = ROOT / "docs/errors.md"
 #: Classes whose constructor, and functions that, take a code first. The others have one of their own.
 CODED = {"CorralError", "PolicyError", "UnenforceableError", "SetupError", "CallError", "refusal"}
+CODED |= {"bad_module", "MissingImport", "wrong_call"}  # of modules
 
 
 def _phases() -> set[str]:

@@ -43,6 +43,8 @@ PUBLIC = [
     "Inheritance",
     "Limits",
     "LiveNetwork",
+    "ModuleSandbox",
+    "ModuleTrap",
     "NetAction",
     "NetEvent",
     "NetMode",

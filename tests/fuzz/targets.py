@@ -63,7 +63,28 @@ def json(data: bytes) -> None:
     _document(to_text(data), "corral.json")
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"capability": capability, "toml": toml, "json": json}
+def module(data: bytes) -> None:
+    """Bytes are a module, which can be compiled and linked, or an error says what is wrong with them."""
+    from corral.model.errors import PolicyError
+    from corral.wasi.instance import ModuleInstance, prepare
+    from corral.wasi.machine import ModuleMeter
+    from corral.wasi.task import Task
+    from corral.wasm.manifest import load_module
+
+    try:
+        loaded = load_module(data, "fuzzed")
+        prepared = prepare(Task(), loaded.binary, "fuzzed")
+        ModuleInstance(Task(), prepared, ModuleMeter(Task().bounds), report=lambda _: None)
+    except PolicyError as refused:
+        assert refused.code.startswith("module-") and len(refused.render().split("\n")) == 3
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "capability": capability,
+    "toml": toml,
+    "json": json,
+    "module": module,
+}
 
 
 def to_text(data: bytes) -> str:

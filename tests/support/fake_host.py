@@ -7,7 +7,7 @@ import zlib
 
 from corral.model.enforcer import CGROUP2, Enforcer
 from corral.model.plan import FileStamp
-from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
+from corral.model.probe import Entries, LaunchTrial, ModuleRunner, Stat, ToolRun
 from support.tools import EVERY_TOOL, RELEASE
 
 TYPE_CHECKING = False
@@ -222,6 +222,11 @@ class FakeHost:
 
     def control_directories(self) -> tuple[str, ...]:
         return self.controls
+
+    def module_runner(self) -> ModuleRunner:
+        return ModuleRunner(
+            ("/usr/bin/python3", "/corral/wasi/child.py"), f"{self.home}/.local/state/corral/wasm"
+        )
 
     def copies_directory(self) -> str:
         return f"{self.home}/.local/state/corral/copies"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from corral.backends.registry import BUILTIN, get_backend
+from corral.backends.registry import BUILTIN, MODULES, get_backend
 from corral.model.feature import Feature
 from corral.model.plan import Command
 from corral.planning.build import build, nested_repositories
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 #: Those that are for a Mac have cases of their own: support.mac.
-LINUX = tuple(name for name in BUILTIN if name not in {"seatbelt", "lima"})
+LINUX = tuple(name for name in BUILTIN if name not in {"seatbelt", "lima", MODULES})
 WORKSPACE = "/home/ann/project"
 RUN_ID = "0123456789abcdef"
 

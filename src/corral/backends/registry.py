@@ -19,10 +19,11 @@ BUILTIN = {
     "docker": "corral.backends.docker:DockerBackend",
     "seatbelt": "corral.backends.seatbelt:SeatbeltBackend",
     "lima": "corral.backends.lima:LimaBackend",
+    "wasm": "corral.backends.wasm:WasmBackend",
     "none": "corral.backends.none:NoneBackend",
 }
 #: What `auto` tries on each platform, in this order, as far as this version has it. `none` is never among
-#: them: it must be asked for by name.
+#: them, nor `wasm`, which runs modules and no commands: they must be asked for by name.
 AUTO = {
     "linux": ("native", "landlock", "bubblewrap", "firejail", "podman", "docker"),
     "darwin": ("seatbelt", "lima", "docker", "podman"),
@@ -36,6 +37,9 @@ UNPROVED = {
     "lima": "it needs a virtual machine; what is tested is what it is told",
 }
 
+#: It runs WebAssembly modules; commands that are none it cannot start. Its claims are proved with modules.
+MODULES = "wasm"
+
 AUTO_NAME = "auto"
 UNCONFINED = "none"
 #: Every name that a configuration may hold, those of other platforms included.
@@ -43,7 +47,7 @@ NAMES = (AUTO_NAME, *BUILTIN)
 #: Those that run commands in containers, and need an image.
 ENGINES = frozenset({"docker", "podman"})
 #: Those that `auto` may be told to choose from.
-CONFINING = tuple(name for name in NAMES if name not in {AUTO_NAME, UNCONFINED})
+CONFINING = tuple(name for name in NAMES if name not in {AUTO_NAME, UNCONFINED, MODULES})
 
 
 def get_backend(name: str) -> Backend:
@@ -76,6 +80,8 @@ def check_order(order: tuple[str, ...]) -> None:
                 f"`auto` cannot choose {name!r}",
                 why=f"`{UNCONFINED}` confines nothing, and must be chosen explicitly"
                 if name == UNCONFINED
+                else f"{MODULES} runs modules, and no commands"
+                if name == MODULES
                 else f"it chooses among {', '.join(CONFINING)}",
                 fix="leave it out of `backends`",
             )

@@ -175,26 +175,30 @@ def guest(request: str | None, told: str | None) -> None:
 @click.option("--backend", default="auto", metavar="NAME", help="The backend to attack; auto by default.")
 @click.option("--only", multiple=True, metavar="PROBE", help="Run just this probe; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
-def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
+@click.argument("gate", required=False, metavar="[GATE]")
+def selftest(backend: str, only: tuple[str, ...], gate: str | None, *, as_json: bool) -> None:
     """Attack the sandbox on this host, and report what held.
 
     Every probe is first shown to work unconfined, on files of its own. It does no harm where it succeeds.
+    With a GATE, WebAssembly modules are tried instead: isolation, limits, capabilities or violations.
     """
-    from corral.cli.selftest import attack
+    from corral.cli.selftest import attack, try_gate
 
-    sys.exit(attack(backend, only, as_json=as_json))
+    sys.exit(try_gate(gate, as_json=as_json) if gate else attack(backend, only, as_json=as_json))
 
 
 def _add_groups() -> None:
     from corral.cli.hook.commands import hook
     from corral.cli.image.commands import image
     from corral.cli.install.commands import install
+    from corral.cli.module.commands import module
     from corral.cli.policy.commands import policy, why  # they need `with_options`, from above
     from corral.cli.session.commands import sandbox, session, status_here
 
     cli.add_command(hook)
     cli.add_command(image)
     cli.add_command(install)
+    cli.add_command(module)
     cli.add_command(policy)
     cli.add_command(why)
     for command in (session, sandbox, status_here):

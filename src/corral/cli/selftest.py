@@ -7,7 +7,7 @@ import sys
 
 from corral.cli.demo import colour
 from corral.cli.run import report_error
-from corral.model.errors import CorralError
+from corral.model.errors import CorralError, PolicyError
 from corral.selftest.battery import run_battery
 from corral.selftest.probe import ProbeOutcome
 
@@ -38,6 +38,33 @@ def attack(backend: str, only: Iterable[str], *, as_json: bool) -> int:
     else:
         sys.stdout.write(_summary(receipt))
     return 0 if receipt.ok else 1
+
+
+def try_gate(name: str, *, as_json: bool) -> int:
+    """Try modules; status 0 only if everything held."""
+    from corral.selftest.module_gates import GATES, run_gate
+
+    reports = []
+    try:
+        if name not in GATES:
+            raise PolicyError(
+                "unknown-gate",
+                f"there is no gate {name!r}",
+                why=f"there are {', '.join(GATES)}",
+                fix="name one of them",
+            )
+        for report in run_gate(name):
+            reports.append(report)
+            if not as_json:
+                detail = f" ({report.detail})" if report.detail else ""
+                sys.stdout.write(colour(f"{'✔' if report.held else '✘'} {report.title}{detail}") + "\n")
+                sys.stdout.flush()
+    except CorralError as error:
+        return report_error(error, as_json=as_json, about_command=False)
+    if as_json:
+        told = [{"title": each.title, "held": each.held, "detail": each.detail} for each in reports]
+        sys.stdout.write(json.dumps({"v": 1, "gate": name, "checks": told}, indent=2) + "\n")
+    return 0 if all(report.held for report in reports) else 1
 
 
 def _say(report: ProbeReport) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
     from corral.model.plan import FileStamp
-    from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
+    from corral.model.probe import Entries, LaunchTrial, ModuleRunner, Stat, ToolRun
 
 
 #: Those that take no other process to make; systemd would have to be asked.
@@ -162,6 +162,9 @@ class TracedHost:
 
     def control_directories(self) -> tuple[str, ...]:
         return self._host.control_directories()
+
+    def module_runner(self) -> ModuleRunner:
+        return self._host.module_runner()
 
     def copies_directory(self) -> str:
         return ""  # nobody would make copies later, nor take anything over

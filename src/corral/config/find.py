@@ -17,7 +17,9 @@ PYPROJECT = "pyproject.toml"
 TRUST_FILE = "trusted"  # in the state directory
 PREFIX = "CORRAL_"
 #: Variables that are no settings: the mark inside a sandbox, another launcher.
-OTHER_VARIABLES = frozenset({"CORRAL_SANDBOX", "CORRAL_LAUNCHER", "CORRAL_CONFIG", "CORRAL_AGENT"})
+OTHER_VARIABLES = frozenset(
+    {"CORRAL_SANDBOX", "CORRAL_LAUNCHER", "CORRAL_CONFIG", "CORRAL_AGENT", "CORRAL_PYTHON_WASM"}
+)
 _MOST_BYTES = 1024 * 1024
 
 

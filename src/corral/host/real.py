@@ -9,7 +9,7 @@ import sys
 from functools import lru_cache
 
 from corral.model.errors import SetupError
-from corral.model.probe import Entries, LaunchTrial, Stat, ToolRun
+from corral.model.probe import Entries, LaunchTrial, ModuleRunner, Stat, ToolRun
 from corral.untrusted_files.stamps import stamp_of
 
 TYPE_CHECKING = False
@@ -245,6 +245,11 @@ class RealHost:
     def control_directories(self) -> tuple[str, ...]:
         # TRUST: whoever reads there may give commands to every named session.
         return tuple(map(os.path.realpath, control_directories()))
+
+    def module_runner(self) -> ModuleRunner:
+        from corral.host.modules import find_module_runner
+
+        return find_module_runner()
 
     def copies_directory(self) -> str:
         state = state_directory()

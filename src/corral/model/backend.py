@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
     from corral.model.plan import FileStamp, Plan
-    from corral.model.probe import Entries, LaunchTrial, Probe, Stat, ToolRun
+    from corral.model.probe import Entries, LaunchTrial, ModuleRunner, Probe, Stat, ToolRun
 
     class Backend(Protocol):
         """One way to enforce a plan.
@@ -98,6 +98,9 @@ if TYPE_CHECKING:
 
         def control_directories(self) -> tuple[str, ...]:
             """Where named sessions are reached: hidden from every command."""
+
+        def module_runner(self) -> ModuleRunner:
+            """What runs a WebAssembly module, or why there is nothing that can."""
 
         def copies_directory(self) -> str:
             """Where the runner may keep copies of configurations; empty if nowhere. Never granted."""

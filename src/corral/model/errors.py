@@ -10,6 +10,7 @@
     ├── CommandFailed          the caller, who asked with check()      the command's own
     ├── RemoteError            the author of a function that raised    1
     ├── CallError              the caller: a function has no result    1
+    │   └── ModuleTrap             (carries the backtrace)             1
     └── BugError               us; the command did NOT run             70
 
 Every error says what could not be done, why, how to fix it, and whether the command ran.
@@ -234,6 +235,30 @@ class CallError(CorralError):
     ) -> None:
         super().__init__(code, what, why=why, fix=fix, ran=ran or result is not None)
         self.result = result
+
+
+class ModuleTrap(CallError):
+    """A function of a WebAssembly module did not return: it trapped, met a limit, or ended the module.
+
+    `backtrace` has the names of the functions that it was in; `limit` the limit, if it was one; `output` what
+    the module printed during the call.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        why: str,
+        fix: str,
+        backtrace: str = "",
+        limit: str = "",
+        output: bytes = b"",
+    ) -> None:
+        super().__init__(code, what, why=why, fix=fix, ran=True)
+        self.backtrace = backtrace
+        self.limit = limit
+        self.output = output
 
 
 class BugError(CorralError):

@@ -98,7 +98,8 @@ def event_of(violation: Violation, count: int = 1) -> Event:
     """What a violation is as an event."""
     is_limit = violation.feature.value.startswith("limit.")
     kind = EventKind.LIMIT if is_limit else EventKind.REFUSED
-    if violation.feature is Feature.FS_PROTECT and violation.evidence is Evidence.OBSERVED:
+    is_seen = violation.evidence is Evidence.OBSERVED and not violation.is_prevented
+    if violation.feature is Feature.FS_PROTECT and is_seen:
         kind = EventKind.TAKEN
     return Event(
         kind,

@@ -54,6 +54,16 @@ class LaunchTrial(Record):
     detail: str = ""
 
 
+class ModuleRunner(Record):
+    """How the process is started that runs a WebAssembly module."""
+
+    argv: tuple[str, ...] = ()
+    cache: str = ""  # a directory for what was compiled; empty: none
+    python: str = ""  # where a Python for WASI is expected; it need not be there
+    reason: str = ""  # why there is none
+    fix: str = ""
+
+
 class ToolRun(Record):
     """What a program of the host said that a probe asked."""
 

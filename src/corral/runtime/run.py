@@ -83,6 +83,7 @@ class Run(Supervision):
         self._sent: set[int] = set()  # signals that were passed on
         self.is_checking = False  # what a command left that has ended
         self._was_outer_ended = False  # by us
+        self._heard = 0  # how many of the violations that the status pipe told of
         self._is_lost = False  # an outer program ended before its launcher
         self._outer_ends_by = float("inf")  # when an outer program whose launcher is gone is ended
 
@@ -316,6 +317,8 @@ class Run(Supervision):
             poller.unregister(descriptor)
             self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
         connect_network(self._status, self._network)
+        if len(self._status.violations) > self._heard:
+            self._hear_module()
         if self._observer is not None and self._status.given:
             self._observer.attach(self._status.take_given())
             for one in self._observer.descriptors:
@@ -323,6 +326,13 @@ class Run(Supervision):
         if self._status.is_done:
             self._release()
         return True
+
+    def _hear_module(self) -> None:
+        from corral.runtime.module_report import read_violations
+
+        new, self._heard = self._status.violations[self._heard :], len(self._status.violations)
+        for violation in read_violations(new):
+            self._reporter.hear(violation)
 
     def _release(self) -> None:
         """The launcher waits for this, so that its group is still there to be read."""
@@ -371,6 +381,10 @@ class Run(Supervision):
             self._status.signal, self._status.lost = signal.SIGKILL.value, True  # the launcher was killed
         guard, network = self._guard, self._network
         found = (*guard.violations, *guard.take_findings()) if guard is not None else ()
+        if self._status.violations:
+            from corral.runtime.module_report import read_violations
+
+            found += read_violations(self._status.violations)
         if self._copies is not None:  # ORDER: nothing of the command runs any more
             found += self._copies.take_over()
         for areas in self._status.areas:

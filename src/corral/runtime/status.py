@@ -8,10 +8,15 @@ import struct
 
 from corral.model.errors import SetupError, path_changed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.model.errors import CorralError
+
 _CHUNK = _MAX_BYTES = 65_536
 _MOST_GIVEN = 160  # more than a launcher sends
 _AREAS = b"areas\n"
 _INT = struct.Struct("i")
+_MOST_VIOLATIONS = 256
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
 
@@ -53,6 +58,7 @@ class Status:
         self.is_done = False  # all is said, and the launcher waits to be released
         self.has_left = False  # the command has ended, and something that it started goes on
         self.failure: tuple[str, int, str] | None = None
+        self.violations: list[str] = []  # that the process which runs a module has seen, as it tells them
 
     def feed(self, piece: bytes) -> None:
         """Take bytes as they come."""
@@ -119,6 +125,8 @@ class Status:
             self.has_left = True
         elif word == "limit":
             self.exceeded = self.exceeded or rest
+        elif word == "violation" and len(self.violations) < _MOST_VIOLATIONS:
+            self.violations.append(rest)
         elif word == "failed" and self.failure is None:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
             self.failure = (phase, int(number) if _is_number(number) else 0, detail)
@@ -128,8 +136,12 @@ class Status:
         """Whether all is said about a command of a kept sandbox; what it left may go on."""
         return self.usage is not None or self.failure is not None
 
-    def error(self) -> SetupError | None:
+    def error(self) -> CorralError | None:
         """The reason why the command did not run, if it did not."""
+        if self.failure is not None and self.failure[0] == "module":
+            from corral.runtime.module_report import explain_module
+
+            return explain_module(self.failure[2])
         if self.failure is not None:
             return _explain(*self.failure)
         if self.started or self.timed_out or self.exceeded:

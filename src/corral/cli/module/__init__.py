@@ -1,0 +1,1 @@
+"""`corral module ...`: WebAssembly modules on the command line."""

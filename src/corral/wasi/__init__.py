@@ -1,0 +1,1 @@
+"""WASI: what a WebAssembly module can ask of the host, and the process that runs one."""
