@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from corral.sessions.live_network import LiveNetwork
     from corral.sessions.pool import Pool, PoolStats
     from corral.sessions.session import Session
+    from corral.shell_check.check import check
+    from corral.shell_check.verdict import CheckFinding, CheckResult, CheckVerdict
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
@@ -76,6 +78,9 @@ _EXPORTS = {
     "Capability": "corral.model.rules.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "Ceiling": "corral.limits.ceiling",
+    "CheckFinding": "corral.shell_check.verdict",
+    "CheckResult": "corral.shell_check.verdict",
+    "CheckVerdict": "corral.shell_check.verdict",
     "CommandFailed": "corral.model.errors",
     "Configuration": "corral.config.configuration",
     "ConfigurationError": "corral.model.errors",
@@ -129,6 +134,7 @@ _EXPORTS = {
     "Violation": "corral.model.violation",
     "Watch": "corral.pipeline.live_run",
     "build_policy": "corral.policy.compose",
+    "check": "corral.shell_check.check",
     "detect_best_sandbox": "corral.parallel.executor",
     "format_duration": "corral.model.rules.quantities",
     "format_share": "corral.model.rules.quantities",
@@ -152,6 +158,9 @@ __all__ = [
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
+    "CheckFinding",
+    "CheckResult",
+    "CheckVerdict",
     "CommandFailed",
     "Configuration",
     "ConfigurationError",
@@ -206,6 +215,7 @@ __all__ = [
     "Watch",
     "__version__",
     "build_policy",
+    "check",
     "detect_best_sandbox",
     "format_duration",
     "format_share",

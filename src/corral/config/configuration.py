@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from corral.backends.registry import UNCONFINED
 from corral.config.keys import FALLBACKS
 from corral.config.setting import Origin, Source, shorten
@@ -137,6 +139,17 @@ class Configuration(Record):
         return self.compiled.all("bypass_tools")
 
     @property
+    def check_mode(self) -> str:
+        """How strictly the text of commands is checked before they run."""
+        return str(self._value("check.mode"))
+
+    @property
+    def check_rules(self) -> tuple[str, ...]:
+        """Files with the user's own rules for that."""
+        paths = (literal(str(setting.value)) for setting in self.compiled.all("check.rules"))
+        return tuple(os.path.expanduser(path.replace("${workspace}", self.workspace, 1)) for path in paths)
+
+    @property
     def waived(self) -> tuple[str, ...]:
         """Features that are given up."""
         return tuple(dict.fromkeys(str(setting.value) for setting in self.compiled.all("waive")))
@@ -167,6 +180,7 @@ class Configuration(Record):
                 make_cache_directory(literal(capability.target))
         # TRUST: a user file that was named may lie in the workspace; no command may change it.
         own = [*(file.path for file in self.files if file.source is Source.USER), *self.pattern_files]
+        own += self.check_rules
         host = RealHost(own_files=own)
         return Sandbox(
             self.policy,
