@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.audit.log import AuditLog
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
     from corral.integrations.bash_call import BashOutput
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
     "AsyncBashTool": "corral.integrations.bash_tool",
+    "AuditLog": "corral.audit.log",
     "Background": "corral.sessions.background",
     "BashOutput": "corral.integrations.bash_call",
     "BashTool": "corral.integrations.bash_tool",
@@ -150,6 +152,7 @@ _EXPORTS = {
 
 __all__ = [
     "AsyncBashTool",
+    "AuditLog",
     "Background",
     "BashOutput",
     "BashTool",

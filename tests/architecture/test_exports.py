@@ -11,6 +11,7 @@ import corral
 
 PUBLIC = [
     "AsyncBashTool",
+    "AuditLog",
     "Background",
     "BashOutput",
     "BashTool",

@@ -195,12 +195,14 @@ def selftest(backend: str, only: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _add_groups() -> None:
+    from corral.cli.audit.commands import audit
     from corral.cli.hook.commands import hook
     from corral.cli.image.commands import image
     from corral.cli.install.commands import install
     from corral.cli.policy.commands import policy, why  # they need `with_options`, from above
     from corral.cli.session.commands import sandbox, session, status_here
 
+    cli.add_command(audit)
     cli.add_command(hook)
     cli.add_command(image)
     cli.add_command(install)

@@ -49,7 +49,7 @@ FALLBACKS = ("refuse", "unconfined")
 
 
 #: Tables beside `sandbox`: what is about commands and runs, and no policy.
-TOP_TABLES = ("check",)
+TOP_TABLES = ("check", "audit")
 
 
 class Key(Record):
@@ -320,6 +320,28 @@ KEYS: tuple[Key, ...] = (
         "files with rules of your own for that",
         ["~/.config/corral/rules.toml"],
         default=(),
+    ),
+    Key(
+        "audit.enabled",
+        BOOLEAN,
+        "keep a record of every run, in a log that shows changes",
+        True,
+        default=False,
+    ),
+    Key(
+        "audit.on_failure",
+        choice(("refuse", "warn")),
+        "where a run cannot be recorded: `refuse` it, or `warn`",
+        "refuse",
+        default="refuse",
+    ),
+    Key("audit.rotate", SIZE, "size at which the log begins a new file", "64MiB", default="64MiB"),
+    Key(
+        "audit.key",
+        PATH,
+        "a file with a key, without which no line can be made",
+        "~/.config/corral/audit.key",
+        default="",
     ),
 )
 

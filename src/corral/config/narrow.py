@@ -236,6 +236,12 @@ def _stricter(setting: Setting, against: Compiled) -> Answer:
     return (None, True) if CHECK_MODES.index(setting.value) >= CHECK_MODES.index(kept) else (kept, False)
 
 
+def _users_own(setting: Setting, against: Compiled) -> Answer:
+    """What is recorded about a project's commands is not for the project to say."""
+    kept = against.value(setting.key.name)
+    return (None, False) if setting.value == kept else (str(kept).lower(), False)
+
+
 def _never(_setting: Setting, _against: Compiled) -> Answer:
     return "", False
 
@@ -265,4 +271,8 @@ _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
     "environment.set": _never,
     "check.mode": _stricter,
     "check.rules": _never,  # a rule can allow
+    "audit.enabled": _users_own,
+    "audit.on_failure": _users_own,
+    "audit.rotate": _users_own,
+    "audit.key": _users_own,
 }

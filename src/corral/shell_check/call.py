@@ -58,6 +58,7 @@ class ShellCall:
         "end",
         "input_text",
         "is_recursive",
+        "name",
         "outputs_run",
         "pipeline",
         "reads",
@@ -69,6 +70,8 @@ class ShellCall:
 
     def __init__(self, words: list[Word], start: int, end: int) -> None:
         self.words, self.start, self.end = words, start, end
+        #: The program, without its directory; UNKNOWN is in it where the text does not tell.
+        self.name = basename(words[0].text) if words else ""
         self.assignments: list[tuple[str, Word]] = []
         self.reads: list[Word] = []  # by redirection
         self.writes: list[Word] = []
@@ -79,11 +82,6 @@ class ShellCall:
         self.outputs_run: frozenset[str] = frozenset()  # programs whose output it runs as code
         self.code = ""  # of another language, among its words
         self.is_recursive = False  # a function that calls itself, with a pipe to itself
-
-    @property
-    def name(self) -> str:
-        """The program, without its directory; UNKNOWN is in it where the text does not tell."""
-        return basename(self.words[0].text) if self.words else ""
 
     @property
     def is_pattern(self) -> bool:

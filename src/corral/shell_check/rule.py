@@ -43,9 +43,7 @@ class CheckRule(Record):
     unresolved: bool = False  # ask, if it depends on a word whose value is not known
 
     def applies(self, call: ShellCall) -> CheckVerdict | None:
-        """The verdict on a call; ASK where it depends on what is not known; None: this rule says nothing."""
-        if self.command and not any(matches(call.name, name) for name in self.command):
-            return None
+        """The verdict on a call of its `command`; ASK if that hangs on what is not known; None: nothing."""
         if self.pattern_name and not call.is_pattern:
             return None
         if self.recursive and not call.is_recursive:
