@@ -1,4 +1,4 @@
-"""RecordQuery and export: records by time, agent, outcome and feature; as OCSF for those who collect events."""
+"""RecordQuery: records by time, agent, outcome and feature; and their shape as OCSF events."""
 
 from __future__ import annotations
 

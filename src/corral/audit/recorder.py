@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.audit import caller
 from corral.audit.records import Who, ended, failed, planned
 from corral.model.errors import PolicyError, SetupError
 
@@ -58,7 +59,7 @@ class Recorder:
                 fix="give a corral.AuditLog, or a function such as `records.append`",
             )
         self._sink: AuditSink = sink if hasattr(sink, "write") else _Function(sink)
-        self._who = Who(agent or os.environ.get("CORRAL_AGENT", ""))
+        self._who = Who(agent or caller.agent)
         self._refuses = on_failure == REFUSE
 
     def in_session(self, session: str) -> Recorder:

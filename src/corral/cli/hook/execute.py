@@ -160,8 +160,11 @@ def end_session(agent: str, conversation: str) -> int:
 
 
 def _start(name: str, agent: str, workspace: str) -> None:
+    from corral.audit import caller
     from corral.cli.options import defaults
     from corral.cli.session.show import start_session
+
+    caller.agent = agent
 
     options: Mapping[str, Any] = {**defaults(), "cwd": workspace, "agent": agent}
     try:
