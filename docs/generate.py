@@ -412,7 +412,39 @@ def variants() -> str:
     return _table(["image", "what it is for", "packages"], rows)
 
 
+_CORPUS = DOCS.parent / "tests/unit/shell_check/corpus"
+
+
+def tallies() -> str:
+    """How the built-in rules do on the corpus."""
+    from corral.shell_check.check import check
+
+    rows = []
+    for name, title in (("benign", "of real projects"), ("hostile", "hostile")):
+        lines = (_CORPUS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        entries = [json.loads(line) for line in lines]
+        found = [check(entry["command"]).verdict.value for entry in entries]
+        counts = [str(found.count(verdict)) for verdict in ("allow", "ask", "deny")]
+        right = sum(entry["expect"] == verdict for entry, verdict in zip(entries, found, strict=True))
+        rows.append([title, str(len(found)), *counts, f"{right / len(found):.1%}"])
+    return _table(["commands", "number", "`allow`", "`ask`", "`deny`", "as expected"], rows)
+
+
+def rules() -> str:
+    """Every built-in rule, with one of its examples."""
+    from corral.shell_check.load_rules import builtin_rules
+
+    rows = []
+    for rule in builtin_rules().rules:
+        example = rule.match[0].replace("\n", " ").replace("|", "\\|")
+        shown = example if example.isascii() else ascii(example)
+        tick = "``" if "`" in shown else "`"
+        rows.append([f"`{rule.name}`", rule.kind, rule.verdict.value, rule.sentence, f"{tick}{shown}{tick}"])
+    return _table(["rule", "kind", "verdict", "it", "for example"], rows)
+
+
 PARTS = {
+    "check.md": {"tallies": tallies, "rules": rules},
     "escapes.md": {"escapes": escapes},
     "backends.md": {
         "matrix": matrix,

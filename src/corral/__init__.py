@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.audit.log import AuditLog
     from corral.config.configuration import Configuration
     from corral.config.load import load_configuration
     from corral.integrations.bash_call import BashOutput
@@ -66,10 +67,13 @@ if TYPE_CHECKING:
     from corral.sessions.pool import Pool, PoolStats
     from corral.sessions.session import Session
     from corral.wasm.module_sandbox import ModuleSandbox
+    from corral.shell_check.check import check
+    from corral.shell_check.verdict import CheckFinding, CheckResult, CheckVerdict
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {
     "AsyncBashTool": "corral.integrations.bash_tool",
+    "AuditLog": "corral.audit.log",
     "Background": "corral.sessions.background",
     "BashOutput": "corral.integrations.bash_call",
     "BashTool": "corral.integrations.bash_tool",
@@ -78,6 +82,9 @@ _EXPORTS = {
     "Capability": "corral.model.rules.capability",
     "CapabilitySyntaxError": "corral.model.errors",
     "Ceiling": "corral.limits.ceiling",
+    "CheckFinding": "corral.shell_check.verdict",
+    "CheckResult": "corral.shell_check.verdict",
+    "CheckVerdict": "corral.shell_check.verdict",
     "CommandFailed": "corral.model.errors",
     "Configuration": "corral.config.configuration",
     "ConfigurationError": "corral.model.errors",
@@ -133,6 +140,7 @@ _EXPORTS = {
     "Violation": "corral.model.violation",
     "Watch": "corral.pipeline.live_run",
     "build_policy": "corral.policy.compose",
+    "check": "corral.shell_check.check",
     "detect_best_sandbox": "corral.parallel.executor",
     "format_duration": "corral.model.rules.quantities",
     "format_share": "corral.model.rules.quantities",
@@ -148,6 +156,7 @@ _EXPORTS = {
 
 __all__ = [
     "AsyncBashTool",
+    "AuditLog",
     "Background",
     "BashOutput",
     "BashTool",
@@ -156,6 +165,9 @@ __all__ = [
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
+    "CheckFinding",
+    "CheckResult",
+    "CheckVerdict",
     "CommandFailed",
     "Configuration",
     "ConfigurationError",
@@ -212,6 +224,7 @@ __all__ = [
     "Watch",
     "__version__",
     "build_policy",
+    "check",
     "detect_best_sandbox",
     "format_duration",
     "format_share",

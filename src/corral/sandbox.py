@@ -32,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from corral.audit.recorder import AuditSink, Recorder
     from corral.limits.ceiling import Ceiling
     from corral.limits.hierarchy import Hierarchy
     from corral.model.backend import Host
@@ -59,7 +60,8 @@ class Sandbox:
     `policy` is a Policy or the name of a preset; `backend` a name or "auto", which chooses among `backends`
     in their order; `container` what container engines are told besides; `waive` the features to give up, on
     record; `within` a ceiling over this and other sandboxes; `network` what the gateway is told, where the
-    network is limited. Nothing is started before `run`.
+    network is limited; `audit` is told of every run: an AuditLog, another sink, or a function that is given
+    one record at a time. Nothing is started before `run`.
     With `fallback="unconfined"` a command runs WITHOUT any sandbox where no backend can enforce the policy.
     """
 
@@ -76,6 +78,7 @@ class Sandbox:
         within: Ceiling | None = None,
         network: NetworkOptions | None = None,
         host: Host | None = None,
+        audit: AuditSink | Callable[[Mapping[str, object]], object] | Recorder | None = None,
     ) -> None:
         if not isinstance(policy, Policy):
             self._policy = load_preset(policy)
@@ -90,6 +93,12 @@ class Sandbox:
         real: Host = host if host is not None else RealHost()
         self._within = within
         self._network = network
+        #: What records runs; None: nothing does.
+        self.recorder: Recorder | None = None
+        if audit is not None:
+            from corral.audit.recorder import as_recorder
+
+            self.recorder = as_recorder(audit)
         #: What a command becomes on this host; for those who run commands for a sandbox.
         self.planner = Planner(
             self._policy,
@@ -145,6 +154,7 @@ class Sandbox:
             within=self._within,
             network=self._network,
             host=self.planner.host,
+            audit=self.recorder,
         )
 
     def narrowed(self, timeout: float | None = None, env: Mapping[str, str] | None = None) -> Sandbox:
@@ -238,6 +248,7 @@ class Sandbox:
             waive=self.planner.waived,
             container=self.planner.container,
             host=wrap(self.planner.host),
+            audit=self.recorder,
         )
 
     def refusal(self) -> UnenforceableError | None:
@@ -282,6 +293,7 @@ class Sandbox:
             within=self.within,
             output=output,
             monitor=monitor,
+            recorder=self.recorder,
         )
 
     def decide_path(self, path: str, *, writes: bool = False) -> Decision:

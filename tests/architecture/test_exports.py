@@ -11,6 +11,7 @@ import corral
 
 PUBLIC = [
     "AsyncBashTool",
+    "AuditLog",
     "Background",
     "BashOutput",
     "BashTool",
@@ -19,6 +20,9 @@ PUBLIC = [
     "Capability",
     "CapabilitySyntaxError",
     "Ceiling",
+    "CheckFinding",
+    "CheckResult",
+    "CheckVerdict",
     "CommandFailed",
     "Configuration",
     "ConfigurationError",
@@ -75,6 +79,7 @@ PUBLIC = [
     "Watch",
     "__version__",
     "build_policy",
+    "check",
     "detect_best_sandbox",
     "format_duration",
     "format_share",

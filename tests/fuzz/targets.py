@@ -18,6 +18,7 @@ from corral.config.to_policy import compile_settings
 from corral.model.errors import CapabilitySyntaxError
 from corral.model.policy import Policy
 from corral.model.rules.capability import Capability, PolicyDraft, capabilities_of, parse_capability
+from corral.shell_check.check import check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,11 +80,23 @@ def module(data: bytes) -> None:
         assert refused.code.startswith("module-") and len(refused.render().split("\n")) == 3
 
 
+def shell(data: bytes) -> None:
+    """Any text has a verdict, each reason a place in it, and the strictest of them is the verdict."""
+    text = to_text(data)
+    result = check_text(text)
+    assert result.verdict.rank == max((found.verdict.rank for found in result.findings), default=0)
+    for found in result.findings:
+        assert 0 <= found.start <= found.end <= len(text)
+        assert found.describe().count("\n") == 0
+    json_format.dumps(result.to_json())
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "capability": capability,
     "toml": toml,
     "json": json,
     "module": module,
+    "shell": shell,
 }
 
 

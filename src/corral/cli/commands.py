@@ -103,6 +103,22 @@ def explain(command: tuple[str, ...], **options: Any) -> None:
     sys.exit(explain_request(options, command))
 
 
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.option("--rules", multiple=True, metavar="FILE", help="Rules of your own; can be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, with the key `verdict`.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) -> None:
+    """Say what rules have to say about the text of a command, without running it.
+
+    One word is a text for a shell (`-`: it is on stdin), several are a command. The status is 0 for allow,
+    10 for ask, 11 for deny. It is advice from the text alone: `allow` says that no rule objects, not that the
+    command is safe.
+    """
+    from corral.cli.check import check_command
+
+    sys.exit(check_command(command, rules, as_json=as_json))
+
+
 @cli.command(name="compile")
 @with_options(without=("sandbox", "image", "line", "terminal", "stats", "json", "verbose"))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
@@ -188,6 +204,7 @@ def selftest(backend: str, only: tuple[str, ...], gate: str | None, *, as_json: 
 
 
 def _add_groups() -> None:
+    from corral.cli.audit.commands import audit
     from corral.cli.hook.commands import hook
     from corral.cli.image.commands import image
     from corral.cli.install.commands import install
@@ -195,6 +212,7 @@ def _add_groups() -> None:
     from corral.cli.policy.commands import policy, why  # they need `with_options`, from above
     from corral.cli.session.commands import sandbox, session, status_here
 
+    cli.add_command(audit)
     cli.add_command(hook)
     cli.add_command(image)
     cli.add_command(install)

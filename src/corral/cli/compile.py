@@ -43,7 +43,15 @@ def compile_request(options: Mapping[str, Any], output: str) -> int:
             note_configuration(trace, place, asked["config"])
         for path in asked["deny_from"]:
             trace.note_content(os.path.abspath(path))
-        return build_request(asked).sandbox
+        sandbox = build_request(asked).sandbox
+        if sandbox.recorder is not None:
+            raise PolicyError(
+                "audit-compile",
+                "a plan cannot be compiled while runs are recorded",
+                why="corral-launch runs it without Python, and leaves no record",
+                fix="use `corral run`, or set audit.enabled = false for this",
+            )
+        return sandbox
 
     try:
         compiled = compile_sandbox(make)

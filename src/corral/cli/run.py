@@ -56,6 +56,10 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     try:
         command = build_command(options, words)
         request = build_request(options, command)
+        if request.configuration is not None and request.configuration.check_mode != "off":
+            from corral.cli.check import check_configured
+
+            check_configured(request.configuration, command)
         announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
         result = _carry_out(request, options, lines)
     except CorralError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from corral.backends.registry import UNCONFINED
 from corral.config.keys import FALLBACKS
 from corral.config.setting import Origin, Source, shorten
@@ -11,12 +13,13 @@ from corral.model.container import DEFAULT_IMAGE, Container
 from corral.model.record import Record
 from corral.model.rules.capability import Capability, PolicyDraft, capabilities_of
 from corral.model.rules.pattern import escape, literal
-from corral.model.rules.quantities import parse_duration
+from corral.model.rules.quantities import parse_duration, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from corral.audit.recorder import Recorder
     from corral.config.narrow import SettingCut
     from corral.config.setting import Setting
     from corral.config.to_policy import Compiled
@@ -137,6 +140,36 @@ class Configuration(Record):
         return self.compiled.all("bypass_tools")
 
     @property
+    def check_mode(self) -> str:
+        """How strictly the text of commands is checked before they run."""
+        return str(self._value("check.mode"))
+
+    @property
+    def check_rules(self) -> tuple[str, ...]:
+        """Files with the user's own rules for that."""
+        paths = (literal(str(setting.value)) for setting in self.compiled.all("check.rules"))
+        return tuple(os.path.expanduser(path.replace("${workspace}", self.workspace, 1)) for path in paths)
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether runs are recorded."""
+        return bool(self._value("audit.enabled"))
+
+    @property
+    def audit_key(self) -> str:
+        """The file with the key of the log; empty for none."""
+        return os.path.expanduser(literal(str(self._value("audit.key"))))
+
+    def recorder(self) -> Recorder | None:
+        """What records the runs of a sandbox; None: nothing does. Raises PolicyError."""
+        if not self.is_audited:
+            return None
+        from corral.config.audit import make_recorder
+
+        rotate = parse_size(str(self._value("audit.rotate")))
+        return make_recorder(rotate, str(self._value("audit.on_failure")), self.audit_key, self.agent)
+
+    @property
     def waived(self) -> tuple[str, ...]:
         """Features that are given up."""
         return tuple(dict.fromkeys(str(setting.value) for setting in self.compiled.all("waive")))
@@ -167,6 +200,7 @@ class Configuration(Record):
                 make_cache_directory(literal(capability.target))
         # TRUST: a user file that was named may lie in the workspace; no command may change it.
         own = [*(file.path for file in self.files if file.source is Source.USER), *self.pattern_files]
+        own += (*self.check_rules, *filter(None, [self.audit_key]))
         host = RealHost(own_files=own)
         return Sandbox(
             self.policy,
@@ -177,6 +211,7 @@ class Configuration(Record):
             container=self.container,
             fallback=self.fallback,
             host=host,
+            audit=self.recorder() if for_run else None,
         )
 
     def _caches(self) -> Iterator[Capability]:

@@ -37,6 +37,7 @@ from corral.model.container import CALLER, NETWORKS, PULLS, ROOTS, WORKSPACE
 from corral.model.policy import NetMode
 from corral.model.record import Record
 from corral.policy.preset import PRESETS
+from corral.shell_check.mode import MODES as CHECK_MODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +48,12 @@ if TYPE_CHECKING:
 FALLBACKS = ("refuse", "unconfined")
 
 
+#: Tables beside `sandbox`: what is about commands and runs, and no policy.
+TOP_TABLES = ("check", "audit")
+
+
 class Key(Record):
-    """One key below `sandbox`."""
+    """One key below `sandbox`, or in a table beside it."""
 
     name: str
     kind: Kind
@@ -64,6 +69,17 @@ class Key(Record):
     def variable(self) -> str:
         """The environment variable that says the same."""
         return "CORRAL_" + self.name.upper().replace(".", "_")
+
+    @property
+    def table(self) -> str:
+        """The whole name of the table that it stands in."""
+        group = self.name.rpartition(".")[0]
+        return group if self.is_beside else f"sandbox.{group}".rstrip(".")
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether its table stands beside `sandbox`."""
+        return self.name.partition(".")[0] in TOP_TABLES
 
     @property
     def is_list(self) -> bool:
@@ -291,6 +307,42 @@ KEYS: tuple[Key, ...] = (
         grants=True,
     ),
     Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True, default=True),
+    Key(
+        "check.mode",
+        choice(CHECK_MODES),
+        "check the text of commands first: `warn`, `ask` (refuse where nobody can be asked), or `enforce`",
+        "ask",
+        default=CHECK_MODES[0],
+    ),
+    Key(
+        "check.rules",
+        list_of(PATH),
+        "files with rules of your own for that",
+        ["~/.config/corral/rules.toml"],
+        default=(),
+    ),
+    Key(
+        "audit.enabled",
+        BOOLEAN,
+        "keep a record of every run, in a log that shows changes",
+        True,
+        default=False,
+    ),
+    Key(
+        "audit.on_failure",
+        choice(("refuse", "warn")),
+        "where a run cannot be recorded: `refuse` it, or `warn`",
+        "refuse",
+        default="refuse",
+    ),
+    Key("audit.rotate", SIZE, "size at which the log begins a new file", "64MiB", default="64MiB"),
+    Key(
+        "audit.key",
+        PATH,
+        "a file with a key, without which no line can be made",
+        "~/.config/corral/audit.key",
+        default="",
+    ),
 )
 
 BY_NAME: dict[str, Key] = {name: key for key in KEYS for name in (key.name, *key.aliases)}

@@ -17,6 +17,7 @@ from corral.model.policy import FsAccess
 from corral.model.record import Record
 from corral.model.rules.capability import is_narrowing
 from corral.policy.preset import load_preset, preset_backend
+from corral.shell_check.mode import MODES as CHECK_MODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -228,6 +229,18 @@ def _false_only(setting: Setting, against: Compiled) -> Answer:
     return (None, True) if not setting.value or allowed else ("false", False)
 
 
+def _stricter(setting: Setting, against: Compiled) -> Answer:
+    """A project's file may have commands checked more strictly, and not less."""
+    kept = str(against.value(setting.key.name))
+    return (None, True) if CHECK_MODES.index(setting.value) >= CHECK_MODES.index(kept) else (kept, False)
+
+
+def _users_own(setting: Setting, against: Compiled) -> Answer:
+    """What is recorded about a project's commands is not for the project to say."""
+    kept = against.value(setting.key.name)
+    return (None, False) if setting.value == kept else (str(kept).lower(), False)
+
+
 def _never(_setting: Setting, _against: Compiled) -> Answer:
     return "", False
 
@@ -255,4 +268,10 @@ _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
     "mounts.persist_caches": _false_only,
     "keep_alive": _false_only,
     "environment.set": _never,
+    "check.mode": _stricter,
+    "check.rules": _never,  # a rule can allow
+    "audit.enabled": _users_own,
+    "audit.on_failure": _users_own,
+    "audit.rotate": _users_own,
+    "audit.key": _users_own,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.config.document import read_document
-from corral.config.keys import BY_NAME, KEYS
+from corral.config.keys import BY_NAME, KEYS, TOP_TABLES
 from corral.config.setting import FileSettings, Origin, Section, Setting
 from corral.config.values import WrongValue, describe, nearest, read_assignment
 from corral.model.problem import Problem
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     Path = tuple[str | int, ...]
 
 #: The tables that hold other tables of keys: `resources`, `mounts`, `environment`.
-_GROUPS = tuple(dict.fromkeys(key.name.partition(".")[0] for key in KEYS if "." in key.name))
+_GROUPS = tuple(
+    dict.fromkeys(
+        key.name.partition(".")[0]
+        for key in KEYS
+        if "." in key.name and key.name.partition(".")[0] not in TOP_TABLES
+    )
+)
 #: How many agents a file may describe: more is a mistake, or an attack on whoever reads it.
 _MOST_AGENTS = 1000
 _MOST_ELEMENTS = 500
@@ -66,6 +72,8 @@ class _Reader:
             path = (*at, name)
             if name == "sandbox":
                 shared += self._keys(value, path, "")
+            elif name in TOP_TABLES:
+                shared += self._keys(value, path, "", f"{name}.")
             elif name == "security":
                 shared += self._nested_sandbox(value, path, "")
             elif name == "agent":
@@ -92,12 +100,14 @@ class _Reader:
             yield Section(name, tuple(_in_order(settings)))
 
     def _nested_sandbox(self, table: Any, at: Path, agent: str) -> Iterator[Setting]:
-        """A table that has nothing but `sandbox` in it."""
+        """A table that has nothing but `sandbox` in it; for an agent, also what may stand beside that."""
         if not self._is_table(table, at):
             return
         for name, value in table.items():
             if name == "sandbox":
                 yield from self._keys(value, (*at, name), agent)
+            elif agent and name in TOP_TABLES:
+                yield from self._keys(value, (*at, name), agent, f"{name}.")
             else:
                 what = f"there is no key {describe(name)} here"
                 self._wrong((*at, name), what, _suggest_below(name))
@@ -165,7 +175,7 @@ class _Reader:
                 )
 
     def _unknown_top(self, name: str, at: Path) -> None:
-        fix = nearest(name, ("sandbox", "agent", "security"), otherwise=_suggest_below(name))
+        fix = nearest(name, ("sandbox", "agent", "security", *TOP_TABLES), otherwise=_suggest_below(name))
         self._wrong(at, f"there is no key {describe(name)} here", fix)
 
     def _is_table(self, value: Any, at: Path) -> bool:
@@ -190,7 +200,7 @@ def _in_order(settings: list[Setting]) -> list[Setting]:
 
 def _suggest_key(name: str, known: list[str]) -> str:
     """Near by spelling, or the same word below another table."""
-    deeper = [key.name for key in KEYS if key.name.rpartition(".")[2] == name]
+    deeper = [key.name for key in KEYS if key.name.rpartition(".")[2] == name and not key.is_beside]
     return f"write {deeper[0]}" if deeper else nearest(name, known)
 
 
@@ -202,6 +212,7 @@ def _suggest_below(name: str) -> str:
         return f"write sandbox.{name}"
     if name == "tool":
         return "[tool.corral] is for pyproject.toml; here the keys begin with [sandbox]"
-    words = {word: key.name for key in KEYS for word in (key.name, key.name.rpartition(".")[2], *key.aliases)}
+    own = [key for key in KEYS if not key.is_beside]
+    words = {word: key.name for key in own for word in (key.name, key.name.rpartition(".")[2], *key.aliases)}
     near = difflib.get_close_matches(name, words, n=1)
     return f"write sandbox.{words[near[0]]}" if near else "write a table `sandbox`, and keys below it"

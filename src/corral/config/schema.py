@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.config.keys import KEYS
+from corral.config.keys import KEYS, TOP_TABLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ def build_schema() -> dict[str, Any]:
     """The whole schema, as JSON values."""
     sandbox = {"$ref": "#/$defs/sandbox"}
     only_sandbox = _table({"sandbox": sandbox})
+    beside = {name: _beside(name) for name in TOP_TABLES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "corral configuration",
@@ -26,11 +27,12 @@ def build_schema() -> dict[str, Any]:
             {
                 "$schema": {"type": "string"},
                 "sandbox": sandbox,
+                **beside,
                 "security": only_sandbox,
                 "agent": {
                     "type": "object",
                     "description": "overrides for one agent, chosen with --agent NAME",
-                    "additionalProperties": only_sandbox,
+                    "additionalProperties": _table({"sandbox": sandbox, **beside}),
                 },
             }
         ),
@@ -38,9 +40,17 @@ def build_schema() -> dict[str, Any]:
     }
 
 
+def _beside(table: str) -> dict[str, Any]:
+    """A table beside `sandbox`."""
+    keys = [key for key in KEYS if key.table == table]
+    return _table({key.name.rpartition(".")[2]: _property(key) for key in keys})
+
+
 def _sandbox() -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for key in KEYS:
+        if key.is_beside:
+            continue
         group, _, name = key.name.rpartition(".")
         table = properties.setdefault(group, _table({}))["properties"] if group else properties
         for spelling in (name, *key.aliases):

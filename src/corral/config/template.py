@@ -30,9 +30,9 @@ _TAIL = """
 
 def render_toml(chosen: Mapping[str, object], *, for_user: bool) -> str:
     """The text of a corral.toml; `chosen` is by the names of the keys."""
-    tables: dict[str, list[Key]] = {"": []}
+    tables: dict[str, list[Key]] = {"sandbox": []}
     for key in KEYS:
-        tables.setdefault(key.name.rpartition(".")[0], []).append(key)
+        tables.setdefault(key.table, []).append(key)
     parts = [_HEAD_USER if for_user else _HEAD_PROJECT]
     for name, keys in tables.items():
         parts.append("\n".join(_table(name, keys, chosen)) + "\n")
@@ -40,7 +40,7 @@ def render_toml(chosen: Mapping[str, object], *, for_user: bool) -> str:
 
 
 def _table(name: str, keys: list[Key], chosen: Mapping[str, object]) -> Iterator[str]:
-    yield f"[sandbox.{name}]" if name else "[sandbox]"
+    yield f"[{name}]"
     for key in keys:
         short = key.name.rpartition(".")[2]
         yield f"# {key.meaning}"

@@ -244,7 +244,12 @@ class RealHost:
 
     def control_directories(self) -> tuple[str, ...]:
         # TRUST: whoever reads there may give commands to every named session.
-        return tuple(map(os.path.realpath, control_directories()))
+        hidden = tuple(map(os.path.realpath, control_directories()))
+        state = state_directory()
+        audit = os.path.join(os.path.realpath(state), "audit") if state else ""
+        return (
+            (*hidden, audit) if audit and os.path.isdir(audit) else hidden
+        )  # whoever reads it knows all runs
 
     def module_runner(self) -> ModuleRunner:
         from corral.host.modules import find_module_runner

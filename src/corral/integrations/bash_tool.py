@@ -27,6 +27,7 @@ from corral.integrations.bash_call import (
     openai_schema,
     read_arguments,
 )
+from corral.integrations.command_check import CommandCheck
 from corral.model.errors import CorralError
 from corral.sandbox import Sandbox
 from corral.sessions.stateful import remember
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from corral.model.result import Result
     from corral.sessions.background import Background
     from corral.sessions.session import Session
+    from corral.shell_check.verdict import CheckResult
 
 _MOST_JOBS = 64
 #: Inside, in a private area that all commands of the session share.
@@ -60,14 +62,21 @@ class _Tool:
         most_timeout: float = 600.0,
         output_characters: int = 30_000,
         ask_unconfined: Callable[[str], bool] | None = None,
+        check: str | None = None,
+        ask_check: Callable[[CheckResult], bool] | None = None,
     ) -> None:
-        """`ask_unconfined` is asked before a command runs without a sandbox; without it none does."""
+        """`ask_unconfined` is asked before a command runs without a sandbox; without it none does.
+
+        `check` is how strictly the text of commands is checked (`off`, `warn`, `ask`, `enforce`); None: as
+        the configuration of the workspace says. `ask_check` is asked where the mode is `ask`.
+        """
         self.sandbox = sandbox if sandbox is not None else Sandbox()
         self.unconfined: list[str] = []  # the commands that were permitted to run without a sandbox
         self._default, self._most = default_timeout, most_timeout
         self._characters = output_characters
         self._ask = ask_unconfined
         self._jobs: dict[str, Background] = {}
+        self._check = CommandCheck(self.sandbox.workspace, check, ask_check)
 
     anthropic_schema = staticmethod(anthropic_schema)
     openai_schema = staticmethod(openai_schema)
@@ -85,8 +94,10 @@ class _Tool:
         result = free.run((_SHELL, "-c", _joined(call.command)), timeout=call.timeout_seconds)
         return describe(result, self._characters)
 
-    def _told(self, call: BashCall, result: Result) -> BashOutput:
+    def _told(self, call: BashCall, result: Result, warnings: list[str]) -> BashOutput:
         told = describe(result, self._characters)
+        if warnings:
+            told = told.replace(text="\n".join([told.text, *(f"[corral: {line}]" for line in warnings)]))
         if call.without_sandbox:
             return told.replace(text=f"{told.text}\n[ran in the sandbox: leaving it was not permitted]")
         return told
@@ -146,6 +157,7 @@ class BashTool(_Tool):
         """Do what a model asks for, and say it in words for the model."""
         try:
             call = read_arguments(arguments, self._default, self._most)
+            warnings = self._check.apply(call.command)
             if self._may_leave(call):
                 return self._run_unconfined(call)
             with self._lock:  # a state goes from one command to the next
@@ -154,7 +166,7 @@ class BashTool(_Tool):
                 if call.in_background:
                     return self._start(self._session, call)
                 result = self._session.run(_stateful(call.command, _STATE), timeout=call.timeout_seconds)
-            return self._told(call, result)
+            return self._told(call, result, warnings)
         except (BadArguments, CorralError) as problem:
             return _refused(problem)
 
@@ -192,6 +204,7 @@ class AsyncBashTool(_Tool):
         """See `BashTool.execute`."""
         try:
             call = read_arguments(arguments, self._default, self._most)
+            warnings = self._check.apply(call.command)
             if self._may_leave(call):
                 return await asyncio.to_thread(self._run_unconfined, call)
             async with self._lock:
@@ -201,7 +214,7 @@ class AsyncBashTool(_Tool):
                     return await asyncio.to_thread(self._start, self._session.blocking, call)
                 argv = _stateful(call.command, _STATE)
                 result = await self._session.run(argv, timeout=call.timeout_seconds)
-            return self._told(call, result)
+            return self._told(call, result, warnings)
         except (BadArguments, CorralError) as problem:
             return _refused(problem)
 

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from corral.audit.recorder import Recorder
     from corral.limits.hierarchy import Hierarchy
     from corral.model.errors import UnenforceableError
     from corral.model.event import Listener
@@ -37,11 +38,13 @@ class PlannedRun:
         within: Hierarchy | None,
         output: Destinations | None = None,
         monitor: Monitor | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._planner, self._command = planner, command
         self._options, self._within = options, within
         self._output = output
         self._monitor = monitor
+        self._recorder = recorder
         self._listener: Listener | None = None
         self.refusal: UnenforceableError | None = (
             None  # why no sandbox holds it, where `fallback` lets it run
@@ -55,13 +58,15 @@ class PlannedRun:
         try:
             explanation = self._planner.explain(self._command, opening)
             networked = opening.finish(explanation)
-        except BaseException:
+        except BaseException as problem:
             opening.abandon()
+            if self._recorder is not None and isinstance(problem, CorralError):
+                self._recorder.note_failed("", problem)
             raise
         self.refusal, self.unheld = explanation.refusal, explanation.plan.unheld
         if self.refusal is not None and not CorralError.speaks_of_flags:  # the command line says it itself
             _warn_of_fallback(self.refusal)
-        self._launch = explanation.launch
+        self._launch, self._plan = explanation.launch, explanation.plan
         run = Run(
             networked.plan,
             networked.launch,
@@ -82,6 +87,18 @@ class PlannedRun:
 
     def run(self, say: Callable[[str], None] | None = None) -> Result:
         """Do it. `say` is told what takes long before the command begins: an image that is fetched."""
+        if self._recorder is None:
+            return self._carry_out(say)
+        # ORDER: before anything starts; where that is not possible, nothing does.
+        self._recorder.note_planned(self._plan, self._launch.backend)
+        try:
+            result = self._carry_out(say)
+        except BaseException as problem:
+            self._recorder.note_failed(self._plan.run_id, problem)
+            raise
+        return self._recorder.note_ended(result)
+
+    def _carry_out(self, say: Callable[[str], None] | None) -> Result:
         self._run.say = say
         try:
             return self._told(self._run.run())

@@ -13,6 +13,7 @@ from corral.model.plan import Command
 from corral.pipeline.arguments import arguments_of, bytes_of, destinations_of, seconds_of, variables_of
 from corral.planning.build import check_command
 from corral.runtime.launcher.job import Job
+from corral.sessions.recorded import run_recorded
 from corral.sessions.successor import Handover, busy, make_server
 from corral.streams.doors import Doors
 from corral.streams.streams import PipedStreams
@@ -59,10 +60,8 @@ class Session:
         self._left: dict[JobPipes, threading.Thread] = {}
         self._background: list[Background] = []
         self._files: Files | None = None
-        self._is_closed = False
-        self._owner = os.getpid()
-        self.id = os.urandom(8).hex()
-        self.began = time.time()
+        self._is_closed, self._owner = False, os.getpid()
+        self.id, self.began = os.urandom(8).hex(), time.time()
         self._handover = Handover()
         self._is_waiting = False  # for a successor: the sandbox before it is gone
         self._unfit: SetupError | None = None  # why there can be none, until `reset`
@@ -197,6 +196,7 @@ class Session:
             succeed=succeed if keeps else None,  # a pool takes another one
             is_background=is_background,
             notes=notes,
+            argv=argv,
         )
 
     @contextmanager
@@ -217,7 +217,7 @@ class Session:
                 raise SessionClosed()
             self._jobs.add(job)
         try:
-            return job.run()
+            return run_recorded(job, self._sandbox.recorder, self.id)
         finally:
             with self._lock:
                 self._jobs.discard(job)

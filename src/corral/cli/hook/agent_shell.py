@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from corral.cli.hook.bypass import command_of
+from corral.cli.hook.bypass import check_line, command_of
 from corral.cli.hook.execute import (
     ask_inside,
     connect,
@@ -54,6 +54,7 @@ def run_script(arguments: list[str]) -> int:
         status = run_bypassing(_AGENT, command_of(command))
         if status is not None:
             return status
+        check_line(_AGENT, command_of(command) or script)
         with connect(_AGENT, conversation, working_directory() or "/") as connection:
             status = run_line(connection, f"{head}{tells}{inside}" if tells else script)
     except CorralError as error:

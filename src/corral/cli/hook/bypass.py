@@ -1,4 +1,4 @@
-"""Commands of an agent that the user's `bypass_tools` let run without a sandbox."""
+"""What the configuration says about an agent's command: whether it is checked, or runs without a sandbox."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shlex
 
 from corral.cli.options import defaults
-from corral.cli.request import build_request, is_configured
+from corral.cli.request import build_request, is_configured, load_request
 from corral.model.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -37,6 +37,23 @@ def find_bypassing(agent: str, line: str) -> tuple[dict[str, Any], tuple[str, ..
         options["agent"] = None
         request = build_request(options, words)
     return (options, words) if request.bypass is not None else None
+
+
+def check_line(agent: str, line: str) -> None:
+    """Check a shell line of an agent's, as configured. Raises CorralError if it may not run."""
+    options = {**defaults(), "agent": agent}
+    if not is_configured({**options, "agent": None}):
+        return
+    try:
+        configuration = load_request(options)
+    except PolicyError as error:
+        if error.code != "unknown-agent":
+            raise
+        configuration = load_request({**options, "agent": None})
+    if configuration.check_mode != "off":
+        from corral.cli.check import check_configured
+
+        check_configured(configuration, line)
 
 
 def command_of(script: str) -> str:

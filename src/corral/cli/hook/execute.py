@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 
+from corral.cli.hook.bypass import check_line, find_bypassing
 from corral.cli.run import passed_on, report_error, run_request, say, stop_and_go
 from corral.cli.wrap import is_wrapped
 from corral.model.errors import CorralError
@@ -55,6 +56,7 @@ def execute(agent: str, conversation: str, workspace: str, line: str) -> int:
         status = run_bypassing(agent, line)
         if status is not None:
             return status
+        check_line(agent, line)
         with connect(agent, conversation, workspace) as connection:
             status = run_line(connection, line)
     except CorralError as error:
@@ -66,8 +68,6 @@ def execute(agent: str, conversation: str, workspace: str, line: str) -> int:
 
 def run_bypassing(agent: str, line: str) -> int | None:
     """Run a command that the user lets run without a sandbox, and say so; None for all others."""
-    from corral.cli.hook.bypass import find_bypassing
-
     found = find_bypassing(agent, line)
     return run_request(*found) if found is not None else None
 
@@ -160,8 +160,11 @@ def end_session(agent: str, conversation: str) -> int:
 
 
 def _start(name: str, agent: str, workspace: str) -> None:
+    from corral.audit import caller
     from corral.cli.options import defaults
     from corral.cli.session.show import start_session
+
+    caller.agent = agent
 
     options: Mapping[str, Any] = {**defaults(), "cwd": workspace, "agent": agent}
     try:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _FEW = 3
 #: What most configurations do not speak of.
 _CONTAINER = ("user", "name", "start_timeout", "pull", "network", "root", "keep")
-_ONLY_IF_SAID = frozenset({"fallback", "container.workspace", *(f"container.{name}" for name in _CONTAINER)})
+_ONLY_IF_SAID = frozenset(
+    {"fallback", "check.mode", "container.workspace", *(f"container.{name}" for name in _CONTAINER)}
+)
 
 
 def render_effective(configuration: Configuration, *, verbose: bool) -> Iterator[str]:
@@ -114,11 +116,12 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         **{f"container.{name}": configuration.compiled.value(f"container.{name}") for name in _CONTAINER},
         "mounts.persist_caches": configuration.persists_caches,
         "keep_alive": configuration.keep_alive,
+        "check.mode": configuration.check_mode,
     }
     for name, value in plain.items():
         if value != "" and (name not in _ONLY_IF_SAID or configuration.compiled.last(name) is not None):
             yield name, value, configuration.origin_of(name)
-    for name in ("waive", "bypass_tools"):
+    for name in ("waive", "bypass_tools", "check.rules"):
         for setting in configuration.compiled.all(name):
             yield name, setting.value, setting.origin
 

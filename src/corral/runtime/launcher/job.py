@@ -47,6 +47,7 @@ class Job(Supervision):
         succeed: Callable[[Job, SetupError], Target] | None = None,
         is_background: bool = False,
         notes: tuple[str, ...] = (),
+        argv: tuple[str, ...] = (),
     ) -> None:
         """`leave` takes the pipes of a command that has ended and left something running; else that ends.
 
@@ -58,6 +59,7 @@ class Job(Supervision):
         self._succeed = succeed
         self.is_background = is_background
         self._notes = notes  # what the result has to say besides
+        self.argv, self.run_id = argv, os.urandom(8).hex()
         self._kept = kept
         self._spec = spec
         self._streams = streams
@@ -228,6 +230,6 @@ class Job(Supervision):
             usage=measure(self._status, None, seconds, self._kept.plan.resolved.limits.memory_bytes),
             found=(*planted, *lost, *self._refused()),
             enforcement=self._kept.enforcement,
-            run_id=os.urandom(8).hex(),
+            run_id=self.run_id,
             notes=self._notes,
         )
