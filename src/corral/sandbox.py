@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from corral.pipeline.planner import Explanation
     from corral.runtime.monitor import Monitor
     from corral.sessions.session import Session
+    from corral.sessions.trial import Trial
     from corral.streams.destinations import Destinations, Stream, Target
 
 
@@ -210,6 +211,15 @@ class Sandbox:
         from corral.sessions.session import Session
 
         return Session(self)
+
+    def trial(self) -> Trial:
+        """Try commands on the workspace without changing it; what they wrote can be looked at and applied.
+
+        It is thrown away at the end of the `with` block it is used in, unless `keep` is called.
+        """
+        from corral.sessions.trial import begin_trial
+
+        return begin_trial(self)
 
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None

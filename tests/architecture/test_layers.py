@@ -21,7 +21,7 @@ ROWS = (
     {"protected_names", "streams"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
     {"host"},
-    {"sandbox_files", "images", "pipeline"},
+    {"sandbox_files", "images", "pipeline", "trials"},
     {"sandbox", "sessions"},
     {"parallel", "compiled_plans", "aio"},
     {"config"},

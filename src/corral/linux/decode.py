@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from corral.linux.reader import MalformedSpec, Reader, is_group_path, is_made_path, is_plain_path
+from corral.linux.reader import (
+    MalformedSpec,
+    Reader,
+    check_layers,
+    is_group_path,
+    is_made_path,
+    is_plain_path,
+)
 from corral.linux.spec import (
     AREAS,
     CPU_TIME,
@@ -81,7 +88,9 @@ _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000
 _NEWPID = 0x20000000
 _MOST_GROUPS = 10  # to make: each has a digit
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
-_LED = frozenset({MountKind.BIND, MountKind.LINK, MountKind.COPY})  # their sources are paths
+_LED = frozenset(
+    {MountKind.BIND, MountKind.LINK, MountKind.COPY, MountKind.OVERLAY}
+)  # their sources are paths
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
 _MAX_SECCOMP_BYTES = 4096 * 8
@@ -180,6 +189,8 @@ def _read_mount(draft: _Draft, reader: Reader) -> None:
         raise MalformedSpec("a mount is of an unknown kind")
     if not is_plain_path(target) or (kind in _LED and not is_plain_path(source)):
         raise MalformedSpec("a mount's path is not plain")
+    if kind == MountKind.OVERLAY:
+        check_layers(content)
     draft.mounts.append(
         Mount(MountKind(kind), target, source, MountFlag(flags), device, inode, size, mode, content)
     )
