@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from corral.linux.reader import (
-    MalformedSpec,
-    Reader,
-    check_layers,
-    is_group_path,
-    is_made_path,
-    is_plain_path,
-)
+from corral.linux.reader import MalformedSpec, Reader, is_group_path, is_made_path, is_plain_path
 from corral.linux.spec import (
     AREAS,
     CPU_TIME,
@@ -184,13 +177,12 @@ def _read_id_map(draft: _Draft, reader: Reader) -> None:
 
 def _read_mount(draft: _Draft, reader: Reader) -> None:
     kind, flags, device, inode, size, mode = reader.fixed(MOUNT)
-    source, target, content = reader.string(), reader.string(), reader.blob()
+    source, target = reader.string(), reader.string()
+    content = reader.layers() if kind == MountKind.OVERLAY else reader.blob()
     if kind not in MountKind._value2member_map_ or flags & ~0xF:
         raise MalformedSpec("a mount is of an unknown kind")
     if not is_plain_path(target) or (kind in _LED and not is_plain_path(source)):
         raise MalformedSpec("a mount's path is not plain")
-    if kind == MountKind.OVERLAY:
-        check_layers(content)
     draft.mounts.append(
         Mount(MountKind(kind), target, source, MountFlag(flags), device, inode, size, mode, content)
     )

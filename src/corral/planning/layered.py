@@ -51,7 +51,8 @@ def hold_layered(held: Held, root: str) -> Held:
     """What has to be held of a run whose writes beneath `root` go elsewhere.
 
     Shields, masks and pins stay. What is watched or looked at afterwards on the host does not change there:
-    it is judged when somebody wants to take it over. Git's settings are the command's to change, in its layer.
+    it is judged when somebody wants to take it over. Git's settings are the command's to change in its
+    layer.
     """
     copied = {copy.target.path for copy in held.copies if is_beneath(copy.target.path, root)}
     return held.replace(

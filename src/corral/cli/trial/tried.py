@@ -84,9 +84,7 @@ class TriedCommand:
                 say("thrown away; the workspace is as it was")
                 return 0
             if answer in {"k", "keep", ""}:
-                say(
-                    f"kept; `corral apply {self.trial.id}` applies it, `corral discard {self.trial.id}` ends it"
-                )
+                say(f"kept; `corral apply {self.trial.id}` takes it over, `corral discard` ends it")
                 return 0
 
     def _choose(self, changes: Sequence[TrialChange]) -> int:
