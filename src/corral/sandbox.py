@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
     from corral.model.network.endpoint import Endpoint
+    from corral.model.plan import TrialLayers
     from corral.model.probe import Probe
     from corral.model.result import Result
     from corral.network.options import NetworkOptions
@@ -135,7 +136,7 @@ class Sandbox:
 
     def with_policy(self, policy: Policy) -> Sandbox:
         """Another sandbox, the same in everything but what commands may do."""
-        return Sandbox(
+        other = Sandbox(
             policy,
             backend=self.planner.backend,
             backends=self.planner.order,
@@ -147,6 +148,14 @@ class Sandbox:
             network=self._network,
             host=self.planner.host,
         )
+        other.planner.trial = self.planner.trial  # INVARIANT: no copy writes where this one does not
+        return other
+
+    def on_trial(self, layers: TrialLayers) -> Sandbox:
+        """The same sandbox, all of whose commands write in a layer over the workspace."""
+        other = self.with_policy(self._policy)
+        other.planner.trial = layers
+        return other
 
     def narrowed(self, timeout: float | None = None, env: Mapping[str, str] | None = None) -> Sandbox:
         """This sandbox, or the same with less time and further variables. Raises PolicyError."""
@@ -241,7 +250,7 @@ class Sandbox:
                 why=f"only {', '.join(self.planner.names)} may be chosen",
                 fix=f"add --backend {permitted[0]}",
             )
-        return Sandbox(
+        other = Sandbox(
             self._policy,
             backends=names,
             workspace=self.planner.workspace,
@@ -249,6 +258,8 @@ class Sandbox:
             container=self.planner.container,
             host=wrap(self.planner.host),
         )
+        other.planner.trial = self.planner.trial
+        return other
 
     def refusal(self) -> UnenforceableError | None:
         """Why no backend of this host would enforce the policy; None if one would."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from corral.model.errors import SetupError
     from corral.model.fidelity import Fidelity
     from corral.model.launch import Launch
-    from corral.model.plan import Command, Plan, ResolvedPath, ResolvedPolicy
+    from corral.model.plan import Command, Plan, ResolvedPath, ResolvedPolicy, TrialLayers
     from corral.model.policy import Policy
     from corral.model.probe import Probe
     from corral.pipeline.networked_launch import Opening
@@ -89,6 +89,7 @@ class Planner:
         self.policy, self.workspace, self.host = policy, workspace, host
         self.backend, self.order = backend, order
         self.waived, self.container, self.falls_back = waived, container, falls_back
+        self.trial: TrialLayers | None = None  # of every command, if the whole sandbox is on trial
         self._lock = allocate_lock()
         self._resolved: tuple[ResolvedPolicy, Nested] | None = None
         self._held, self._uncovered = AnswerCache(), AnswerCache()
@@ -118,7 +119,7 @@ class Planner:
                 )
         except UnenforceableError as problem:
             self._forget_failures()
-            if not self.falls_back or command.trial is not None or problem.code != "unenforceable":
+            if not self.falls_back or wanted.command.trial is not None or problem.code != "unenforceable":
                 raise inside_already(problem, self.host.environment()) from None
             return self._explain_unconfined(command, problem)
         return Explanation(plan, probe, launch)
@@ -144,6 +145,8 @@ class Planner:
     def plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         """What a command may do on this host, right now."""
         resolved, nested = self._current_resolved()
+        if command.trial is None and self.trial is not None:
+            command = command.replace(trial=self.trial)
         if command.trial is not None:
             self._check_trial()
         waived = self._given_up(resolved, unconfined=unconfined)

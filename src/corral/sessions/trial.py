@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 
 from corral.model.errors import SessionClosed
-from corral.pipeline.arguments import destinations_of
 from corral.trials.apply import Applied, Prefer, apply_trial, undo_trial
 from corral.trials.base import Bases
 from corral.trials.changes import find_changes
-from corral.trials.record import clock_ns, hold_trial, make_trial
+from corral.trials.record import hold_trial, make_trial, now_ns, wait_beyond
 from corral.trials.shelf import discard_trial
 
 TYPE_CHECKING = False
@@ -23,18 +21,17 @@ if TYPE_CHECKING:
     from corral.model.event import Listener
     from corral.model.result import Result
     from corral.sandbox import Sandbox
+    from corral.sessions.session import Session
     from corral.streams.destinations import Stream
     from corral.trials.change import TrialChange
     from corral.trials.record import TrialRecord
-
-_TICK_SECONDS = 0.0005
 
 
 class Trial:
     """A layer over the workspace of a sandbox, and what commands wrote there. For one thread at a time."""
 
     def __init__(self, sandbox: Sandbox, record: TrialRecord) -> None:
-        self._sandbox, self.record = sandbox, record
+        self._sandbox, self.record = sandbox.on_trial(record.mounted), record
         self._is_kept = self._is_gone = False
 
     def __enter__(self) -> Self:
@@ -66,21 +63,22 @@ class Trial:
 
         Every command has a sandbox of its own, one after the other.
         """
-        sandbox = self._sandbox.narrowed(timeout, env)
-        prepared = sandbox.read_command(command, cwd=cwd, stdin=stdin).replace(trial=self.record.mounted)
         with self.hold():
-            planned = sandbox.prepare(prepared, destinations_of(stream, None, None))
-            planned.listen(on_event)
-            return planned.run()
+            output = {"stream": stream, "on_event": on_event}
+            return self._sandbox.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, **output)  # type: ignore[arg-type]
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A session on this trial, for many commands; nothing else has the trial meanwhile."""
+        with self.hold(), self._sandbox.session() as session:
+            yield session
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Have it for one command; what that wrote is compared with the workspace in the end."""
         self._check_there()
         with hold_trial(self.record):
-            # What the host changes in this very tick could not be told from what it changed before.
-            while clock_ns() <= self.record.began_ns:
-                time.sleep(_TICK_SECONDS)
+            wait_beyond(self.record.began_ns)
             try:
                 yield
             finally:
@@ -126,7 +124,7 @@ class Trial:
 
 def begin_trial(sandbox: Sandbox, command: str = "") -> Trial:
     """An empty layer over the workspace of a sandbox. Raises PolicyError, SetupError."""
-    began = clock_ns()  # ORDER: first; what the host changes from now on is seen
+    began = now_ns()  # ORDER: first; what the host changes from now on is seen
     scope = sandbox.planner.trial_scope()
     record = make_trial(
         *(scope.root, sandbox.workspace),

@@ -53,7 +53,7 @@ def apply_trial(
     prefer: Prefer = Prefer.NEITHER,
 ) -> Applied:
     """Take over changes. Raises PolicyError where the host has changed the same, SetupError if stopped."""
-    with hold_trial(record), reading_trial(record), HostTree(record) as tree:
+    with reading_trial(record), hold_trial(record), HostTree(record) as tree:
         resumed = _finish(record, tree)
         bases = Bases(record)
         bases.settle()
@@ -72,7 +72,7 @@ def apply_trial(
 
 def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[str, ...]:
     """Undo the last apply that is not undone; returns the paths. Raises PolicyError if they changed."""
-    with hold_trial(record), reading_trial(record), HostTree(record) as tree:
+    with reading_trial(record), hold_trial(record), HostTree(record) as tree:
         journals = read_journals(record)
         try:
             last = next((journal for journal in reversed(journals) if not journal.is_over), None)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from corral.model.plan import ResolvedPath
 
+_TICK_SECONDS = 0.0005
 _REALTIME_COARSE = 5  # clock_gettime(2); Python has no name for it
 _RECORD, _LOCK, _UPPER, _WORK, _FROZEN = "record.json", "lock", "upper", "work", "frozen"
 
@@ -68,9 +69,15 @@ def trials_directory() -> str:
     return os.path.join(state, "trials")
 
 
-def clock_ns() -> int:
-    """The time as file systems note it: in the ticks of the kernel."""
-    return time.clock_gettime_ns(_REALTIME_COARSE)
+def now_ns() -> int:
+    """No file has been changed later than this, by the clocks that file systems go by."""
+    return time.time_ns()
+
+
+def wait_beyond(moment_ns: int) -> None:
+    """Until whatever is changed from now on has a later time: stamps go by ticks of the kernel."""
+    while time.clock_gettime_ns(_REALTIME_COARSE) <= moment_ns:
+        time.sleep(_TICK_SECONDS)
 
 
 def make_trial(
