@@ -9,6 +9,7 @@ import pytest
 from corral import Sandbox
 from corral.policy.compose import build_policy
 from support.confinement import INTERPRETER
+from support.persons import packages, person, root_person
 from support.probed import probe_of
 
 TYPE_CHECKING = False
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.sessions.trial import Trial
+
+__all__ = ["packages", "person", "root_person"]
 
 
 @pytest.fixture(autouse=True)

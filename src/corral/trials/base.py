@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 
-from corral.trials.change import ObjectKind
+from corral.trials.change import EntryKind
 from corral.trials.changes import find_changes
 from corral.trials.host_tree import HostTree
 from corral.trials.stamp import Stamp, stamp_at
@@ -63,7 +63,7 @@ class Bases:
             now = _stamp(tree, path)
             if base is not None and not base.is_same(now):
                 return f"{path} is another directory by now"
-            if base is None and now is not None and now.kind != ObjectKind.DIRECTORY:
+            if base is None and now is not None and now.kind != EntryKind.DIRECTORY:
                 return f"{path} was made on the host meanwhile"
         base, late = self._known.get(change.path, (None, False))
         now = _stamp(tree, change.path)

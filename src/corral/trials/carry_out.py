@@ -11,7 +11,7 @@ import errno
 import os
 
 from corral.trials.copying import copy_content
-from corral.trials.journal import Progress, StepKind
+from corral.trials.journal import JournalMark, StepKind
 from corral.trials.layer import open_parent, open_stack
 from corral.trials.stamp import Stamp, stamp_at
 
@@ -56,8 +56,8 @@ class Carrier:
             try:
                 self._step(number, step)
             except (Taken, FileNotFoundError, NotADirectoryError, FileExistsError):
-                journal.note(Progress.LEFT, number)
-        journal.note(Progress.APPLIED)
+                journal.note(JournalMark.LEFT, number)
+        journal.note(JournalMark.APPLIED)
 
     def recover(self) -> None:
         """Find out whether the step at which somebody was stopped has happened, and clear up after it."""
@@ -116,7 +116,7 @@ class Carrier:
             raise Taken(errno.ENOTEMPTY, "the host has put something there", name) from None
 
     def _note_done(self, number: int, stamp: Stamp | None) -> None:
-        self._journal.note(Progress.DONE, number, stamp.to_json() if stamp is not None else None)
+        self._journal.note(JournalMark.DONE, number, stamp.to_json() if stamp is not None else None)
 
     def _put(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
         temporary = self._journal.temporary(number)
@@ -129,7 +129,7 @@ class Carrier:
             made = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
             if step.before is not None:
                 self._keep(number, step, directory, name)
-            self._journal.note(Progress.STAGED, number, made.st_dev, made.st_ino)
+            self._journal.note(JournalMark.STAGED, number, made.st_dev, made.st_ino)
             if not self._is_as_seen(number, step, stamp_at(directory, name)):
                 raise Taken(errno.EEXIST, "the host has changed it meanwhile", step.path)
             place(directory, temporary, name, is_new=step.before is None)

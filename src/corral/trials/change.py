@@ -19,7 +19,7 @@ class ChangeAction(StrEnum):
     DELETED = "deleted"
 
 
-class ObjectKind(StrEnum):
+class EntryKind(StrEnum):
     FILE = "file"
     LINK = "link"
     DIRECTORY = "directory"
@@ -39,8 +39,8 @@ class Reserve(StrEnum):
 class TrialChange(Record):
     path: str  # relative to the root of the trial
     action: ChangeAction
-    kind: ObjectKind  # of what is there afterwards; of what was there if it is deleted
-    before: ObjectKind | None = None  # what is there now
+    kind: EntryKind  # of what is there afterwards; of what was there if it is deleted
+    before: EntryKind | None = None  # what is there now
     size: int = 0
     before_size: int = 0
     mode: int = 0  # afterwards, without set-id bits
@@ -66,13 +66,13 @@ class TrialChange(Record):
         }
 
 
-def kind_of(status: os.stat_result) -> ObjectKind:
+def kind_of(status: os.stat_result) -> EntryKind:
     """What an object is, as far as anybody may take it over."""
     for test, kind in (
-        (stat.S_ISREG, ObjectKind.FILE),
-        (stat.S_ISLNK, ObjectKind.LINK),
-        (stat.S_ISDIR, ObjectKind.DIRECTORY),
+        (stat.S_ISREG, EntryKind.FILE),
+        (stat.S_ISLNK, EntryKind.LINK),
+        (stat.S_ISDIR, EntryKind.DIRECTORY),
     ):
         if test(status.st_mode):
             return kind
-    return ObjectKind.OTHER
+    return EntryKind.OTHER

@@ -7,7 +7,7 @@ import stat
 
 from corral.model.rules.pattern import is_protected
 from corral.runtime.handoff import is_handoff
-from corral.trials.change import ChangeAction, ObjectKind, Reserve, TrialChange, kind_of
+from corral.trials.change import ChangeAction, EntryKind, Reserve, TrialChange, kind_of
 from corral.trials.layer import open_stack
 from corral.trials.record import reading_trial
 
@@ -52,23 +52,19 @@ class _Walk:
         before = _look(host, entry.name)
         if entry.problem:
             reserve = Reserve.UNREADABLE
-            yield TrialChange(path, ChangeAction.CHANGED, ObjectKind.OTHER, reserve=reserve)
+            yield TrialChange(path, ChangeAction.CHANGED, EntryKind.OTHER, reserve=reserve)
             return
         if entry.status is None:
             if before is not None:
                 yield from self.removed(host, entry.name, path)
             return
         kind = kind_of(entry.status)
-        if (
-            before is not None
-            and kind_of(before) is ObjectKind.DIRECTORY
-            and kind is not ObjectKind.DIRECTORY
-        ):
+        if before is not None and kind_of(before) is EntryKind.DIRECTORY and kind is not EntryKind.DIRECTORY:
             yield from self._inside_removed(host, entry.name, path)
         change = self._compared(stack, entry, before, host, path)
         if change is not None:
             yield change
-        if kind is ObjectKind.DIRECTORY:
+        if kind is EntryKind.DIRECTORY:
             yield from self._inside(stack, entry, before, host, path)
 
     def _inside(
@@ -90,12 +86,12 @@ class _Walk:
         if status is None:
             return
         kind = kind_of(status)
-        if kind is ObjectKind.DIRECTORY:
+        if kind is EntryKind.DIRECTORY:
             yield from self._inside_removed(host, name, path)
         mode = stat.S_IMODE(status.st_mode)
         yield TrialChange(
             *(path, ChangeAction.DELETED, kind, kind),
-            before_size=status.st_size if kind is ObjectKind.FILE else 0,
+            before_size=status.st_size if kind is EntryKind.FILE else 0,
             before_mode=mode,
             reserve=self._reserve(path, kind),
             is_run_later=is_handoff(self._in_workspace(path)),
@@ -118,15 +114,15 @@ class _Walk:
         mode = stat.S_IMODE(entry.status.st_mode) & MODE_BITS
         before_mode = stat.S_IMODE(before.st_mode) if before is not None else 0
         is_same = kind is was and before is not None and _is_same(stack, entry, host, before)
-        if is_same and (mode == before_mode & MODE_BITS or kind is ObjectKind.LINK):
+        if is_same and (mode == before_mode & MODE_BITS or kind is EntryKind.LINK):
             return None
         reserve = self._reserve(path, kind)
-        if kind is ObjectKind.LINK and was is ObjectKind.DIRECTORY:
+        if kind is EntryKind.LINK and was is EntryKind.DIRECTORY:
             reserve = reserve or Reserve.PROTECTED  # whoever goes this way on the host goes elsewhere
         return TrialChange(
             *(path, ChangeAction.CHANGED if before is not None else ChangeAction.ADDED, kind, was),
-            size=entry.status.st_size if kind is ObjectKind.FILE else 0,
-            before_size=before.st_size if before is not None and was is ObjectKind.FILE else 0,
+            size=entry.status.st_size if kind is EntryKind.FILE else 0,
+            before_size=before.st_size if before is not None and was is EntryKind.FILE else 0,
             mode=mode,
             before_mode=before_mode,
             reserve=reserve,
@@ -134,12 +130,12 @@ class _Walk:
             only_mode=is_same,
         )
 
-    def _reserve(self, path: str, kind: ObjectKind) -> Reserve:
+    def _reserve(self, path: str, kind: EntryKind) -> Reserve:
         """INVARIANT: names are compared folded: the file system of the workspace may find them so."""
         parts = [_folded(part) for part in path.split("/")]
         if ".git" in parts or "git~1" in parts:
             return Reserve.GIT
-        if kind is ObjectKind.OTHER:
+        if kind is EntryKind.OTHER:
             return Reserve.SPECIAL
         protected = map(_folded, self._record.protect)
         below = f"{'/'.join(parts)}/"

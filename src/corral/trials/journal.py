@@ -39,7 +39,7 @@ class ApplyStep(Record):
     text: str = ""  # of a link that was there
 
 
-class Progress(StrEnum):
+class JournalMark(StrEnum):
     """A line of the progress: what it is about, a step's number, numbers."""
 
     STAGED = "staged"  # this object is what will be there
@@ -88,7 +88,7 @@ class Journal:
         """The name beside its place under which a step makes what it puts there."""
         return f".corral-apply-{self._identity}-{self.number}-{number}"
 
-    def note(self, mark: Progress, *values: object) -> None:
+    def note(self, mark: JournalMark, *values: object) -> None:
         """Write down how far it has come. One write: it is there as a whole, or cut off and not read."""
         line = (json.dumps([mark.value, *values]) + "\n").encode("ascii")
         if os.write(self._progress, line) != len(line):
@@ -103,28 +103,28 @@ class Journal:
             os.ftruncate(self._progress, len(text) - len(cut))
         for line in filter(None, whole.split("\n")):
             mark, *values = json.loads(line)
-            self._take(Progress(mark), values)
+            self._take(JournalMark(mark), values)
 
-    def _take(self, mark: Progress, values: Iterable[object]) -> None:
+    def _take(self, mark: JournalMark, values: Iterable[object]) -> None:
         values = list(values)
         number = values[0] if values and isinstance(values[0], int) else 0
         match mark:
-            case Progress.STAGED:
+            case JournalMark.STAGED:
                 self.staged[number] = (int(str(values[1])), int(str(values[2])))
-            case Progress.DONE:
+            case JournalMark.DONE:
                 fields = values[1]
                 self.done[number] = Stamp(*fields) if isinstance(fields, list) else None
-            case Progress.LEFT:
+            case JournalMark.LEFT:
                 self.left.add(number)
-            case Progress.RESTAGED:
+            case JournalMark.RESTAGED:
                 self.restaged[number] = (int(str(values[1])), int(str(values[2])))
-            case Progress.UNDONE:
+            case JournalMark.UNDONE:
                 self.undone.add(number)
-            case Progress.APPLIED:
+            case JournalMark.APPLIED:
                 self.is_applied = True
-            case Progress.UNDOING:
+            case JournalMark.UNDOING:
                 self.is_undoing = True
-            case Progress.OVER:
+            case JournalMark.OVER:
                 self.is_over = True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.record import Record
-from corral.trials.change import ChangeAction, ObjectKind, Reserve, TrialChange
+from corral.trials.change import ChangeAction, EntryKind, Reserve, TrialChange
 from corral.trials.journal import ApplyStep, StepKind
 
 TYPE_CHECKING = False
@@ -62,9 +62,9 @@ def _is_permitted(change: TrialChange, protected: Collection[str]) -> bool:
 
 def _leads(change: TrialChange) -> bool:
     """Whether what lies beneath needs it: a directory that is new."""
-    is_new = change.action is ChangeAction.ADDED or change.before is not ObjectKind.DIRECTORY
+    is_new = change.action is ChangeAction.ADDED or change.before is not EntryKind.DIRECTORY
     return (
-        change.kind is ObjectKind.DIRECTORY and is_new and change.reserve in {Reserve.NONE, Reserve.PROTECTED}
+        change.kind is EntryKind.DIRECTORY and is_new and change.reserve in {Reserve.NONE, Reserve.PROTECTED}
     )
 
 
@@ -74,7 +74,7 @@ def _stays(change: TrialChange, chosen: Collection[str]) -> bool:
 
 def _is_held(change: TrialChange, stays: Collection[str]) -> bool:
     """Whether a directory would have to go in which something stays."""
-    goes = change.before is ObjectKind.DIRECTORY and change.kind is not ObjectKind.DIRECTORY
+    goes = change.before is EntryKind.DIRECTORY and change.kind is not EntryKind.DIRECTORY
     return change.path in stays and (goes or change.action is ChangeAction.DELETED)
 
 
@@ -101,29 +101,29 @@ def build_steps(
     modes: list[ApplyStep] = []
     for change in changes:
         before = stamp(change.path)
-        link = text(change.path) if before is not None and before.kind == ObjectKind.LINK else ""
-        is_other_kind = change.before is not None and ObjectKind.DIRECTORY in {change.kind, change.before}
+        link = text(change.path) if before is not None and before.kind == EntryKind.LINK else ""
+        is_other_kind = change.before is not None and EntryKind.DIRECTORY in {change.kind, change.before}
         if change.action is ChangeAction.DELETED or (is_other_kind and change.kind is not change.before):
-            is_directory = change.before is ObjectKind.DIRECTORY
+            is_directory = change.before is EntryKind.DIRECTORY
             do = StepKind.REMOVE_DIRECTORY if is_directory else StepKind.REMOVE
             going.append(ApplyStep(do, change.path, before=before, text=link))
             before, link = None, ""
         if change.action is ChangeAction.DELETED:
             continue
-        if change.only_mode and change.kind is ObjectKind.DIRECTORY and change.before_mode & 0o700 != 0o700:
+        if change.only_mode and change.kind is EntryKind.DIRECTORY and change.before_mode & 0o700 != 0o700:
             opening.append(ApplyStep(StepKind.MODE, change.path, change.mode | 0o700, before))
             modes += (
                 [ApplyStep(StepKind.MODE, change.path, change.mode)] if change.mode & 0o700 != 0o700 else []
             )
         elif change.only_mode:
-            (modes if change.kind is ObjectKind.DIRECTORY else coming).append(
+            (modes if change.kind is EntryKind.DIRECTORY else coming).append(
                 ApplyStep(StepKind.MODE, change.path, change.mode, before)
             )
-        elif change.kind is ObjectKind.DIRECTORY:
+        elif change.kind is EntryKind.DIRECTORY:
             coming.append(ApplyStep(StepKind.DIRECTORY, change.path, change.mode))
             if change.mode & 0o700 != 0o700:
                 modes.append(ApplyStep(StepKind.MODE, change.path, change.mode))
         else:
-            do = StepKind.LINK if change.kind is ObjectKind.LINK else StepKind.FILE
+            do = StepKind.LINK if change.kind is EntryKind.LINK else StepKind.FILE
             coming.append(ApplyStep(do, change.path, change.mode, before, link))
     return (*opening, *going, *coming, *reversed(modes))

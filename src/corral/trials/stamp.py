@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.model.record import Record
-from corral.trials.change import ObjectKind, kind_of
+from corral.trials.change import EntryKind, kind_of
 
 
 class Stamp(Record):
@@ -33,7 +33,7 @@ class Stamp(Record):
 
 def stamp_of(status: os.stat_result) -> Stamp:
     kind = kind_of(status)
-    is_directory = kind is ObjectKind.DIRECTORY
+    is_directory = kind is EntryKind.DIRECTORY
     return Stamp(
         *(kind.value, status.st_dev, status.st_ino, 0 if is_directory else status.st_ctime_ns),
         *(0 if is_directory else status.st_size, status.st_mode & 0o7777, status.st_uid, status.st_gid),

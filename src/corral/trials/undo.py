@@ -9,7 +9,7 @@ import os
 from corral.trials.carry_out import Carrier, Taken, place, set_mode
 from corral.trials.copying import copy_content
 from corral.trials.host_tree import HostTree
-from corral.trials.journal import Progress, StepKind
+from corral.trials.journal import JournalMark, StepKind
 from corral.trials.stamp import Stamp, stamp_at
 
 TYPE_CHECKING = False
@@ -59,15 +59,15 @@ class Reverser:
         if not journal.is_undoing:
             with Carrier(self._record, journal, self._tree) as carrier:
                 carrier.recover()
-            journal.note(Progress.UNDOING)
+            journal.note(JournalMark.UNDOING)
         for number in sorted(journal.done, reverse=True):
             step = journal.steps[number]
             if number in journal.undone or step.path in leave:
                 continue
             with contextlib.suppress(Taken):
                 self._reverse(number, step)
-                journal.note(Progress.UNDONE, number)
-        journal.note(Progress.OVER)
+                journal.note(JournalMark.UNDONE, number)
+        journal.note(JournalMark.OVER)
         return list(self._now())
 
     def _now(self) -> Iterator[tuple[str, Stamp | None]]:
@@ -110,7 +110,7 @@ class Reverser:
         elif not self._has_old_object(number, step, directory, temporary):
             self._copy_back(number, step, directory, temporary)
         made = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
-        self._journal.note(Progress.RESTAGED, number, made.st_dev, made.st_ino)
+        self._journal.note(JournalMark.RESTAGED, number, made.st_dev, made.st_ino)
         place(directory, temporary, name, is_new=self._journal.done[number] is None)
 
     def _has_old_object(self, number: int, step: ApplyStep, directory: int, temporary: str) -> bool:

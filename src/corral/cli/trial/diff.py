@@ -6,10 +6,10 @@ import difflib
 import os
 import sys
 
-from corral.cli.trial.show import describe_change, summarize
+from corral.cli.trial.show import describe_change, summarize, worth_listing
 from corral.model.printable import printable
 from corral.model.rules.quantities import format_size
-from corral.trials.change import ChangeAction, ObjectKind, Reserve
+from corral.trials.change import ChangeAction, EntryKind, Reserve
 from corral.trials.host_tree import HostTree
 from corral.trials.layer import open_parent, open_stack
 from corral.trials.record import reading_trial
@@ -44,7 +44,7 @@ def print_diff(record: TrialRecord, changes: Iterable[TrialChange], *, stat: boo
 def diff_lines(record: TrialRecord, changes: Iterable[TrialChange]) -> Iterator[str]:
     """The lines of all differences, without line ends."""
     for change in changes:
-        if change.kind is ObjectKind.DIRECTORY:
+        if change.kind is EntryKind.DIRECTORY:
             continue
         name = printable(change.path)
         yield f"diff a/{name} b/{name}"
@@ -66,7 +66,7 @@ def diff_lines(record: TrialRecord, changes: Iterable[TrialChange]) -> Iterator[
 
 
 def _stat(record: TrialRecord, changes: list[TrialChange]) -> Iterator[str]:
-    for change in changes:
+    for change in worth_listing(changes):
         lines = list(diff_lines(record, [change]))
         added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
         removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
@@ -75,11 +75,11 @@ def _stat(record: TrialRecord, changes: list[TrialChange]) -> Iterator[str]:
 
 
 def _read_before(record: TrialRecord, change: TrialChange) -> list[str] | None:
-    if change.before is None or change.before is ObjectKind.DIRECTORY:
+    if change.before is None or change.before is EntryKind.DIRECTORY:
         return []
     with HostTree(record) as tree:
         directory, name = tree.parent(change.path)
-        if change.before is ObjectKind.LINK:
+        if change.before is EntryKind.LINK:
             return [f"{os.readlink(name, dir_fd=directory)}\n"]
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return _read_text(os.open(name, flags, dir_fd=directory), change.before_size)
@@ -91,9 +91,9 @@ def _read_after(record: TrialRecord, change: TrialChange) -> list[str] | None:
     with open_stack(record.layers) as stack:
         parent, entry = open_parent(stack, change.path)
         with parent:
-            if change.kind is ObjectKind.LINK:
+            if change.kind is EntryKind.LINK:
                 return [f"{parent.read_link(entry)}\n"]
-            if change.kind is not ObjectKind.FILE:
+            if change.kind is not EntryKind.FILE:
                 return None
             return _read_text(parent.open_file(entry), change.size)
 

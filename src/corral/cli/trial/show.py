@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.model.printable import printable, quoted
 from corral.model.rules.quantities import format_duration, format_size
-from corral.trials.change import ChangeAction, ObjectKind, Reserve
+from corral.trials.change import ChangeAction, EntryKind, Reserve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ MOST_LINES = 40
 
 def summarize(changes: Sequence[TrialChange]) -> str:
     """How many of each kind: `2 added, 1 changed, 3 deleted`."""
-    counts = {action: sum(change.action is action for change in changes) for action in ChangeAction}
+    listed = worth_listing(changes)
+    counts = {action: sum(change.action is action for change in listed) for action in ChangeAction}
     return ", ".join(f"{count} {action.value}" for action, count in counts.items() if count) or "no changes"
 
 
@@ -30,7 +31,7 @@ def worth_listing(changes: Sequence[TrialChange]) -> list[TrialChange]:
     return [
         change
         for change in changes
-        if not (change.kind is ObjectKind.DIRECTORY and change.action in plain and change.path in above)
+        if not (change.kind is EntryKind.DIRECTORY and change.action in plain and change.path in above)
     ]
 
 
@@ -49,8 +50,8 @@ def describe_changes(changes: Sequence[TrialChange], most: int | None = None) ->
 
 def describe_change(change: TrialChange, width: int = 0) -> str:
     """What happened to one path."""
-    slash = "/" if change.kind is ObjectKind.DIRECTORY else ""
-    arrow = " (a link)" if change.kind is ObjectKind.LINK else ""
+    slash = "/" if change.kind is EntryKind.DIRECTORY else ""
+    arrow = " (a link)" if change.kind is EntryKind.LINK else ""
     path = f"{printable(change.path)}{slash}{arrow}"
     return "  ".join(
         filter(None, (f"{change.action.value:<7}", f"{path:<{width}}", _size(change), _mark(change)))
@@ -60,7 +61,7 @@ def describe_change(change: TrialChange, width: int = 0) -> str:
 def _size(change: TrialChange) -> str:
     if change.only_mode:
         return f"mode {change.before_mode:o} -> {change.mode:o}"
-    if change.kind is not ObjectKind.FILE:
+    if change.kind is not EntryKind.FILE:
         return ""
     before, after = (format_size(size, rounded=True) for size in (change.before_size, change.size))
     if change.action is ChangeAction.ADDED:
