@@ -230,6 +230,15 @@ class Sandbox:
 
         return begin_trial(self)
 
+    def try_each(self, commands: Iterable[str | Sequence[str]]) -> list[tuple[Trial, Result]]:
+        """Run commands side by side, each on a trial of its own from the same workspace, to choose from.
+
+        The trials are the caller's: apply what is wanted, and discard the others.
+        """
+        from corral.sessions.trial import try_each
+
+        return try_each(self, tuple(commands))
+
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None
     ) -> Explanation:

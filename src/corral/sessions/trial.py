@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from corral.model.errors import SessionClosed
+from corral.model.errors import PolicyError, SessionClosed
+from corral.model.record import Record
 from corral.trials.apply import Applied, Prefer, apply_trial, undo_trial
-from corral.trials.base import Bases
+from corral.trials.base import Bases, copy_bases
 from corral.trials.changes import find_changes
-from corral.trials.record import hold_trial, make_trial, now_ns, wait_beyond
+from corral.trials.record import (
+    freeze_layer,
+    hold_trial,
+    make_trial,
+    now_ns,
+    put_back,
+    reading_trial,
+    wait_beyond,
+)
 from corral.trials.shelf import discard_trial
 
 TYPE_CHECKING = False
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from corral.model.event import Listener
+    from corral.model.plan import ResolvedPath
     from corral.model.result import Result
     from corral.sandbox import Sandbox
     from corral.sessions.session import Session
@@ -27,11 +37,18 @@ if TYPE_CHECKING:
     from corral.trials.record import TrialRecord
 
 
+class Snapshot(Record):
+    """What a trial had written at some moment."""
+
+    layers: tuple[str, ...]  # frozen, from the top down
+
+
 class Trial:
     """A layer over the workspace of a sandbox, and what commands wrote there. For one thread at a time."""
 
-    def __init__(self, sandbox: Sandbox, record: TrialRecord) -> None:
-        self._sandbox, self.record = sandbox.on_trial(record.mounted), record
+    def __init__(self, sandbox: Sandbox, record: TrialRecord, root: ResolvedPath) -> None:
+        self._base, self._root = sandbox, root
+        self._become(record)
         self._is_kept = self._is_gone = False
 
     def __enter__(self) -> Self:
@@ -106,6 +123,46 @@ class Trial:
         self._check_there()
         return undo_trial(self.record, Prefer(prefer))
 
+    def fork(self) -> Trial:
+        """Another trial that begins with all that this one has written. From now on each goes its own way."""
+        self.snapshot()
+        record = self.record
+        made = make_trial(
+            *(self._root, record.workspace),
+            began_ns=record.began_ns,
+            command=record.command,
+            protect=record.protect,
+            protected=record.protected,
+            direct=record.direct,
+            lowers=record.lowers,
+        )
+        copy_bases(record, made)
+        return Trial(self._base, made, self._root)
+
+    def snapshot(self) -> Snapshot:
+        """What is written so far, to come back to by `rollback`."""
+        self._check_there()
+        with reading_trial(self.record), hold_trial(self.record):
+            self._become(freeze_layer(self.record))
+        return Snapshot(self.record.lowers)
+
+    def rollback(self, snapshot: Snapshot) -> None:
+        """Forget what was written since a snapshot of this trial, or of the one that it was forked from."""
+        self._check_there()
+        with reading_trial(self.record), hold_trial(self.record):
+            if snapshot.layers != self.record.lowers[len(self.record.lowers) - len(snapshot.layers) :]:
+                raise PolicyError(
+                    "trial-snapshot",
+                    f"this snapshot is not of trial {self.id}",
+                    why="another trial was frozen for it, or the trial has gone back beyond it",
+                    fix="give a snapshot of this very trial",
+                )
+            self._become(put_back(self.record, snapshot.layers))
+
+    def _become(self, record: TrialRecord) -> None:
+        self.record = record
+        self._sandbox = self._base.on_trial(record.mounted)
+
     def keep(self) -> str:
         """Keep it when the block ends, for `corral apply` or a later program; returns its id."""
         self._is_kept = True
@@ -134,4 +191,20 @@ def begin_trial(sandbox: Sandbox, command: str = "") -> Trial:
         protected=scope.protected,
         direct=scope.direct,
     )
-    return Trial(sandbox, record)
+    return Trial(sandbox, record, scope.root)
+
+
+def try_each(sandbox: Sandbox, commands: Sequence[str | Sequence[str]]) -> list[tuple[Trial, Result]]:
+    """Each command on a trial of its own, all at once. If one cannot be run, all trials are thrown away."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    trials: list[Trial] = []
+    try:
+        trials += [begin_trial(sandbox) for _ in commands]
+        with ThreadPoolExecutor(max_workers=max(1, len(trials))) as pool:
+            results = list(pool.map(lambda pair: pair[0].run(pair[1]), zip(trials, commands, strict=True)))
+    except BaseException:
+        for trial in trials:
+            trial.discard()
+        raise
+    return list(zip(trials, results, strict=True))

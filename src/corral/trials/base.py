@@ -101,3 +101,10 @@ def _lines(path: str) -> list[str]:
             return file.read().split("\n")[:-1]
     except FileNotFoundError:
         return []
+
+
+def copy_bases(record: TrialRecord, other: TrialRecord) -> None:
+    """A fork has seen what the trial before it has seen."""
+    data = b"".join(line.encode("ascii") + b"\n" for line in _lines(os.path.join(record.directory, _NAME)))
+    with open(os.path.join(other.directory, _NAME), "wb") as file:
+        file.write(data)

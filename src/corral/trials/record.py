@@ -132,6 +132,60 @@ def _make_layers(record: TrialRecord) -> None:
     os.chmod(upper, status.st_mode & 0o7777)  # it is what the command sees at the root
 
 
+def freeze_layer(record: TrialRecord) -> TrialRecord:
+    """What a trial has written becomes a layer that nobody writes any more; its own is empty again."""
+    frozen = os.path.join(os.path.dirname(record.directory), _FROZEN)
+    os.makedirs(frozen, mode=0o700, exist_ok=True)
+    place = os.path.join(frozen, f"{record.identity}-{os.urandom(4).hex()}")
+    with _hold_layers(frozen):
+        os.rename(record.layers[0], place)
+        try:
+            remove_tree(record.directory, _WORK)
+            after = record.replace(lowers=(place, *record.lowers))
+            _make_layers(after)
+            write_record(after)
+        except OSError:
+            with contextlib.suppress(OSError):
+                remove_tree(record.directory, _UPPER)
+            os.rename(place, record.layers[0])
+            raise
+    return after
+
+
+@contextlib.contextmanager
+def _hold_layers(frozen: str) -> Iterator[None]:
+    """Nobody removes a layer that is frozen and in no record yet."""
+    handle = os.open(frozen, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def put_back(record: TrialRecord, lowers: tuple[str, ...]) -> TrialRecord:
+    """Forget what was written since some layers were frozen."""
+    remove_tree(record.directory, _UPPER)
+    remove_tree(record.directory, _WORK)
+    after = record.replace(lowers=lowers)
+    _make_layers(after)
+    write_record(after)
+    return after
+
+
+def remove_unused_layers(place: str) -> None:
+    """Remove frozen layers that no trial lies over."""
+    frozen = os.path.join(place, _FROZEN)
+    if not os.path.isdir(frozen):
+        return
+    with _hold_layers(frozen):
+        records = [read_record(os.path.join(place, name)) for name in os.listdir(place)]
+        used = {lower for record in records if record is not None for lower in record.lowers}
+        for name in os.listdir(frozen):
+            if os.path.join(frozen, name) not in used:
+                remove_tree(frozen, name)
+
+
 def write_record(record: TrialRecord) -> None:
     """Replace what is known of a trial."""
     path = os.path.join(record.directory, _RECORD)

@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from corral.model.errors import PolicyError, SetupError
-from corral.trials.record import hold_trial, read_record, trials_directory
+from corral.trials.record import hold_trial, read_record, remove_unused_layers, trials_directory
 from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
@@ -56,6 +56,8 @@ def discard_trial(record: TrialRecord) -> None:
         place, name = os.path.split(record.directory)
         try:
             remove_tree(place, name)
+            if record.lowers:
+                remove_unused_layers(place)
         except OSError as problem:
             raise SetupError(
                 "trial-place",
