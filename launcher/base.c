@@ -62,10 +62,11 @@ static void plan_one(struct view *view, const struct index *index, size_t i) {
     place->fd = place->tree = -1;
     /* Bound onto itself in place, it would be as read-only as what is bound above it by then. */
     bool is_writable = kind == MOUNT_BIND && !(mounts[i].flags & MOUNT_READ_ONLY);
-    place->is_early = view->is_in_place && is_writable && is_beneath_read_only;
     place->lies_in_bind = base && mounts[base - 1].kind == MOUNT_BIND;
-    bool shows_host = base ? place->lies_in_bind : view->is_in_place;
-    place->is_base = kind == MOUNT_AREA || kind == MOUNT_TMPFS || (kind == MOUNT_BIND && !shows_host);
+    place->lies_in_overlay = base && mounts[base - 1].kind == MOUNT_OVERLAY;
+    place->is_early = (view->is_in_place || place->lies_in_overlay) && is_writable && is_beneath_read_only;
+    bool shows_host = base ? place->lies_in_bind || place->lies_in_overlay : view->is_in_place;
+    place->is_base = kind == MOUNT_AREA || kind == MOUNT_TMPFS || kind == MOUNT_OVERLAY || (kind == MOUNT_BIND && !shows_host);
     if (base) {
         place->base = &view->places[base - 1];
         place->base->is_needed = true;

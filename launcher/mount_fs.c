@@ -13,8 +13,16 @@
 
 /* A mounted but not yet attached file system. `options` ends with a null name. */
 int filesystem_new(const char *type, const char *const options[][2], unsigned attributes) {
+    return filesystem_new_flagged(type, options, NULL, attributes);
+}
+
+int filesystem_new_flagged(const char *type, const char *const options[][2], const char *flag, unsigned attributes) {
     int context = k_fsopen(type);
     int fd = context;
+    if (fd >= 0 && flag) {
+        int err = k_fsconfig(context, K_FSCONFIG_SET_FLAG, flag, NULL);
+        if (err) fd = err;
+    }
     for (size_t i = 0; fd >= 0 && options[i][0]; i++) {
         int err = k_fsconfig(context, K_FSCONFIG_SET_STRING, options[i][0], options[i][1]);
         if (err) fd = err;
@@ -36,7 +44,7 @@ int view_add_own(struct view *view, int fd, bool read_only) {
 }
 
 /* Attaches at the target, which is made as a directory when it is missing. */
-static int attach(struct view *view, int fd, const char *path) {
+int attach(struct view *view, int fd, const char *path) {
     int target = target_open(view, path);
     if (target == -ENOENT) target = target_make_directory(view, path, 0755);
     if (target < 0) return target;

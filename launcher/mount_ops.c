@@ -13,20 +13,20 @@
 static const char MASK_FILE[] = ".corral-mask-file", MASK_DIRECTORY[] = ".corral-mask-directory";
 static const char LINK[] = ".corral-link";
 
-static int tell_changed(struct view *view) {
+int tell_changed(struct view *view) {
     set_detail(view->launch, "changed since it was planned");
     return -ESTALE;
 }
 
 /* TRUST: the planner looked at a path, time has passed, and somebody may have put something else there. */
-static int check_planned(struct view *view, const struct mount_record *m, const struct stat *found) {
+int check_planned(struct view *view, const struct mount_record *m, const struct stat *found) {
     if (m->flags & MOUNT_UNVERIFIED) return 0;
     if (found->st_dev == (dev_t)m->device && found->st_ino == (ino_t)m->inode) return 0;
     return tell_changed(view);
 }
 
 /* Clones the tree below `source` and restricts it before it can be seen anywhere. */
-static int clone_tree(int source, const char *path, uint64_t attributes) {
+int clone_tree(int source, const char *path, uint64_t attributes) {
     unsigned flags = K_OPEN_TREE_CLONE | O_CLOEXEC | K_AT_RECURSIVE | K_AT_SYMLINK_NOFOLLOW;
     if (!*path) flags |= K_AT_EMPTY_PATH;
     int tree = k_open_tree(source, path, flags);
@@ -39,6 +39,13 @@ static int clone_tree(int source, const char *path, uint64_t attributes) {
 
 /* Whether the target is in a tree of the host's: then it was there when it was planned, and nothing is made. */
 static bool lies_in_bind(const struct view *view) { return view->place && view->place->lies_in_bind; }
+
+static bool lies_in_overlay(const struct view *view) { return view->place && view->place->lies_in_overlay; }
+
+/* What is covered must be the planned object, or in an overlay what shows it. */
+static int check_covered(struct view *view, const struct mount_record *m, const struct stat *found) {
+    return lies_in_overlay(view) ? overlay_check(view, m) : check_planned(view, m, found);
+}
 
 /* A path bound onto itself inside another bind must hit the very object that was verified; were it renamed away
  * in between, the mount would follow it and leave its name unprotected. */
@@ -63,15 +70,19 @@ static int attach_bind(struct view *view, const struct mount_record *m, int tree
     return err;
 }
 
-static int clone_source(struct view *view, const struct mount_record *m, int source) {
-    struct stat status;
+static uint64_t bind_attributes(const struct mount_record *m) {
     uint64_t attributes = K_MOUNT_ATTR_NOSUID;
     if (!(m->flags & MOUNT_DEVICES)) attributes |= K_MOUNT_ATTR_NODEV;
     if (m->flags & MOUNT_READ_ONLY) attributes |= K_MOUNT_ATTR_RDONLY;
     if (m->flags & MOUNT_NO_EXEC) attributes |= K_MOUNT_ATTR_NOEXEC;
+    return attributes;
+}
+
+static int clone_source(struct view *view, const struct mount_record *m, int source) {
+    struct stat status;
     if (fstat(source, &status) < 0) return -errno;
     int err = check_planned(view, m, &status);
-    return err ? err : clone_tree(source, "", attributes);
+    return err ? err : clone_tree(source, "", bind_attributes(m));
 }
 
 int bind_clone(struct view *view, const struct mount_record *m) {
@@ -87,6 +98,7 @@ int bind_clone(struct view *view, const struct mount_record *m) {
 
 int mount_bind(struct view *view, const struct mount_record *m) {
     struct stat status;
+    if (lies_in_overlay(view)) return overlay_bind(view, m, bind_attributes(m));
     int tree = view->place ? view->place->tree : -1;
     if (view->place) view->place->tree = -1;
     if (tree < 0) tree = bind_clone(view, m);
@@ -118,7 +130,7 @@ int masks_remove(struct view *view) {
 static int mask_target(struct view *view, const struct mount_record *m, int target) {
     struct stat status;
     if (fstat(target, &status) < 0) return -errno;
-    int err = check_planned(view, m, &status);
+    int err = check_covered(view, m, &status);
     if (!err) err = masks_make(view);
     if (err) return err;
     const char *cover = S_ISDIR(status.st_mode) ? MASK_DIRECTORY : MASK_FILE;
@@ -152,7 +164,7 @@ static int cover_by_link(struct view *view, int target) {
 static int link_target(struct view *view, const struct mount_record *m, int target) {
     struct stat status;
     if (fstat(target, &status) < 0) return -errno;
-    int err = check_planned(view, m, &status);
+    int err = check_covered(view, m, &status);
     if (err) return err;
     if (view->covers < 0) view->covers = covers_open(view);
     if (view->covers < 0) return view->covers;

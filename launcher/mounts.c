@@ -22,7 +22,7 @@ static const struct {
     [MOUNT_SYMLINK] = {"symlink", mount_symlink}, [MOUNT_FILE] = {"file", mount_file},
     [MOUNT_DIRECTORY] = {"directory", mount_directory}, [MOUNT_MASK] = {"mask", mount_mask},
     [MOUNT_AREA] = {"area", mount_area},          [MOUNT_LINK] = {"link", mount_link},
-    [MOUNT_COPY] = {"copy", mount_copy},
+    [MOUNT_COPY] = {"copy", mount_copy},          [MOUNT_OVERLAY] = {"overlay", mount_overlay},
 };
 
 /* Any directory does as the place to put the new root for a moment; it is uncovered again by pivot_root. */
@@ -82,7 +82,7 @@ static void tell_record(struct view *view, const struct mount_record *m) {
 static int clone_early(struct view *view) {
     const struct spec *spec = &view->launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
-        if (!view->places[i].is_early) continue;
+        if (!view->places[i].is_early || view->places[i].lies_in_overlay) continue;
         view->launch->detail[0] = 0;
         int tree = bind_clone(view, &spec->mounts[i]);
         if (tree < 0) tell_record(view, &spec->mounts[i]);

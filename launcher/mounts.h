@@ -22,6 +22,7 @@ struct place {
     int tree;           /* what is to be bound, if it was cloned early; else -1 */
     bool is_base, is_needed, is_early;
     bool lies_in_bind;  /* what is there is the host's, and must be what was planned */
+    bool lies_in_overlay; /* or shows it, under numbers of its own */
 };
 
 struct view {
@@ -57,6 +58,8 @@ void bases_close(struct view *view);
 
 /* mount_fs.c: new file systems, detached. */
 int filesystem_new(const char *type, const char *const options[][2], unsigned attributes);
+int filesystem_new_flagged(const char *type, const char *const options[][2], const char *flag, unsigned attributes);
+int attach(struct view *view, int fd, const char *path);
 int view_add_own(struct view *view, int fd, bool read_only);
 int mount_tmpfs(struct view *view, const struct mount_record *m);
 int mount_area(struct view *view, const struct mount_record *m);
@@ -65,6 +68,9 @@ int mount_proc(struct view *view, const struct mount_record *m);
 int mount_devpts(struct view *view, const struct mount_record *m);
 
 /* mount_ops.c: what is shown or hidden of the host, and what is made up. */
+int tell_changed(struct view *view);
+int check_planned(struct view *view, const struct mount_record *m, const struct stat *found);
+int clone_tree(int source, const char *path, uint64_t attributes);
 int bind_clone(struct view *view, const struct mount_record *m); /* what a record binds, detached */
 int mount_bind(struct view *view, const struct mount_record *m);
 int mount_mask(struct view *view, const struct mount_record *m);
@@ -75,5 +81,10 @@ int mount_copy(struct view *view, const struct mount_record *m);
 int mount_directory(struct view *view, const struct mount_record *m);
 int masks_remove(struct view *view);
 int covers_open(struct view *view); /* mounts.c: in place, the tmpfs that somebody else has made for masks */
+
+/* overlay.c: the layers of a trial, and what is held in them. */
+int mount_overlay(struct view *view, const struct mount_record *m);
+int overlay_check(struct view *view, const struct mount_record *m);
+int overlay_bind(struct view *view, const struct mount_record *m, uint64_t attributes);
 
 #endif

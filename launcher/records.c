@@ -109,6 +109,16 @@ static const char *parse_areas(struct spec *spec, struct cursor *c) {
     return spec->areas_size && spec->areas_inodes ? NULL : "private areas without room";
 }
 
+/* Upper, work and further lower ones, each with its NUL: two at least. */
+static bool is_layers(const struct mount_record *m) {
+    const char *path = (const char *)m->content, *end = path + m->content_size;
+    size_t count = 0;
+    if (!m->content_size || end[-1]) return false;
+    for (; path < end; path += strlen(path) + 1, count++)
+        if (!is_plain_path(path)) return false;
+    return count >= 2;
+}
+
 static const char *parse_mount(struct spec *spec, struct cursor *c) {
     struct mount_record *m = &spec->mounts[spec->count[RECORD_MOUNT]];
     m->kind = cursor_u32(c);
@@ -125,8 +135,9 @@ static const char *parse_mount(struct spec *spec, struct cursor *c) {
     if (m->kind == 0 || m->kind >= MOUNT_KINDS) return "unknown mount kind";
     if (m->flags & ~(uint32_t)MOUNT_FLAGS) return "unknown mount flag";
     if (!is_plain_path(m->target)) return "mount target is not a plain absolute path";
-    bool has_source = m->kind == MOUNT_BIND || m->kind == MOUNT_COPY;
+    bool has_source = m->kind == MOUNT_BIND || m->kind == MOUNT_COPY || m->kind == MOUNT_OVERLAY;
     if (has_source && !is_plain_path(m->source)) return "bind source is not a plain absolute path";
+    if (m->kind == MOUNT_OVERLAY && !is_layers(m)) return "the layers of an overlay are not plain absolute paths";
     if (m->kind == MOUNT_LINK && !is_plain_path(m->source)) return "mounted link is not a plain absolute path";
     return NULL;
 }

@@ -64,6 +64,7 @@ enum mount_kind {
     MOUNT_AREA,
     MOUNT_LINK,
     MOUNT_COPY,
+    MOUNT_OVERLAY,
     MOUNT_KINDS,
 };
 

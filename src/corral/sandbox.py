@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
     from corral.model.network.endpoint import Endpoint
+    from corral.model.plan import TrialLayers
     from corral.model.probe import Probe
     from corral.model.result import Result
     from corral.network.options import NetworkOptions
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from corral.pipeline.planner import Explanation
     from corral.runtime.monitor import Monitor
     from corral.sessions.session import Session
+    from corral.sessions.trial import Trial
     from corral.streams.destinations import Destinations, Stream, Target
 
 
@@ -143,7 +145,7 @@ class Sandbox:
 
     def with_policy(self, policy: Policy) -> Sandbox:
         """Another sandbox, the same in everything but what commands may do."""
-        return Sandbox(
+        other = Sandbox(
             policy,
             backend=self.planner.backend,
             backends=self.planner.order,
@@ -156,6 +158,14 @@ class Sandbox:
             host=self.planner.host,
             audit=self.recorder,
         )
+        other.planner.trial = self.planner.trial  # INVARIANT: no copy writes where this one does not
+        return other
+
+    def on_trial(self, layers: TrialLayers) -> Sandbox:
+        """The same sandbox, all of whose commands write in a layer over the workspace."""
+        other = self.with_policy(self._policy)
+        other.planner.trial = layers
+        return other
 
     def narrowed(self, timeout: float | None = None, env: Mapping[str, str] | None = None) -> Sandbox:
         """This sandbox, or the same with less time and further variables. Raises PolicyError."""
@@ -221,6 +231,24 @@ class Sandbox:
 
         return Session(self)
 
+    def trial(self) -> Trial:
+        """Try commands on the workspace without changing it; what they wrote can be looked at and applied.
+
+        It is thrown away at the end of the `with` block it is used in, unless `keep` is called.
+        """
+        from corral.sessions.trial import begin_trial
+
+        return begin_trial(self)
+
+    def try_each(self, commands: Iterable[str | Sequence[str]]) -> list[tuple[Trial, Result]]:
+        """Run commands side by side, each on a trial of its own from the same workspace, to choose from.
+
+        The trials are the caller's: apply what is wanted, and discard the others.
+        """
+        from corral.sessions.trial import try_each
+
+        return try_each(self, tuple(commands))
+
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None
     ) -> Explanation:
@@ -241,7 +269,7 @@ class Sandbox:
                 why=f"only {', '.join(self.planner.names)} may be chosen",
                 fix=f"add --backend {permitted[0]}",
             )
-        return Sandbox(
+        other = Sandbox(
             self._policy,
             backends=names,
             workspace=self.planner.workspace,
@@ -250,6 +278,8 @@ class Sandbox:
             host=wrap(self.planner.host),
             audit=self.recorder,
         )
+        other.planner.trial = self.planner.trial
+        return other
 
     def refusal(self) -> UnenforceableError | None:
         """Why no backend of this host would enforce the policy; None if one would."""

@@ -22,6 +22,7 @@ ROWS = (
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
     {"host"},
     {"sandbox_files", "images", "pipeline", "shell_check"},
+    {"sandbox_files", "images", "pipeline", "trials"},
     {"sandbox", "sessions"},
     {"parallel", "compiled_plans", "aio", "wasm"},
     {"config"},

@@ -12,7 +12,7 @@ NOBODY_YET = {Feature.NET_EXCEPT}
 #: The supervisor approximates some of these where there are no control groups.
 BY_CONTROL_GROUP = {Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}
 BEYOND_LANDLOCK = {
-    *(Feature.FS_DENY, Feature.FS_METADATA, Feature.FS_PROTECT),
+    *(Feature.FS_DENY, Feature.FS_METADATA, Feature.FS_PROTECT, Feature.FS_TRIAL),
     *(Feature.PROC_HIDDEN, Feature.PROC_CONTAINED, Feature.LIMIT_DISK, Feature.LIMIT_DISK_FILES),
 }
 

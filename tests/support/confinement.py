@@ -18,7 +18,8 @@ from pathlib import Path
 
 from corral.host.real import RealHost
 from corral.model.container import Container
-from corral.model.plan import Command, StdioMode
+from corral.model.feature import Feature
+from corral.model.plan import Command, StdioMode, TrialLayers
 from corral.model.policy import NetMode
 from corral.model.probe import PROXIED
 from corral.pipeline.networked_launch import Opening
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from corral.model.backend import Backend
-    from corral.model.feature import Feature
     from corral.model.probe import Probe
     from corral.model.result import Result
 
@@ -145,6 +145,14 @@ def _check_control(stage: Stage, script: Script, effect: Callable[[bytes], bool]
         raise RuntimeError(f"the control had no effect (status {done.returncode}): {done.stderr!r}")
 
 
+def _layers(stage: Stage) -> TrialLayers:
+    """A layer over the workspace, where nothing is granted."""
+    upper, work = stage.outside / "upper", stage.outside / "work"
+    for directory in (upper, work):
+        directory.mkdir()
+    return TrialLayers(str(stage.work), str(upper), str(work))
+
+
 def confine(
     case: Case,
     stage: Stage,
@@ -159,7 +167,9 @@ def confine(
     policy = build_policy(preset, (*INTERPRETER, *capabilities))
     resolved = resolve_policy(policy, str(stage.work), host, hidden_in_homes())
     command = Command(argv, str(stage.work), stdio=stdio)
-    if case.feature not in resolved.requires:
+    if case.feature is Feature.FS_TRIAL:
+        command = command.replace(trial=_layers(stage))
+    elif case.feature not in resolved.requires:
         raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")
     if case.feature not in case.probe.enforces:
         raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")

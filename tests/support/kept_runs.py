@@ -45,7 +45,9 @@ class KeptAttempt:
 
     def run(self) -> Result:
         command = self._command
-        with self._sandbox.session() as session:
+        sandbox = self._sandbox if command.trial is None else self._sandbox.on_trial(command.trial)
+        sandbox.planner.trust(*self._sandbox.planner.probes())
+        with sandbox.session() as session:
             for line in WARM_UP:
                 session.run(line)
             plan = self._sandbox.planner.plan(command)

@@ -65,6 +65,14 @@ def without_covered(rules: Sequence[PathRule], changeable: Collection[str] = ())
     return tuple(rule for rule in rules if rule.rights & ~_permitted_above(rule.path, rights))
 
 
+def without_numbers(rules: Sequence[PathRule], root: str) -> tuple[PathRule, ...]:
+    """Rules that do not ask for the host's own objects at or beneath a path: a layer lies over them."""
+    return tuple(
+        rule.replace(device=0, inode=0) if rule.path == root or rule.path.startswith(f"{root}/") else rule
+        for rule in rules
+    )
+
+
 def _permitted_above(path: str, rights: Mapping[str, int]) -> int:
     found = 0
     while path != "/":
@@ -88,6 +96,7 @@ def mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         Feature.FS_DENY: "masked, or read-only, by mounts",
         Feature.FS_PROTECT: "read-only bind mounts, pinned; what is missing is guarded",
         Feature.FS_PRIVATE: "tmpfs",
+        **({} if plan.command.trial is None else {Feature.FS_TRIAL: "overlayfs over the workspace"}),
         Feature.LIMIT_DISK: "one tmpfs for all private areas",
         Feature.LIMIT_DISK_FILES: "one tmpfs for all private areas",
         Feature.PROC_HIDDEN: "pid namespace",

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from corral.model.plan import Grant, Plan, ResolvedPath, ResolvedPolicy
+    from corral.model.plan import Grant, Plan, ResolvedPath, ResolvedPolicy, TrialLayers
 
     Place = tuple[int, str, int, bytes]  # depth, path, rank, record
 
@@ -159,6 +159,21 @@ def _bound(path: str, device: int, inode: int, rank: int, *, is_read_only: bool)
     """A protected path onto itself. Most are as they were when the last command ran."""
     flags = MountFlag.READ_ONLY if is_read_only else MountFlag(0)
     return place(Mount(MountKind.BIND, path, path, flags, device, inode), rank)
+
+
+def layered(kept: Iterable[Place], resolved: ResolvedPolicy, trial: TrialLayers) -> tuple[Place, ...]:
+    """Mounts of a policy, with layers over one of its writable paths instead of a bind."""
+    target = next(grant.target for grant in resolved.grants if grant.target.path == trial.root)
+    paths = (trial.upper, trial.work, *trial.lowers)
+    content = b"".join(path.encode("utf-8", "surrogateescape") + b"\0" for path in paths)
+    mount = Mount(
+        *(MountKind.OVERLAY, target.path, target.path),
+        device=target.device,
+        inode=target.inode,
+        content=content,
+    )
+    others = (each for each in kept if (each[1], each[2]) != (target.path, GRANTED))
+    return (*others, place(mount, GRANTED))
 
 
 def masks(resolved: ResolvedPolicy) -> Iterator[Mount]:

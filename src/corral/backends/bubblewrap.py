@@ -52,7 +52,7 @@ _BOND = ("--die-with-parent",)
 #: Over the new network alone: routes, sockets at low ports, and hearing of connections that were refused.
 _GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
 
-CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {Feature.FS_TRIAL, Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,

@@ -40,7 +40,7 @@ _MOST_REQUEST_BYTES = 96 * 1024
 
 #: The guest's network is not the host's, and what its gateway says has no way back yet.
 _OF_GATEWAY = gateway.CLAIMS | {Feature.NET_EXCEPT}
-_WITHHELD = frozenset({Feature.FS_DENY, Feature.FS_PROTECT, Feature.PROC_CONTAINED})
+_WITHHELD = frozenset({Feature.FS_DENY, Feature.FS_PROTECT, Feature.FS_TRIAL, Feature.PROC_CONTAINED})
 CLAIMS = frozenset(Feature) - _OF_GATEWAY - _WITHHELD
 #: Where it claims less, and for whom.
 CONDITIONS = ((CLAIMS, "as far as corral in the machine claims it"),)

@@ -55,6 +55,7 @@ CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
 CONDITIONS = (
     *limiting.CONDITIONS,
     common.LOCK_CONDITION,
+    (frozenset({Feature.FS_TRIAL}), "needs overlayfs in user namespaces (Linux 5.11)"),
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
 
@@ -119,6 +120,7 @@ class NativeBackend:
                     is_kept=plan.command.keeps,
                     is_locked=is_locked,
                     observes=plan.observes,
+                    layered=plan.command.trial.root if plan.command.trial is not None else "",
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -152,6 +154,7 @@ def _encoded_resolved(
     is_kept: bool,
     is_locked: bool,
     observes: bool,
+    layered: str = "",
 ) -> tuple[int, bytes]:
     private_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -171,7 +174,7 @@ def _encoded_resolved(
             areas=_areas(resolved) if resolved.private else None,
             rlimits=common.rlimits(resolved.limits)
             + limiting.rlimits(resolved.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
-            landlock=_landlock(resolved, abi) if abi else None,
+            landlock=_landlock(resolved, abi, layered) if abi else None,
             seccomp=common.resolved_filter(
                 resolved, machine, sockets, by_filter=False, watch=watch, kept=is_kept
             ),
@@ -182,6 +185,8 @@ def _encoded_resolved(
 def _encoded_mounts(plan: Plan, copies: tuple[CopyMount, ...], *, is_locked: bool) -> tuple[int, bytes]:
     """All mounts of a run. Those of the policy are kept encoded; the protection of this run joins them."""
     kept = _encoded_resolved_mounts(plan.resolved, is_locked=is_locked)
+    if plan.command.trial is not None:
+        kept = mounts.layered(kept, plan.resolved, plan.command.trial)
     return mounts.in_order((*kept, *mounts.shields(plan, copies)))
 
 
@@ -229,13 +234,14 @@ def _copied(resolved: ResolvedPolicy) -> frozenset[str]:
     )
 
 
-def _landlock(resolved: ResolvedPolicy, abi: int) -> Landlock:
+def _landlock(resolved: ResolvedPolicy, abi: int, layered: str = "") -> Landlock:
     """One rule for a directory of the launcher's own, in which nothing is but what it has put there."""
     rules = inner.rebuilt_landlock(resolved, abi)
     own = [PathRule(landlock.device_rights(abi), "/dev")]
     if _copied(resolved):
         own.append(PathRule(landlock.read_rights(abi, is_directory=True), _SYSTEM_FILES))
-    return rules.replace(paths=inner.without_covered((*own, *rules.paths), resolved.private))
+    paths = inner.without_covered((*own, *rules.paths), resolved.private)
+    return rules.replace(paths=inner.without_numbers(paths, layered) if layered else paths)
 
 
 def _device_mounts() -> Iterator[Mount]:

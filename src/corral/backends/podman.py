@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {Feature.FS_TRIAL, Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 __all__ = ["CLAIMS", "CONDITIONS", "PodmanBackend"]
 
 

@@ -94,7 +94,7 @@ def shell(**options: Any) -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@with_options(without=("terminal", "stats"))
+@with_options(without=("terminal", "stats", "trial"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def explain(command: tuple[str, ...], **options: Any) -> None:
     """Show what a command could do and how it would be confined; run nothing."""
@@ -120,7 +120,7 @@ def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) ->
 
 
 @cli.command(name="compile")
-@with_options(without=("sandbox", "image", "line", "terminal", "stats", "json", "verbose"))
+@with_options(without=("sandbox", "image", "line", "terminal", "stats", "json", "verbose", "trial"))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
 @click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
 def compile_(output: str | None, show: str | None, **options: Any) -> None:
@@ -137,7 +137,7 @@ def compile_(output: str | None, show: str | None, **options: Any) -> None:
 
 
 @cli.command()
-@with_options(without=("sandbox", "image", "line", "terminal", "stats", "json"))
+@with_options(without=("sandbox", "image", "line", "terminal", "stats", "json", "trial"))
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="AGENT...")
 def wrap(words: tuple[str, ...], **options: Any) -> None:
     """Run an agent itself in a sandbox: claude, codex or gemini.
@@ -211,6 +211,7 @@ def _add_groups() -> None:
     from corral.cli.module.commands import module
     from corral.cli.policy.commands import policy, why  # they need `with_options`, from above
     from corral.cli.session.commands import sandbox, session, status_here
+    from corral.cli.trial.commands import COMMANDS as TRIAL_COMMANDS
 
     cli.add_command(audit)
     cli.add_command(hook)
@@ -219,7 +220,7 @@ def _add_groups() -> None:
     cli.add_command(module)
     cli.add_command(policy)
     cli.add_command(why)
-    for command in (session, sandbox, status_here):
+    for command in (session, sandbox, status_here, *TRIAL_COMMANDS):
         cli.add_command(command)
 
 

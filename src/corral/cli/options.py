@@ -62,6 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("cwd", ("--cwd",), "Directory to work in; it is the workspace.", "DIR"),
     Option("config", ("--config",), "Read this file instead of your own configuration.", "FILE"),
     Option("no_config", ("--no-config",), "Read no configuration: neither files nor CORRAL_* variables."),
+    Option("trial", ("--try",), "Keep what it changes in the workspace apart, to apply or discard it."),
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
     Option("stats", ("--stats",), "Print resource usage; on a terminal also during the run."),

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.cli.request import Request
+    from corral.cli.trial.tried import TriedCommand
     from corral.model.errors import UnenforceableError
     from corral.model.event import Event
     from corral.model.feature import Feature
     from corral.model.network.traffic import Traffic
+    from corral.model.plan import Command
     from corral.model.result import Result
     from corral.pipeline.planned_run import PlannedRun
     from corral.runtime.monitor import Monitor
@@ -53,6 +55,7 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     from corral.cli.request import build_command, build_request  # `session exec` has no use for it
 
     lines = EventLines()
+    tried_commands: list[TriedCommand] = []
     try:
         command = build_command(options, words)
         request = build_request(options, command)
@@ -61,11 +64,12 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
 
             check_configured(request.configuration, command)
         announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
-        result = _carry_out(request, options, lines)
+        result = _carry_out(request, options, lines, tried_commands)
     except CorralError as error:
         return report_error(error, as_json=bool(options["json"]))
     if options["json"]:
-        print_json({**result.to_json(), "configuration": _configuration_json(request)})
+        tried = {"trial": tried_commands[0].to_json()} if tried_commands else {}
+        print_json({**result.to_json(), "configuration": _configuration_json(request), **tried})
     if result.events:
         from corral.cli.last import keep_last
 
@@ -85,6 +89,8 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
         say(summarize(result))
         for line in describe_traffic(result.network) if result.network is not None else ():
             say(line)
+    if tried_commands and not options["json"]:
+        return tried_commands[0].finish(asks=True) or result.exit_status
     return result.exit_status
 
 
@@ -129,7 +135,9 @@ class EventLines:
             say(event.describe(), end=self.end)
 
 
-def _carry_out(request: Request, options: Mapping[str, Any], lines: EventLines) -> Result:
+def _carry_out(
+    request: Request, options: Mapping[str, Any], lines: EventLines, tried_commands: list[TriedCommand]
+) -> Result:
     stdio = StdioMode.INHERIT
     if options["json"]:
         stdio = StdioMode.CAPTURE
@@ -143,6 +151,25 @@ def _carry_out(request: Request, options: Mapping[str, Any], lines: EventLines) 
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
+    if not options["trial"]:
+        return _run(request, options, lines, prepared, stdio)
+    from corral.cli.trial.tried import TriedCommand
+
+    tried_command = TriedCommand(request.sandbox, prepared)
+    try:
+        with tried_command.trial.hold():
+            result = _run(request, options, lines, tried_command.command, stdio)
+    except CorralError as problem:
+        if not problem.ran:
+            tried_command.forget()
+        raise
+    tried_commands.append(tried_command)
+    return result
+
+
+def _run(
+    request: Request, options: Mapping[str, Any], lines: EventLines, prepared: Command, stdio: StdioMode
+) -> Result:
     planned = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
     if planned.refusal is not None:
         _warn_of_fallback(request, planned.refusal)

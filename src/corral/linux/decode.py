@@ -81,7 +81,9 @@ _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000
 _NEWPID = 0x20000000
 _MOST_GROUPS = 10  # to make: each has a digit
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
-_LED = frozenset({MountKind.BIND, MountKind.LINK, MountKind.COPY})  # their sources are paths
+_LED = frozenset(
+    {MountKind.BIND, MountKind.LINK, MountKind.COPY, MountKind.OVERLAY}
+)  # their sources are paths
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
 _MAX_SECCOMP_BYTES = 4096 * 8
@@ -175,7 +177,8 @@ def _read_id_map(draft: _Draft, reader: Reader) -> None:
 
 def _read_mount(draft: _Draft, reader: Reader) -> None:
     kind, flags, device, inode, size, mode = reader.fixed(MOUNT)
-    source, target, content = reader.string(), reader.string(), reader.blob()
+    source, target = reader.string(), reader.string()
+    content = reader.layers() if kind == MountKind.OVERLAY else reader.blob()
     if kind not in MountKind._value2member_map_ or flags & ~0xF:
         raise MalformedSpec("a mount is of an unknown kind")
     if not is_plain_path(target) or (kind in _LED and not is_plain_path(source)):

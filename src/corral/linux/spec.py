@@ -83,6 +83,7 @@ class MountKind(IntEnum):
     AREA = 9  # an empty directory of `mode` in the one file system of the private areas
     LINK = 10  # target exists, has this device and inode, and is covered by a link that reads `source`
     COPY = 11  # like BIND, of a file that is not written; copied if it is small and everyone may read it
+    OVERLAY = 12  # source with layers over it; content: upper, work, lowers downwards, each with a NUL
 
 
 class MountFlag(IntFlag):

@@ -14,6 +14,7 @@ class Feature(StrEnum):
     FS_DENY = "fs.deny"
     FS_PROTECT = "fs.protect"
     FS_PRIVATE = "fs.private"
+    FS_TRIAL = "fs.trial"
     NET_NONE = "net.none"
     NET_PORTS = "net.ports"
     NET_DOMAINS = "net.domains"
@@ -50,6 +51,7 @@ PROMISES: dict[Feature, str] = {
     Feature.FS_DENY: "paths that are denied, or only readable, inside a wider grant stay so",
     Feature.FS_PROTECT: "files that the host runs later (hooks, start files) are neither changed nor planted",
     Feature.FS_PRIVATE: "temporary files and the home directory belong to the run and vanish with it",
+    Feature.FS_TRIAL: "what a command writes in a workspace on trial stays in a layer of its own",
     Feature.NET_NONE: "no packet and no socket reaches beyond the sandbox",
     Feature.NET_PORTS: "connections leave only to the permitted ports of public addresses",
     Feature.NET_DOMAINS: "connections leave only to the permitted names",

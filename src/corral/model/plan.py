@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 from corral.model.container import Container
+from corral.model.feature import Feature
 from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from corral.model.feature import Feature
     from corral.model.policy import FsAccess, Limits, NetPolicy, Policy
     from corral.model.rules.pattern import Glob
 
@@ -26,12 +26,22 @@ class StdioMode(StrEnum):
     TERMINAL = "terminal"  # a new pseudo-terminal, relayed
 
 
+class TrialLayers(Record):
+    """A layer over a writable path, which takes all that a command writes there."""
+
+    root: str  # the path; it is shown, and stays as it is
+    upper: str  # a directory of corral's own
+    work: str  # another one, for the kernel's use
+    lowers: tuple[str, ...] = ()  # further layers between both, from the top down; nothing is written there
+
+
 class Command(Record):
     argv: tuple[str, ...]
     cwd: str
     stdin: bytes | None = b""  # None: the caller's own
     stdio: StdioMode = StdioMode.CAPTURE
     keeps: bool = False  # there is none: the sandbox is made and kept, for commands that come later
+    trial: TrialLayers | None = None
 
 
 class ResolvedPath(Record):
@@ -203,4 +213,5 @@ class Plan(Record):
     @property
     def requires(self) -> frozenset[Feature]:
         """What must be enforced, unless it is waived."""
-        return self.resolved.requires
+        needed = self.resolved.requires
+        return needed if self.command.trial is None else needed | {Feature.FS_TRIAL}

@@ -12,7 +12,7 @@ from _thread import allocate_lock  # `threading` costs a millisecond, and a lock
 from corral.backends.registry import UNCONFINED, get_backend, names_for
 from corral.host.probes import forget, probe_remembered
 from corral.host.real import RealHost
-from corral.model.errors import UnenforceableError
+from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import OBSERVED, PROXIED
@@ -21,6 +21,7 @@ from corral.planning.answer_cache import AnswerCache
 from corral.planning.build import Nested, build, find_held, nested_repositories
 from corral.planning.defaults import hold_defaults
 from corral.planning.homes import find_uncovered
+from corral.planning.layered import layered_root, protected_paths, written_directly
 from corral.planning.patterns import has_what_was_denied
 from corral.planning.refuse import find_second_names
 from corral.planning.resolved_policy import resolve_policy
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from corral.model.errors import SetupError
     from corral.model.fidelity import Fidelity
     from corral.model.launch import Launch
-    from corral.model.plan import Command, Plan, ResolvedPolicy
+    from corral.model.plan import Command, Plan, ResolvedPath, ResolvedPolicy, TrialLayers
     from corral.model.policy import Policy
     from corral.model.probe import Probe
     from corral.pipeline.networked_launch import Opening
@@ -62,6 +63,14 @@ class Explanation(Record):
     refusal: UnenforceableError | None = None  # why it runs unconfined, by `fallback`, all the same
 
 
+class TrialScope(Record):
+    """What a trial is about."""
+
+    root: ResolvedPath  # the writable path that holds the workspace
+    protected: tuple[str, ...]  # in there, whether or not it exists
+    direct: tuple[str, ...]  # what else a command may write, without a layer
+
+
 class Planner:
     """Plans commands under one policy, in one workspace. Safe to use from several threads."""
 
@@ -80,6 +89,7 @@ class Planner:
         self.policy, self.workspace, self.host = policy, workspace, host
         self.backend, self.order = backend, order
         self.waived, self.container, self.falls_back = waived, container, falls_back
+        self.trial: TrialLayers | None = None  # of every command, if the whole sandbox is on trial
         self._lock = allocate_lock()
         self._resolved: tuple[ResolvedPolicy, Nested] | None = None
         self._held, self._uncovered = AnswerCache(), AnswerCache()
@@ -109,7 +119,7 @@ class Planner:
                 )
         except UnenforceableError as problem:
             self._forget_failures()
-            if not self.falls_back or problem.code != "unenforceable":
+            if not self.falls_back or wanted.command.trial is not None or problem.code != "unenforceable":
                 raise inside_already(problem, self.host.environment()) from None
             return self._explain_unconfined(command, problem)
         return Explanation(plan, probe, launch)
@@ -135,6 +145,10 @@ class Planner:
     def plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         """What a command may do on this host, right now."""
         resolved, nested = self._current_resolved()
+        if command.trial is None and self.trial is not None:
+            command = command.replace(trial=self.trial)
+        if command.trial is not None:
+            self._check_trial()
         waived = self._given_up(resolved, unconfined=unconfined)
 
         def find(host: Host) -> Held:
@@ -153,6 +167,25 @@ class Planner:
             container=self.container,
             held=held,
         )
+
+    def trial_scope(self) -> TrialScope:
+        """What a trial of the workspace is about. Raises PolicyError where there can be none."""
+        self._check_trial()
+        resolved, nested = self._current_resolved()
+        root = layered_root(resolved)
+        held = find_held(self.policy, resolved, self.host, nested=nested, waived=self.waived)
+        path = root.target.path
+        return TrialScope(root.target, protected_paths(held, path), written_directly(resolved, path))
+
+    def _check_trial(self) -> None:
+        """INVARIANT: nothing is tried but where a layer takes what is written."""
+        if self.backend == UNCONFINED or Feature.FS_TRIAL in self.waived:
+            raise PolicyError(
+                "contradiction",
+                "a command that is only tried needs a layer that takes what it writes",
+                why="nothing confines it, or fs.trial is waived: it would write the workspace itself",
+                fix="drop --backend none and --waive fs.trial, or use `corral run`",
+            )
 
     def note_failure(self, problem: SetupError, launch: Launch, *, has_started: bool = False) -> bool:
         """Take note that a launch has failed, and forget what was wrong; True: plan and launch once more."""

@@ -14,6 +14,7 @@ from corral.model.record import Record
 from corral.model.rules.pattern import is_pattern
 from corral.planning.copies import find_copies
 from corral.planning.git import relative_hook_paths
+from corral.planning.layered import hold_layered
 from corral.planning.patterns import read_patterns, split_searches
 from corral.planning.protect import (
     GIT,
@@ -76,6 +77,8 @@ def build(
         check_command(command)
     if held is None:
         held = find_held(policy, resolved, host, nested=nested, waived=waived)
+    if command.trial is not None:
+        held = hold_layered(held, command.trial.root)
     return Plan(
         run_id,
         command,

@@ -48,3 +48,8 @@ def _in_directories(workspace: str) -> list[str]:
             names = sorted(os.listdir(os.path.join(workspace, directory)))
             found += [f"{directory}/{name}" for name in names[:_MOST_IN_DIRECTORY]]
     return found
+
+
+def is_handoff(name: str) -> bool:
+    """Whether a file, by its path in the workspace, is one that the host runs without being told which."""
+    return name in _NAMES or any(name.startswith(f"{directory}/") for directory in _DIRECTORIES)

@@ -7,7 +7,7 @@ import pytest
 from corral.git_formats.config import read_config
 from corral.model.errors import PolicyError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.plan import Command
+from corral.model.plan import Command, TrialLayers
 from corral.planning import git
 from corral.planning.build import Nested, build, find_held
 from corral.planning.resolved_policy import resolve_policy
@@ -81,6 +81,9 @@ def test_every_feature_is_required_by_some_policy() -> None:
     required |= plan_of("network:https:example.org", "cpu:time:1s", "process:none").requires
     required |= plan_of("network:limited", "traffic:limit:1g", "traffic:rate:1m").requires
     required |= plan_of("network:full", "network:deny:example.org").requires
+    on_trial = plan_of()
+    command = on_trial.command.replace(trial=TrialLayers("/work", "/state/upper", "/state/work"))
+    required |= on_trial.replace(command=command).requires
 
     assert required == set(Feature)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Facts = Mapping[str, object]
 
 _CLAIMS = frozenset(Feature) - {
+    Feature.FS_TRIAL,
     Feature.NET_EXCEPT,
     Feature.LIMIT_MEMORY,
     Feature.LIMIT_CPU,

@@ -1,0 +1,1 @@
+"""`corral try` and what is done with its changes."""

@@ -1,0 +1,103 @@
+"""`corral try`, `changes`, `diff`, `apply`, `undo`, `discard` and `trials`, for click."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from corral.cli.commands import with_options
+
+_TRIAL = click.argument("identity", required=False, metavar="[ID]")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+_CWD = click.option("--cwd", metavar="DIR", help="The workspace; this directory by default.")
+
+
+@click.command(name="try", context_settings={"allow_interspersed_args": False})
+@with_options(without=("trial",))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def try_(command: tuple[str, ...], **options: Any) -> None:
+    """Run a command on a copy of the workspace that costs nothing, look, then apply it or not.
+
+    The same as `corral run --try`. The workspace does not change. Afterwards corral says what the command
+    would have changed there; on a terminal it asks whether to apply it.
+    """
+    from corral.cli.run import run_request
+
+    sys.exit(run_request({**options, "trial": True}, command))
+
+
+@click.command()
+@_TRIAL
+@_CWD
+@_JSON
+def changes(identity: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """List what a trial changed: the last one of this workspace, or the one with this id."""
+    from corral.cli.trial.act import show_changes
+
+    sys.exit(show_changes(identity, cwd, as_json=as_json))
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[ID] [PATH]...")
+@_CWD
+@click.option("--stat", is_flag=True, help="Only count the lines.")
+def diff(words: tuple[str, ...], cwd: str | None, *, stat: bool) -> None:
+    """Show the differences between the workspace and a trial."""
+    from corral.cli.trial.act import show_diff
+
+    sys.exit(show_diff(words, cwd, stat=stat))
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[ID] [PATH]...")
+@_CWD
+@click.option("--except", "without", multiple=True, metavar="PATH", help="But not this; can be repeated.")
+@click.option("--protected", multiple=True, metavar="PATH", help="Also this protected path; can be repeated.")
+@click.option("--theirs", is_flag=True, help="Where the host changed the same: take the trial's.")
+@click.option("--ours", is_flag=True, help="Where the host changed the same: leave it as it is.")
+@_JSON
+def apply(words: tuple[str, ...], **options: Any) -> None:
+    """Take over what a trial changed: all of it, or some paths."""
+    from corral.cli.trial.act import apply_words
+
+    sys.exit(apply_words(words, options))
+
+
+@click.command()
+@_TRIAL
+@_CWD
+@click.option("--ours", is_flag=True, help="Leave what has changed since as it is, and undo the rest.")
+@_JSON
+def undo(identity: str | None, cwd: str | None, *, ours: bool, as_json: bool) -> None:
+    """Take back what the last `corral apply` changed."""
+    from corral.cli.trial.act import undo_last
+
+    sys.exit(undo_last(identity, cwd, ours=ours, as_json=as_json))
+
+
+@click.command()
+@click.argument("identities", nargs=-1, metavar="[ID]...")
+@_CWD
+def discard(identities: tuple[str, ...], cwd: str | None) -> None:
+    """Throw trials away: the last one of this workspace, or those with these ids."""
+    from corral.cli.trial.act import discard_trials
+
+    sys.exit(discard_trials(identities, cwd))
+
+
+@click.command()
+@_CWD
+@click.option("--all", "everywhere", is_flag=True, help="Of every workspace.")
+@click.option("--prune", is_flag=True, help="Throw those away that have nothing left to apply.")
+@click.option("--older", metavar="TIME", help="With --prune: also those that are older, such as 14d.")
+@_JSON
+def trials(cwd: str | None, *, everywhere: bool, prune: bool, older: str | None, as_json: bool) -> None:
+    """List the trials of this workspace, the latest first."""
+    from corral.cli.trial.act import list_all
+
+    sys.exit(list_all(None if everywhere else cwd or ".", prune=prune, older=older, as_json=as_json))
+
+
+COMMANDS = (try_, changes, diff, apply, undo, discard, trials)

@@ -1,0 +1,1 @@
+"""Trials: layers that took what commands wrote, looked at, applied and undone."""

@@ -1,0 +1,222 @@
+"""Apply a trial, wholly or in part, and undo what was applied."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+
+from corral.model.errors import PolicyError, SetupError
+from corral.model.printable import printable
+from corral.model.record import Record
+from corral.trials.base import Bases
+from corral.trials.carry_out import Carrier
+from corral.trials.changes import find_changes
+from corral.trials.host_tree import HostTree
+from corral.trials.journal import make_journal, read_journals
+from corral.trials.record import hold_trial, reading_trial
+from corral.trials.selection import Selection, build_steps, select_changes
+from corral.trials.stamp import Stamp, stamp_at
+from corral.trials.undo import Reverser, find_changed_since
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from corral.trials.change import TrialChange
+    from corral.trials.journal import Journal
+    from corral.trials.record import TrialRecord
+
+_MOST_SAID = 8
+
+
+class Prefer(StrEnum):
+    """What to do where the host has changed a path meanwhile."""
+
+    NEITHER = "neither"  # nothing at all is applied
+    THEIRS = "theirs"  # the trial's
+    OURS = "ours"  # the host's: such paths are left out
+
+
+class Applied(Record):
+    changes: tuple[TrialChange, ...]  # that were applied
+    left: tuple[str, ...] = ()  # where the host was there first, or which were left out for that
+    reserved: tuple[TrialChange, ...] = ()  # not taken over unless named, or at all
+    resumed: int = 0  # steps of an earlier apply that was stopped, and has been finished now
+
+
+def apply_trial(
+    record: TrialRecord,
+    paths: Collection[str] = (),
+    *,
+    without: Collection[str] = (),
+    protected: Collection[str] = (),
+    prefer: Prefer = Prefer.NEITHER,
+) -> Applied:
+    """Take over changes. Raises PolicyError where the host has changed the same, SetupError if stopped."""
+    with reading_trial(record), hold_trial(record), HostTree(record) as tree:
+        resumed = _finish(record, tree)
+        bases = Bases(record)
+        bases.settle()
+        selection = select_changes(find_changes(record), paths, without=without, protected=protected)
+        _check_asked(selection, protected)
+        chosen, left = _decide(bases, tree, selection, prefer)
+        if not chosen:
+            return Applied((), left, selection.reserved, resumed)
+        steps = build_steps(chosen, lambda path: _stamp(tree, path), lambda path: _text(tree, path))
+        with make_journal(record, steps) as journal:
+            _carry_out(record, journal, tree, bases)
+            taken = {journal.steps[number].path for number in journal.left}
+        done = tuple(change for change in chosen if change.path not in taken)
+        return Applied(done, (*left, *sorted(taken)), selection.reserved, resumed)
+
+
+def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[str, ...]:
+    """Undo the last apply that is not undone; returns the paths. Raises PolicyError if they changed."""
+    with reading_trial(record), hold_trial(record), HostTree(record) as tree:
+        journals = read_journals(record)
+        try:
+            last = next((journal for journal in reversed(journals) if not journal.is_over), None)
+            if last is None:
+                raise _nothing_applied(record)
+            changed = find_changed_since(record, last)
+            if changed and prefer is Prefer.NEITHER:
+                raise _changed_since(changed)
+            leave = frozenset(changed) if prefer is Prefer.OURS else frozenset()
+            return _undo(record, last, tree, leave)
+        finally:
+            for journal in journals:
+                journal.close()
+
+
+def _undo(record: TrialRecord, journal: Journal, tree: HostTree, leave: frozenset[str]) -> tuple[str, ...]:
+    try:
+        now = Reverser(record, journal, tree).run(leave)
+    except OSError as problem:
+        raise _stopped(problem, "undo") from None
+    Bases(record).note(now)
+    return tuple(sorted(path for path, _ in now))
+
+
+def has_something_to_undo(record: TrialRecord) -> bool:
+    """Whether an apply of this trial is not undone."""
+    journals = read_journals(record)
+    for journal in journals:
+        journal.close()
+    return any(not journal.is_over and journal.done for journal in journals)
+
+
+def _finish(record: TrialRecord, tree: HostTree) -> int:
+    """Go on with what was stopped; returns the number of steps."""
+    journals = read_journals(record)
+    try:
+        last = journals[-1] if journals else None
+        if last is None or not last.is_unfinished:
+            return 0
+        before = len(last.done)
+        if last.is_undoing:
+            _undo(record, last, tree, frozenset())
+            return 1
+        _carry_out(record, last, tree, Bases(record))
+        return len(last.done) - before
+    finally:
+        for journal in journals:
+            journal.close()
+
+
+def _carry_out(record: TrialRecord, journal: Journal, tree: HostTree, bases: Bases) -> None:
+    try:
+        with Carrier(record, journal, tree) as carrier:
+            carrier.run()
+    except OSError as problem:
+        raise _stopped(problem, "apply") from None
+    bases.note((journal.steps[number].path, stamp) for number, stamp in sorted(journal.done.items()))
+
+
+def _decide(
+    bases: Bases, tree: HostTree, selection: Selection, prefer: Prefer
+) -> tuple[tuple[TrialChange, ...], tuple[str, ...]]:
+    """The changes to make, and the paths that are left to the host."""
+    conflicts = {change.path: why for change in selection.chosen if (why := bases.conflict(tree, change))}
+    if conflicts and prefer is Prefer.NEITHER:
+        raise _conflicting(conflicts)
+    if prefer is Prefer.THEIRS:
+        return selection.chosen, ()
+    kept = tuple(
+        change
+        for change in selection.chosen
+        if not any(change.path == path or change.path.startswith(f"{path}/") for path in conflicts)
+    )
+    return kept, tuple(sorted(conflicts))
+
+
+def _check_asked(selection: Selection, protected: Collection[str]) -> None:
+    if selection.unknown:
+        raise PolicyError(
+            "trial-path",
+            f"the trial has not changed {printable(selection.unknown[0])}",
+            why="only what a trial changed can be applied, by its path in the workspace",
+            fix="`corral changes` lists the paths",
+        )
+    named = [change for change in selection.reserved if change.path in protected]
+    if named:
+        raise PolicyError(
+            "trial-reserved",
+            f"{printable(named[0].path)} cannot be taken over, whoever asks for it",
+            why="it belongs to a git directory, or is no file, link or directory",
+            fix="leave it out",
+        )
+
+
+def _stamp(tree: HostTree, path: str) -> Stamp | None:
+    try:
+        return stamp_at(*tree.parent(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _text(tree: HostTree, path: str) -> str:
+    directory, name = tree.parent(path)
+    return os.readlink(name, dir_fd=directory)
+
+
+def _listed(lines: Sequence[str]) -> str:
+    more = f"; and {len(lines) - _MOST_SAID} more" if len(lines) > _MOST_SAID else ""
+    return "; ".join(map(printable, lines[:_MOST_SAID])) + more
+
+
+def _conflicting(conflicts: dict[str, str]) -> PolicyError:
+    return PolicyError(
+        "trial-conflict",
+        "nothing was applied: the workspace has changed where the trial did",
+        why=_listed([f"{path}: {why}" for path, why in sorted(conflicts.items())]),
+        fix="`corral apply --theirs` takes the trial's, `--ours` leaves these paths as they are",
+    )
+
+
+def _changed_since(paths: Sequence[str]) -> PolicyError:
+    return PolicyError(
+        "trial-conflict",
+        "nothing was undone: the workspace has changed since it was applied",
+        why=_listed(paths),
+        fix="`corral undo --ours` leaves these paths as they are and undoes the others",
+    )
+
+
+def _nothing_applied(record: TrialRecord) -> PolicyError:
+    return PolicyError(
+        "trial-nothing-applied",
+        "there is nothing to undo",
+        why=f"nothing of trial {record.identity} is applied, or it is undone",
+        fix="`corral trials` lists the trials of this workspace",
+    )
+
+
+def _stopped(problem: OSError, verb: str) -> SetupError:
+    place = f"{printable(os.fsdecode(problem.filename))}: " if problem.filename else ""
+    return SetupError(
+        "trial-stopped",
+        f"the {verb} stopped on its way; no file is half written",
+        why=f"{place}{problem.strerror or problem}",
+        fix="mend that and run the same command again, which goes on from there; or `corral undo`",
+        ran=True,
+    )

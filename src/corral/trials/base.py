@@ -1,0 +1,110 @@
+"""Bases: how the workspace was where a trial changed it, and what the host has changed there since.
+
+The workspace is not looked at before a trial, which would take as long as the workspace is large. When the
+command has ended, what it changed is: whatever has a time of change later than the beginning was changed by
+the host meanwhile. From then on each path must stay the very object that was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from corral.trials.change import EntryKind
+from corral.trials.changes import find_changes
+from corral.trials.host_tree import HostTree
+from corral.trials.stamp import Stamp, stamp_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from corral.trials.change import TrialChange
+    from corral.trials.record import TrialRecord
+
+_NAME = "bases"
+
+
+class Bases:
+    """What the host had at the paths of a trial. Kept as lines, the last of which counts for its path."""
+
+    def __init__(self, record: TrialRecord) -> None:
+        self._record = record
+        self._path = os.path.join(record.directory, _NAME)
+        self._known: dict[str, tuple[Stamp | None, bool]] = {}
+        self.is_settled = False
+        for line in _lines(self._path):
+            self.is_settled = True
+            if line:
+                path, fields, late = json.loads(line)
+                self._known[path] = (Stamp(*fields) if fields is not None else None, late)
+
+    def settle(self) -> None:
+        """Look at what the host has, where nobody has looked before. ORDER: when the command has ended."""
+        with HostTree(self._record) as tree:
+            found: dict[str, tuple[Stamp | None, bool]] = {}
+            for change in find_changes(self._record):
+                for path in (*_above(change.path), change.path):
+                    if path not in self._known and path not in found:
+                        stamp = _stamp(tree, path)
+                        late = stamp is not None and stamp.changed_ns > self._record.began_ns
+                        if stamp is not None:
+                            found[path] = (stamp, late)
+        self._write(found)
+
+    def note(self, changed: Iterable[tuple[str, Stamp | None]]) -> None:
+        """What corral itself has just made of some paths."""
+        self._write({path: (stamp, False) for path, stamp in changed})
+
+    def conflict(self, tree: HostTree, change: TrialChange) -> str:
+        """What the host did to the path of a change meanwhile, in words; empty if nothing."""
+        for path in _above(change.path):
+            base, _ = self._known.get(path, (None, False))
+            now = _stamp(tree, path)
+            if base is not None and not base.is_same(now):
+                return f"{path} is another directory by now"
+            if base is None and now is not None and now.kind != EntryKind.DIRECTORY:
+                return f"{path} was made on the host meanwhile"
+        base, late = self._known.get(change.path, (None, False))
+        now = _stamp(tree, change.path)
+        if base is None:
+            return "it was made on the host meanwhile" if now is not None else ""
+        if now is None:
+            return "it was removed on the host meanwhile"
+        return "it was changed on the host meanwhile" if late or not base.is_same(now) else ""
+
+    def _write(self, found: dict[str, tuple[Stamp | None, bool]]) -> None:
+        self._known.update(found)
+        with open(self._path, "a", encoding="ascii") as file:
+            file.write("\n" if not self.is_settled else "")
+            for path, (stamp, late) in found.items():
+                file.write(json.dumps([path, stamp.to_json() if stamp is not None else None, late]) + "\n")
+        self.is_settled = True
+
+
+def _stamp(tree: HostTree, path: str) -> Stamp | None:
+    try:
+        return stamp_at(*tree.parent(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _above(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))
+
+
+def _lines(path: str) -> list[str]:
+    """Whole lines; one that was cut off when somebody was killed is left out."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+
+
+def copy_bases(record: TrialRecord, other: TrialRecord) -> None:
+    """A fork has seen what the trial before it has seen."""
+    data = b"".join(line.encode("ascii") + b"\n" for line in _lines(os.path.join(record.directory, _NAME)))
+    with open(os.path.join(other.directory, _NAME), "wb") as file:
+        file.write(data)

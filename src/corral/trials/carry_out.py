@@ -1,0 +1,243 @@
+"""Carry out the steps of a journal, one after the other, from wherever it stopped.
+
+INVARIANT: a file is made beside its place, whole, as a new object of the caller's: a command may have sent a
+descriptor of the one in its layer to somebody, who would still write there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+from corral.trials.copying import copy_content
+from corral.trials.journal import JournalMark, StepKind
+from corral.trials.layer import open_parent, open_stack
+from corral.trials.stamp import Stamp, stamp_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.trials.host_tree import HostTree
+    from corral.trials.journal import ApplyStep, Journal
+    from corral.trials.layer import Entry, LayerStack
+    from corral.trials.record import TrialRecord
+
+#: What no second name can be made of, or not there: then it is copied.
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES})
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Taken(OSError):
+    """Something else is at a path than what was seen there."""
+
+
+class Carrier:
+    """Does the steps of one journal."""
+
+    def __init__(self, record: TrialRecord, journal: Journal, tree: HostTree) -> None:
+        self._journal, self._tree = journal, tree
+        self._stack = open_stack(record.layers)
+        self._last: tuple[str, LayerStack] | None = None  # the layers of the directory that was used last
+
+    def __enter__(self) -> Carrier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._forget()
+        self._stack.close()
+
+    def run(self) -> None:
+        """All steps that are not done. Raises OSError at the first that fails; the next call goes on."""
+        self.recover()
+        journal = self._journal
+        for number, step in enumerate(journal.steps):
+            if number in journal.done or number in journal.left:
+                continue
+            try:
+                self._step(number, step)
+            except (Taken, FileNotFoundError, NotADirectoryError, FileExistsError):
+                journal.note(JournalMark.LEFT, number)
+        journal.note(JournalMark.APPLIED)
+
+    def recover(self) -> None:
+        """Find out whether the step at which somebody was stopped has happened, and clear up after it."""
+        journal = self._journal
+        for number, step in enumerate(journal.steps):
+            if number in journal.done or number in journal.left:
+                continue
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                directory, name = self._tree.parent(step.path)
+                self._settle(number, step, directory, name)
+            return  # INVARIANT: no step is begun before the last one is noted
+
+    def _settle(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+        now = stamp_at(directory, name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._journal.temporary(number), dir_fd=directory)
+        if number in self._journal.staged and now is not None:
+            if (now.device, now.inode) == self._journal.staged[number]:
+                self._note_done(number, stamp_at(directory, name))
+        elif step.do in {StepKind.REMOVE, StepKind.REMOVE_DIRECTORY} and now is None:
+            self._note_done(number, None)
+        elif step.do is StepKind.DIRECTORY and now is not None and now.kind == "directory":
+            set_mode(directory, name, step.mode | 0o700)
+            self._note_done(number, stamp_at(directory, name))
+        elif step.do is StepKind.MODE and now is not None and now.mode == step.mode:
+            self._note_done(number, now)
+
+    def _step(self, number: int, step: ApplyStep) -> None:
+        directory, name = self._tree.parent(step.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._journal.temporary(number), dir_fd=directory)
+        now = stamp_at(directory, name)
+        if not self._is_as_seen(number, step, now):
+            raise Taken(errno.EEXIST, "the host has changed it meanwhile", step.path)
+        match step.do:
+            case StepKind.FILE | StepKind.LINK:
+                self._put(number, step, directory, name)
+            case StepKind.REMOVE:
+                self._keep(number, step, directory, name)
+                os.unlink(name, dir_fd=directory)
+            case StepKind.REMOVE_DIRECTORY:
+                self._remove_directory(directory, name)
+            case StepKind.DIRECTORY:
+                os.mkdir(name, 0o700, dir_fd=directory)
+                set_mode(directory, name, step.mode | 0o700)
+            case StepKind.MODE:
+                set_mode(directory, name, step.mode)
+        self._note_done(number, stamp_at(directory, name))
+
+    def _remove_directory(self, directory: int, name: str) -> None:
+        try:
+            os.rmdir(name, dir_fd=directory)
+        except OSError as problem:
+            if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            raise Taken(errno.ENOTEMPTY, "the host has put something there", name) from None
+
+    def _note_done(self, number: int, stamp: Stamp | None) -> None:
+        self._journal.note(JournalMark.DONE, number, stamp.to_json() if stamp is not None else None)
+
+    def _put(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+        temporary = self._journal.temporary(number)
+        stack, entry = self._layer(step.path)
+        try:
+            if step.do is StepKind.LINK:
+                os.symlink(stack.read_link(entry), temporary, dir_fd=directory)
+            else:
+                _copy(stack, entry, directory, temporary, step)
+            made = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
+            if step.before is not None:
+                self._keep(number, step, directory, name)
+            self._journal.note(JournalMark.STAGED, number, made.st_dev, made.st_ino)
+            if not self._is_as_seen(number, step, stamp_at(directory, name)):
+                raise Taken(errno.EEXIST, "the host has changed it meanwhile", step.path)
+            place(directory, temporary, name, is_new=step.before is None)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+    def _is_as_seen(self, number: int, step: ApplyStep, now: Stamp | None) -> bool:
+        """Whether the host has there what it had: but for a second name, the backup that corral has made."""
+        if step.before is None:
+            return now is not None if step.do is StepKind.MODE else now is None
+        if now is None or step.before.is_same(now):
+            return now is not None
+        kept = _look(self._journal.backup(number))
+        return kept == (now.device, now.inode) == (step.before.device, step.before.inode)
+
+    def _keep(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+        """Keep what a step takes away: by a second name if that can be, else as a copy."""
+        if step.before is None or step.before.kind != "file":
+            return
+        backup = self._journal.backup(number)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(backup)
+        try:
+            os.link(name, backup, src_dir_fd=directory, follow_symlinks=False)
+        except OSError as problem:
+            if problem.errno not in _NO_LINK:
+                raise
+            _copy_to_backup(directory, name, backup)
+
+    def _layer(self, path: str) -> tuple[LayerStack, Entry]:
+        above, _, name = path.rpartition("/")
+        if self._last is None or self._last[0] != above:
+            self._forget()
+            parent, entry = open_parent(self._stack, path)
+            self._last = (above, parent)
+            return parent, entry
+        return self._last[1], self._last[1].entry(name)
+
+    def _forget(self) -> None:
+        if self._last is not None:
+            self._last[1].close()
+        self._last = None
+
+
+def _look(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _copy(stack: LayerStack, entry: Entry, directory: int, temporary: str, step: ApplyStep) -> None:
+    """TRUST: somebody may hold a descriptor of the file in the layer. What changes meanwhile is not taken."""
+    source = stack.open_file(entry)
+    try:
+        status = os.fstat(source)
+        target = os.open(temporary, _NEW, 0o600, dir_fd=directory)
+        try:
+            copy_content(source, target, status.st_size)
+            if step.before is not None and (step.before.uid, step.before.gid) != (os.geteuid(), os.getegid()):
+                with contextlib.suppress(PermissionError):
+                    os.fchown(target, step.before.uid, step.before.gid)
+            os.fchmod(target, step.mode)
+            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+        finally:
+            os.close(target)
+        after = os.fstat(source)
+        if (after.st_mtime_ns, after.st_size) != (status.st_mtime_ns, status.st_size):
+            raise OSError(errno.EBUSY, "it changes while it is copied", step.path)
+    finally:
+        os.close(source)
+
+
+def _copy_to_backup(directory: int, name: str, backup: str) -> None:
+    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        status = os.fstat(source)
+        target = os.open(backup, _NEW, 0o600)
+        try:
+            copy_content(source, target, status.st_size)
+            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def place(directory: int, temporary: str, name: str, *, is_new: bool) -> None:
+    """Put what was made beside it in its place. What has appeared at a new name is never replaced."""
+    if is_new:
+        try:
+            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        except OSError as problem:
+            if problem.errno not in _NO_LINK or stamp_at(directory, name) is not None:
+                raise
+        else:
+            os.unlink(temporary, dir_fd=directory)
+            return
+    os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def set_mode(directory: int, name: str, mode: int) -> None:
+    """TrialChange the mode of the very object at a name, which is no link."""
+    held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.chmod(f"/proc/self/fd/{held}", mode)
+    finally:
+        os.close(held)

@@ -1,0 +1,196 @@
+"""Find the changes of a trial: its layers against the workspace as it is now."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from corral.model.rules.pattern import is_protected
+from corral.runtime.handoff import is_handoff
+from corral.trials.change import ChangeAction, EntryKind, Reserve, TrialChange, kind_of
+from corral.trials.layer import open_stack
+from corral.trials.record import reading_trial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from corral.trials.layer import Entry, LayerStack
+    from corral.trials.record import TrialRecord
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE = 1 << 20
+#: No set-id bit, no sticky bit.
+MODE_BITS = 0o777
+
+
+def find_changes(record: TrialRecord) -> Iterator[TrialChange]:
+    """All changes, a directory before what is in it. Raises SetupError where they cannot be read."""
+    with reading_trial(record), open_stack(record.layers) as stack:
+        root = os.open(record.root, _DIRECTORY)
+        try:
+            yield from _Walk(record).directory(stack, root, "")
+        finally:
+            os.close(root)
+
+
+class _Walk:
+    def __init__(self, record: TrialRecord) -> None:
+        self._record = record
+
+    def directory(self, stack: LayerStack, host: int, above: str) -> Iterator[TrialChange]:
+        """`host` is the same directory on the host, or -1 where nothing of it shows through."""
+        known = set()
+        for entry in stack.entries():
+            known.add(entry.name)
+            yield from self._entry(stack, entry, host, f"{above}{entry.name}")
+        if stack.is_opaque and host >= 0:
+            for name in sorted(set(os.listdir(host)) - known):
+                yield from self.removed(host, name, f"{above}{name}")
+
+    def _entry(self, stack: LayerStack, entry: Entry, host: int, path: str) -> Iterator[TrialChange]:
+        before = _look(host, entry.name)
+        if entry.problem:
+            reserve = Reserve.UNREADABLE
+            yield TrialChange(path, ChangeAction.CHANGED, EntryKind.OTHER, reserve=reserve)
+            return
+        if entry.status is None:
+            if before is not None:
+                yield from self.removed(host, entry.name, path)
+            return
+        kind = kind_of(entry.status)
+        if before is not None and kind_of(before) is EntryKind.DIRECTORY and kind is not EntryKind.DIRECTORY:
+            yield from self._inside_removed(host, entry.name, path)
+        change = self._compared(stack, entry, before, host, path)
+        if change is not None:
+            yield change
+        if kind is EntryKind.DIRECTORY:
+            yield from self._inside(stack, entry, before, host, path)
+
+    def _inside(
+        self, stack: LayerStack, entry: Entry, before: os.stat_result | None, host: int, path: str
+    ) -> Iterator[TrialChange]:
+        inner = -1
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            inner = os.open(entry.name, _DIRECTORY, dir_fd=host)
+        try:
+            with stack.enter(entry) as below:
+                yield from self.directory(below, inner, f"{path}/")
+        finally:
+            if inner >= 0:
+                os.close(inner)
+
+    def removed(self, host: int, name: str, path: str) -> Iterator[TrialChange]:
+        """Something of the host's that a command removed, and all that is in it."""
+        status = _look(host, name)
+        if status is None:
+            return
+        kind = kind_of(status)
+        if kind is EntryKind.DIRECTORY:
+            yield from self._inside_removed(host, name, path)
+        mode = stat.S_IMODE(status.st_mode)
+        yield TrialChange(
+            *(path, ChangeAction.DELETED, kind, kind),
+            before_size=status.st_size if kind is EntryKind.FILE else 0,
+            before_mode=mode,
+            reserve=self._reserve(path, kind),
+            is_run_later=is_handoff(self._in_workspace(path)),
+        )
+
+    def _inside_removed(self, host: int, name: str, path: str) -> Iterator[TrialChange]:
+        inner = os.open(name, _DIRECTORY, dir_fd=host)
+        try:
+            for each in sorted(os.listdir(inner)):
+                yield from self.removed(inner, each, f"{path}/{each}")
+        finally:
+            os.close(inner)
+
+    def _compared(
+        self, stack: LayerStack, entry: Entry, before: os.stat_result | None, host: int, path: str
+    ) -> TrialChange | None:
+        """The change of one entry; None if it is as it was: copied up and not changed."""
+        assert entry.status is not None
+        kind, was = kind_of(entry.status), kind_of(before) if before is not None else None
+        mode = stat.S_IMODE(entry.status.st_mode) & MODE_BITS
+        before_mode = stat.S_IMODE(before.st_mode) if before is not None else 0
+        is_same = kind is was and before is not None and _is_same(stack, entry, host, before)
+        if is_same and (mode == before_mode & MODE_BITS or kind is EntryKind.LINK):
+            return None
+        reserve = self._reserve(path, kind)
+        if kind is EntryKind.LINK and was is EntryKind.DIRECTORY:
+            reserve = reserve or Reserve.PROTECTED  # whoever goes this way on the host goes elsewhere
+        return TrialChange(
+            *(path, ChangeAction.CHANGED if before is not None else ChangeAction.ADDED, kind, was),
+            size=entry.status.st_size if kind is EntryKind.FILE else 0,
+            before_size=before.st_size if before is not None and was is EntryKind.FILE else 0,
+            mode=mode,
+            before_mode=before_mode,
+            reserve=reserve,
+            is_run_later=is_handoff(self._in_workspace(path)),
+            only_mode=is_same,
+        )
+
+    def _reserve(self, path: str, kind: EntryKind) -> Reserve:
+        """INVARIANT: names are compared folded: the file system of the workspace may find them so."""
+        parts = [_folded(part) for part in path.split("/")]
+        if ".git" in parts or "git~1" in parts:
+            return Reserve.GIT
+        if kind is EntryKind.OTHER:
+            return Reserve.SPECIAL
+        protected = map(_folded, self._record.protect)
+        below = f"{'/'.join(parts)}/"
+        is_planned = any(below.startswith(f"{_folded(held)}/") for held in self._record.protected)
+        return Reserve.PROTECTED if is_planned or is_protected(parts, protected) else Reserve.NONE
+
+    def _in_workspace(self, path: str) -> str:
+        offset = self._record.workspace[len(self._record.root) + 1 :]
+        return path.removeprefix(f"{offset}/") if offset else path
+
+
+def _folded(text: str) -> str:
+    """One spelling for all that a file system might take for the same, and for names that git would."""
+    from unicodedata import category, normalize
+
+    if text.isascii():
+        return text.lower()
+    plain = normalize("NFKC", text).casefold()
+    return "".join(character for character in normalize("NFKC", plain) if category(character) != "Cf")
+
+
+def _look(host: int, name: str) -> os.stat_result | None:
+    if host < 0:
+        return None
+    try:
+        return os.stat(name, dir_fd=host, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _is_same(stack: LayerStack, entry: Entry, host: int, before: os.stat_result) -> bool:
+    """Whether there is the same in both, of the same kind."""
+    assert entry.status is not None
+    if stat.S_ISDIR(before.st_mode):
+        return True
+    if stat.S_ISLNK(before.st_mode):
+        return stack.read_link(entry) == os.readlink(entry.name, dir_fd=host)
+    if not stat.S_ISREG(before.st_mode) or before.st_size != entry.status.st_size:
+        return False
+    try:
+        other = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=host)
+    except OSError:
+        return False
+    try:
+        own = stack.open_file(entry)
+        try:
+            return _have_same_bytes(own, other)
+        finally:
+            os.close(own)
+    finally:
+        os.close(other)
+
+
+def _have_same_bytes(one: int, other: int) -> bool:
+    while piece := os.read(one, _PIECE):
+        if piece != os.read(other, len(piece)):
+            return False
+    return not os.read(other, 1)
