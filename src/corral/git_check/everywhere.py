@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from corral.untrusted_files.unchanged import is_local, latest_ns
+from corral.untrusted_files.unchanged import is_local, latest_ns, tells_of_mappings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class Elsewhere:
         return any(path.startswith(f"{worktree}/") for worktree in {*(self._found or ())} - self.begun)
 
     def _are_times_kept(self) -> bool:
-        return all(is_local(os.lstat(root).st_dev) for root in self._roots if os.path.lexists(root))
+        """Whether each change of a file gives it a new time, also that by a process which has mapped it."""
+        devices = {os.lstat(root).st_dev for root in self._roots if os.path.lexists(root)}
+        return all(is_local(device) and tells_of_mappings(device) for device in devices)
 
     def _give_up(self, directory: str) -> None:
         if not self._is_told:

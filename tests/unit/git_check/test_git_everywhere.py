@@ -27,6 +27,12 @@ DEEP = "a/b/c/d/e/f/g/h/i"
 PLACES = ["node_modules/x", DEEP, "target/deep/.venv/x", "node_modules/x.git/objects/x"]
 
 
+@pytest.fixture(autouse=True)
+def telling_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk; the temporary directory may be in memory, of which `test_mapped_files.py` is."""
+    monkeypatch.setattr(git_everywhere, "tells_of_mappings", lambda _: True)
+
+
 @pytest.fixture
 def keeping(git: Path, tmp_path: Path, make_plan) -> Checking:
     """A check as one run has it, which remembers what the runs before have found."""
