@@ -22,9 +22,10 @@ class Needs(Record):
 
     agent: str  # its name in the configuration
     state: tuple[str, ...]  # what it keeps in the home: logins, conversations
-    settings: tuple[str, ...]  # of these, what decides what it runs: never written inside
+    settings: tuple[str, ...]  # of these, what decides what it runs: never written, nor made, inside
     hosts: tuple[str, ...]  # where its model is
     variables: tuple[str, ...]
+    programs: tuple[str, ...] = ()  # what it fetches and runs: never written inside, if it is there
     base_url: str = ""  # the variable by which its user names another host
 
 
@@ -32,26 +33,30 @@ PROGRAMS = {
     "claude": Needs(
         "claude-code",
         ("~/.claude", "~/.claude.json"),
-        ("~/.claude/settings.json", "~/.claude/settings.local.json"),
+        (
+            *("~/.claude/settings.json", "~/.claude/settings.local.json", "~/.claude/hooks"),
+            *("~/.claude/commands", "~/.claude/agents", "~/.claude/skills"),
+        ),
         ("api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"),
         ("ANTHROPIC_*", "CLAUDE_*", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"),
-        "ANTHROPIC_BASE_URL",
+        programs=("~/.claude/plugins", "~/.claude/local"),
+        base_url="ANTHROPIC_BASE_URL",
     ),
     "codex": Needs(
         "codex",
         ("~/.codex",),
-        ("~/.codex/config.toml", "~/.codex/hooks.json", "~/.codex/rules"),
+        ("~/.codex/config.toml", "~/.codex/hooks.json", "~/.codex/rules", "~/.codex/prompts"),
         ("api.openai.com", "chatgpt.com", "auth.openai.com"),
         ("OPENAI_*", "CODEX_*"),
-        "OPENAI_BASE_URL",
+        base_url="OPENAI_BASE_URL",
     ),
     "gemini": Needs(
         "gemini",
         ("~/.gemini",),
-        ("~/.gemini/settings.json",),
+        ("~/.gemini/settings.json", "~/.gemini/commands", "~/.gemini/extensions"),
         ("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
         ("GEMINI_*", "GOOGLE_*"),
-        "GOOGLE_GEMINI_BASE_URL",
+        base_url="GOOGLE_GEMINI_BASE_URL",
     ),
 }
 
@@ -86,17 +91,29 @@ def add_needs(options: Mapping[str, Any], argv: tuple[str, ...]) -> dict[str, An
             why=f"there is no {' and no '.join(needs.state)}: what it wrote inside would be lost",
             fix=f"start {argv[0]} once without corral, and log in",
         )
-    settings = [path for path in map(os.path.expanduser, needs.settings) if os.path.exists(path)]
+    kept = (*needs.settings, *needs.programs)
+    settings = [path for path in map(os.path.expanduser, kept) if os.path.exists(path)]
+    missing = [_as_pattern(path) for path in needs.settings if os.path.isdir(_folder_of(path))]
     hosts = needs.hosts if options["net"] is None else ()
     return {
         **options,
         "agent": options["agent"] or _described(options, needs.agent),
         "write": (*options["write"], *state),
-        "read": (*options["read"], *settings, *_own_installation()),
+        "read": (*options["read"], *settings, *missing, *_own_installation()),
         "allow": (*options["allow"], *hosts, *_named_host(needs)),
         "env": (*options["env"], *needs.variables, f"{WRAPPED}=1"),
         "terminal": sys.stdin.isatty() and sys.stdout.isatty(),
     }
+
+
+def _as_pattern(path: str) -> str:
+    """The same as a pattern. What fulfils one is held also where there is nothing yet: a path is not."""
+    folder, name = os.path.split(path)
+    return f"{folder}/[{name[0]}]{name[1:]}"
+
+
+def _folder_of(path: str) -> str:
+    return os.path.dirname(os.path.expanduser(path))
 
 
 def _own_installation() -> tuple[str, ...]:
