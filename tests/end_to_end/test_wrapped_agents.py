@@ -51,3 +51,24 @@ def test_settings_and_programs_that_are_there_stay_as_they_are(corral: Corral, c
 
     assert done.stdout == b"own\n" * len(there), done.stderr
     assert [path.read_text() for path in there] == ["own\n"] * len(there)
+
+
+def test_settings_that_are_links_stay_links(corral: Corral, claude: Path, tmp_path: Path) -> None:
+    """As those who keep them in another directory have them."""
+    own = tmp_path / "dotfiles"
+    own.mkdir()
+    for name in ("settings.json", "plugins"):
+        (own / name).write_text("own\n")
+        (claude / name).symlink_to(own / name)
+    script = (
+        "cd $HOME/.claude; for f in settings.json plugins; do mv $f away-$f; echo x > $f; done; echo y > log"
+    )
+
+    done = corral("wrap", "--no-config", "--", "claude", "-p", script)
+
+    assert (claude / "log").read_text() == "y\n", done.stderr
+    assert [(claude / name).readlink() for name in ("settings.json", "plugins")] == [
+        own / "settings.json",
+        own / "plugins",
+    ]
+    assert (own / "settings.json").read_text() == (own / "plugins").read_text() == "own\n"

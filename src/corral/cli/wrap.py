@@ -10,7 +10,7 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 #: Tells corral's own shell and hooks inside that what they would confine is confined already.
@@ -91,29 +91,30 @@ def add_needs(options: Mapping[str, Any], argv: tuple[str, ...]) -> dict[str, An
             why=f"there is no {' and no '.join(needs.state)}: what it wrote inside would be lost",
             fix=f"start {argv[0]} once without corral, and log in",
         )
-    kept = (*needs.settings, *needs.programs)
-    settings = [path for path in map(os.path.expanduser, kept) if os.path.exists(path)]
-    missing = [_as_pattern(path) for path in needs.settings if os.path.isdir(_folder_of(path))]
     hosts = needs.hosts if options["net"] is None else ()
     return {
         **options,
         "agent": options["agent"] or _described(options, needs.agent),
         "write": (*options["write"], *state),
-        "read": (*options["read"], *settings, *missing, *_own_installation()),
+        "read": (*options["read"], *_held(needs), *_own_installation()),
         "allow": (*options["allow"], *hosts, *_named_host(needs)),
         "env": (*options["env"], *needs.variables, f"{WRAPPED}=1"),
         "terminal": sys.stdin.isatty() and sys.stdout.isatty(),
     }
 
 
-def _as_pattern(path: str) -> str:
-    """The same as a pattern. What fulfils one is held also where there is nothing yet: a path is not."""
-    folder, name = os.path.split(path)
-    return f"{folder}/[{name[0]}]{name[1:]}"
+def _held(needs: Needs) -> Iterator[str]:
+    """What stays as it is, by its path and as a pattern, which holds it also where there is nothing yet.
 
-
-def _folder_of(path: str) -> str:
-    return os.path.dirname(os.path.expanduser(path))
+    TRUST: a link is held and not followed: what it leads to is granted by nobody but the user.
+    """
+    programs = (name for name in needs.programs if os.path.lexists(os.path.expanduser(name)))
+    for name in (*needs.settings, *programs):
+        path, (folder, last) = os.path.expanduser(name), os.path.split(name)
+        if os.path.exists(path) and not os.path.islink(path):
+            yield path
+        if os.path.isdir(os.path.dirname(path)):
+            yield f"{folder}/[{last[0]}]{last[1:]}"
 
 
 def _own_installation() -> tuple[str, ...]:
