@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 
 import pytest
 
@@ -88,5 +89,53 @@ def test_a_set_user_id_program_does_not_change_the_user(backend: Case, stage: St
         effect=lambda _: made.exists() and made.stat().st_uid == _SOMEBODY,
         reset=made.unlink,
     )
+
+    assert not done.worked
+
+
+#: Every way in which a file gets its mode, by the number of the call where Python has no function for it.
+_SET_ID = """
+import ctypes, os, struct
+call = ctypes.CDLL(None).syscall
+print('alive', flush=True)
+def by_handle():
+    os.fchmod(os.open('b', os.O_CREAT | os.O_WRONLY), 0o4755)
+def by_openat2():
+    how = struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+    assert call(437, -100, b'e', how, len(how)) >= 0
+def by_fchmodat2():
+    open('f', 'w').close()
+    assert call(452, -100, b'f', 0o4755, 0) == 0
+def without_name():
+    handle = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755)
+    os.link(f'/proc/self/fd/{handle}', 'g', follow_symlinks=True)
+for way in (
+    lambda: (open('a', 'w').close(), os.chmod('a', 0o4755)),
+    by_handle,
+    lambda: os.open('c', os.O_CREAT | os.O_WRONLY, 0o4755),
+    lambda: os.mknod('d', 0o104755),
+    by_openat2,
+    by_fchmodat2,
+    without_name,
+):
+    try:
+        way()
+    except (OSError, AssertionError):
+        pass
+"""
+
+
+def test_no_program_is_left_that_gives_others_the_callers_rights(backend: Case, stage: Stage) -> None:
+    """A set-user-id program in the workspace is one on the host, for every user who finds it."""
+
+    def left(_: object) -> bool:
+        return any(path.is_file() and path.stat().st_mode & stat.S_ISUID for path in stage.work.iterdir())
+
+    def reset() -> None:
+        for path in stage.work.iterdir():
+            if len(path.name) == 1:
+                path.unlink()
+
+    done = attempt(backend, stage, python(_SET_ID), effect=left, reset=reset)
 
     assert not done.worked

@@ -175,7 +175,7 @@ MUTANTS = (
             ),
             Edit(
                 "src/corral/git_check/directory.py",
-                "        if _is_in_modules(prefix) and is_git_directory(handle):\n",
+                "        if is_in_modules(prefix) and is_git_directory(handle):\n",
                 "        if False:\n",
             ),
         ),

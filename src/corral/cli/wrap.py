@@ -10,7 +10,7 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 #: Tells corral's own shell and hooks inside that what they would confine is confined already.
@@ -22,9 +22,10 @@ class Needs(Record):
 
     agent: str  # its name in the configuration
     state: tuple[str, ...]  # what it keeps in the home: logins, conversations
-    settings: tuple[str, ...]  # of these, what decides what it runs: never written inside
+    settings: tuple[str, ...]  # of these, what decides what it runs: never written, nor made, inside
     hosts: tuple[str, ...]  # where its model is
     variables: tuple[str, ...]
+    programs: tuple[str, ...] = ()  # what it fetches and runs: never written inside, if it is there
     base_url: str = ""  # the variable by which its user names another host
 
 
@@ -32,26 +33,30 @@ PROGRAMS = {
     "claude": Needs(
         "claude-code",
         ("~/.claude", "~/.claude.json"),
-        ("~/.claude/settings.json", "~/.claude/settings.local.json"),
+        (
+            *("~/.claude/settings.json", "~/.claude/settings.local.json", "~/.claude/hooks"),
+            *("~/.claude/commands", "~/.claude/agents", "~/.claude/skills"),
+        ),
         ("api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"),
         ("ANTHROPIC_*", "CLAUDE_*", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"),
-        "ANTHROPIC_BASE_URL",
+        programs=("~/.claude/plugins", "~/.claude/local"),
+        base_url="ANTHROPIC_BASE_URL",
     ),
     "codex": Needs(
         "codex",
         ("~/.codex",),
-        ("~/.codex/config.toml", "~/.codex/hooks.json", "~/.codex/rules"),
+        ("~/.codex/config.toml", "~/.codex/hooks.json", "~/.codex/rules", "~/.codex/prompts"),
         ("api.openai.com", "chatgpt.com", "auth.openai.com"),
         ("OPENAI_*", "CODEX_*"),
-        "OPENAI_BASE_URL",
+        base_url="OPENAI_BASE_URL",
     ),
     "gemini": Needs(
         "gemini",
         ("~/.gemini",),
-        ("~/.gemini/settings.json",),
+        ("~/.gemini/settings.json", "~/.gemini/commands", "~/.gemini/extensions"),
         ("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
         ("GEMINI_*", "GOOGLE_*"),
-        "GOOGLE_GEMINI_BASE_URL",
+        base_url="GOOGLE_GEMINI_BASE_URL",
     ),
 }
 
@@ -86,17 +91,30 @@ def add_needs(options: Mapping[str, Any], argv: tuple[str, ...]) -> dict[str, An
             why=f"there is no {' and no '.join(needs.state)}: what it wrote inside would be lost",
             fix=f"start {argv[0]} once without corral, and log in",
         )
-    settings = [path for path in map(os.path.expanduser, needs.settings) if os.path.exists(path)]
     hosts = needs.hosts if options["net"] is None else ()
     return {
         **options,
         "agent": options["agent"] or _described(options, needs.agent),
         "write": (*options["write"], *state),
-        "read": (*options["read"], *settings, *_own_installation()),
+        "read": (*options["read"], *_held(needs), *_own_installation()),
         "allow": (*options["allow"], *hosts, *_named_host(needs)),
         "env": (*options["env"], *needs.variables, f"{WRAPPED}=1"),
         "terminal": sys.stdin.isatty() and sys.stdout.isatty(),
     }
+
+
+def _held(needs: Needs) -> Iterator[str]:
+    """What stays as it is, by its path and as a pattern, which holds it also where there is nothing yet.
+
+    TRUST: a link is held and not followed: what it leads to is granted by nobody but the user.
+    """
+    programs = (name for name in needs.programs if os.path.lexists(os.path.expanduser(name)))
+    for name in (*needs.settings, *programs):
+        path, (folder, last) = os.path.expanduser(name), os.path.split(name)
+        if os.path.exists(path) and not os.path.islink(path):
+            yield path
+        if os.path.isdir(os.path.dirname(path)):
+            yield f"{folder}/[{last[0]}]{last[1:]}"
 
 
 def _own_installation() -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import posixpath
 from corral.git_check.files import (
     changed_ns,
     has_entry,
-    identity_of,
     inside,
     is_git_directory,
     is_gone,
@@ -23,6 +22,7 @@ from corral.git_check.files import (
 from corral.git_check.hazard import Hazard, inner_repository, not_a_file
 from corral.git_check.hooks import named_places
 from corral.git_check.index import SECOND_NAME, TOO_LARGE, filled, read_whole_index
+from corral.git_check.pointers import is_in_modules
 from corral.git_check.tracked import way_to
 from corral.git_check.work import TooMuchWork, Work
 from corral.git_formats.config import MalformedConfig, read_config, without
@@ -135,6 +135,9 @@ class GitDirectory:
         read = self._work.read_head if only_head else self._work.read
         return read(handle, self._on_host(directory), name)
 
+    def _identity(self, handle: int, place: str) -> bytes:
+        return self._work.identity(handle, self._on_host(place))
+
     def _inside(self, handle: int, name: str) -> Iterator[int]:
         return inside(handle, name, may_open=self._pointers.may_open)
 
@@ -174,7 +177,7 @@ class GitDirectory:
                 self.seen.append(place)
                 yield from self._pointer(handle, place, worktree)
             elif is_file and name == "MERGE_RR" and self._leads_out(worktree, handle, place):
-                yield Hazard(place, "git would copy files from elsewhere", identity_of(handle, name))
+                yield Hazard(place, "git would copy files from elsewhere", self._identity(handle, place))
             else:
                 yield from self._file(handle, prefix, name, is_file=is_file)
 
@@ -255,7 +258,7 @@ class GitDirectory:
 
     def _inner(self, handle: int, prefix: str, name: str) -> Iterator[Hazard]:
         """A directory of a git directory. In that of a submodule, older git takes it for another one's."""
-        if _is_in_modules(prefix) and is_git_directory(handle):
+        if is_in_modules(prefix) and is_git_directory(handle):
             yield from self._module(handle, prefix + name, is_held=False)
         else:
             yield from self._files(handle, prefix, name)
@@ -267,7 +270,7 @@ class GitDirectory:
             yield not_a_file(handle, prefix + path, name)
         elif path in _ALTERNATES:
             self.seen.append(prefix + path)
-            content = self._read(handle, prefix + path) or identity_of(handle, name)
+            content = self._read(handle, prefix + path) or self._identity(handle, prefix + path)
             yield Hazard(prefix + path, "git would look for objects elsewhere, and touch them", content)
         elif is_state(path):
             self.seen.append(prefix + path)
@@ -277,7 +280,7 @@ class GitDirectory:
         name = posixpath.basename(path)
         data = self._read(handle, prefix + path, only_head=is_judged_by_its_head(path))
         if data is None:
-            yield Hazard(prefix + path, TOO_LARGE, identity_of(handle, name))
+            yield Hazard(prefix + path, TOO_LARGE, self._identity(handle, prefix + path))
             return
         why = unsafe_state(path, data)
         if not why and names_of(handle, name) > 1:
@@ -295,7 +298,8 @@ class GitDirectory:
                 self.seen.append(f"{place}/{name}")
             if not name.endswith(".sample") or not is_file:
                 content = self._read(handle, f"{place}/{name}") if is_file else link_text(handle, name)
-                yield Hazard(f"{place}/{name}", "git would run it", content or identity_of(handle, name))
+                content = content or self._identity(handle, f"{place}/{name}")
+                yield Hazard(f"{place}/{name}", "git would run it", content)
 
     def _modules(self, handle: int, place: str, *, is_held: bool) -> Iterator[Hazard]:
         """Git directories of submodules, at the depth that their names have.
@@ -313,7 +317,7 @@ class GitDirectory:
             else:
                 if has_entry(inner, "HEAD"):
                     why = "it would be that of a submodule, but for what is missing beside it"
-                    yield Hazard(f"{here}/HEAD", why, identity_of(inner, "HEAD"))
+                    yield Hazard(f"{here}/HEAD", why, self._identity(inner, f"{here}/HEAD"))
                 yield from self._modules(inner, here, is_held=is_held)
 
     def _module(self, handle: int, place: str, *, is_held: bool) -> Iterator[Hazard]:
@@ -367,7 +371,7 @@ class GitDirectory:
             is_named = bool(self._registered(handle, posixpath.dirname(place)))
             is_fine = bool(worktree) or (is_named and self._may_lead_to(place, path) and is_gone(path))
         if not is_linked or not is_fine:
-            content = identity_of(handle, name) if data is None else data
+            content = self._identity(handle, place) if data is None else data
             yield Hazard(place, f"it would lead git to {path[:_EXCERPT]!r}", content)
 
     def _leads_out(self, worktree: str, handle: int, place: str) -> bool:
@@ -385,7 +389,7 @@ class GitDirectory:
         name = posixpath.basename(place)
         data, names = self._read(handle, place), names_of(handle, name)
         if data is None:
-            yield Hazard(place, TOO_LARGE, identity_of(handle, name))
+            yield Hazard(place, TOO_LARGE, self._identity(handle, place))
             return
         try:
             entries = read_config(data)
@@ -407,7 +411,7 @@ class GitDirectory:
     def _is_place_of_submodule(self, handle: int, place: str, entry: Setting) -> bool:
         """By this setting git finds the worktree of a submodule whose git directory is in here."""
         above = posixpath.dirname(place)
-        if entry.name != _WORKTREE or not _is_in_modules(above):
+        if entry.name != _WORKTREE or not is_in_modules(above):
             return False
         named = self._named_worktrees(handle, above)
         is_one = len(named) == 1 and entry.readings == (named[0],) and named[0].isprintable()
@@ -420,7 +424,7 @@ class GitDirectory:
         except MalformedIndex as problem:
             self.depends_on_others = True  # on the other part of a split one, perhaps
             why = f"it is not an index that corral understands: {problem}"
-            yield Hazard(place, why, identity_of(handle, "index"))
+            yield Hazard(place, why, self._identity(handle, place))
             return
         self.depends_on_others |= bool(content.shared)
         for path in (*content.gitlinks, *content.sparse):
@@ -444,7 +448,3 @@ class GitDirectory:
             return read_config(self._read(handle, f"{place}/config".lstrip("/")) or b"")
         except MalformedConfig:
             return ()
-
-
-def _is_in_modules(place: str) -> bool:
-    return "/modules/" in f"/{place}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from corral.untrusted_files.unchanged import is_local, latest_ns
+from corral.untrusted_files.unchanged import is_local, latest_ns, mounted_in, tells_of_mappings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def is_changed_since(root: str, path: str, began_ns: int) -> bool:
             continue
         here = f"{here}/{part}"
         try:
-            if latest_ns(os.lstat(here).st_ctime_ns) >= began_ns:
+            status = os.lstat(here)
+            if latest_ns(status.st_ctime_ns) >= began_ns or not tells_of_mappings(status.st_dev):
                 return True
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -80,6 +81,7 @@ class Elsewhere:
         self._since_ns = 0
         self._is_told = False
         self.has_searched = False  # since commands ran
+        self._tells: bool | None = None  # whether times do, as found by the last search
 
     def resume(self, found: Iterable[str]) -> None:
         """What a search of an earlier run has found. What the host has made since is told by its time."""
@@ -87,6 +89,7 @@ class Elsewhere:
 
     def find(self, *, is_afterwards: bool) -> tuple[str, ...]:
         """Anew when commands have run, or where times tell nothing; before them what is known will do."""
+        self._tells = None  # something may have been mounted
         if is_afterwards or self._found is None or not self._are_times_kept():
             give_up = self._give_up if is_afterwards else _ignore
             self._found = tuple(find_everywhere(self._roots, self._folders, give_up))
@@ -114,7 +117,11 @@ class Elsewhere:
         return any(path.startswith(f"{worktree}/") for worktree in {*(self._found or ())} - self.begun)
 
     def _are_times_kept(self) -> bool:
-        return all(is_local(os.lstat(root).st_dev) for root in self._roots if os.path.lexists(root))
+        """Whether each change of a file gives it a new time, also that by a process which has mapped it."""
+        if self._tells is None:
+            devices = mounted_in(self._roots)
+            self._tells = all(is_local(device) and tells_of_mappings(device) for device in devices)
+        return self._tells
 
     def _give_up(self, directory: str) -> None:
         if not self._is_told:

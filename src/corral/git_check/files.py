@@ -8,7 +8,7 @@ import stat
 
 from corral.git_formats.pointer import is_head
 from corral.untrusted_files.removal import open_up
-from corral.untrusted_files.unchanged import latest_ns
+from corral.untrusted_files.unchanged import latest_ns, tells_of_mappings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -244,13 +244,28 @@ def has_entry(handle: int, name: str) -> bool:
     return True
 
 
-def identity_of(handle: int, name: str) -> bytes:
-    """What tells a file that is not read from others, and from itself after a change; empty if it is gone."""
+def identity_of(handle: int, name: str, count: Callable[[int], None] = lambda _: None) -> bytes:
+    """What tells a file that is not read from others, and from itself after a change; empty if it is gone.
+
+    Where a change by mapping leaves no new time it is read after all; `count` is told how many bytes.
+    """
     try:
         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
     except FileNotFoundError:
         return b""
-    return repr((status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)).encode()
+    identity = repr((status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)).encode()
+    return identity if tells_of_mappings(status.st_dev) else identity + _digest_of(handle, name, count)
+
+
+def _digest_of(handle: int, name: str, count: Callable[[int], None]) -> bytes:
+    """Of a file's content; empty for what is no file."""
+    for descriptor, size in _opened(handle, name):
+        from hashlib import file_digest
+
+        count(size)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file_digest(file, "sha256").digest()
+    return b""
 
 
 def read_file(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from corral.git_check.files import descend, identity_of, is_there, link_text, read_file
+from corral.git_check.files import descend, is_there, link_text, read_file
 from corral.git_check.hazard import Hazard
 
 TYPE_CHECKING = False
@@ -47,7 +47,8 @@ class WorktreeHooks:
                     for name, _, _ in work.list(directory, f"{worktree}/{place}"):
                         content = work.read(directory, f"{worktree}/{place}", name)
                         if content is None or not self._is_known_hook(f"{place}/{name}", content):
-                            content = content or link_text(directory, name) or identity_of(directory, name)
+                            content = content or link_text(directory, name)
+                            content = content or work.identity(directory, f"{worktree}/{place}/{name}")
                             yield Hazard(f"{place}/{name}", why, content)
                 finally:
                     os.close(directory)

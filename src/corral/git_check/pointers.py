@@ -114,3 +114,8 @@ class Pointers:
 
 def is_beneath(path: str, top: str) -> bool:
     return path == top or path.startswith(f"{top}/")
+
+
+def is_in_modules(place: str) -> bool:
+    """Whether a place in a git directory is that of a submodule's."""
+    return "/modules/" in f"/{place}"

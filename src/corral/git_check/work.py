@@ -6,9 +6,17 @@ what the host's own repositories need; a look afterwards may take so much and `M
 
 from __future__ import annotations
 
+import posixpath
 import stat
 
-from corral.git_check.files import MOST_TEXT_BYTES, entries_of, is_reference, read_file, read_head
+from corral.git_check.files import (
+    MOST_TEXT_BYTES,
+    entries_of,
+    identity_of,
+    is_reference,
+    read_file,
+    read_head,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,6 +127,11 @@ class Work:
     def read_head(self, handle: int, directory: str, name: str) -> bytes | None:
         """The first MiB of a file."""
         return read_head(handle, name, _HEAD_BYTES, self._counter(directory, name, _INDEX_BYTES_PER_STEP))
+
+    def identity(self, handle: int, path: str) -> bytes:
+        """As `identity_of`, by the path of a file in the directory that `handle` is."""
+        directory, name = posixpath.split(path)
+        return identity_of(handle, name, self._counter(directory, name, _INDEX_BYTES_PER_STEP))
 
     def _counter(self, directory: str, name: str, bytes_per_step: int) -> Callable[[int], None]:
         def count(size: int) -> None:

@@ -43,6 +43,8 @@ _STRATEGY_OPTIONS = frozenset(
 #: What `git am` passes on to `git apply`. Others would write to any file, as `--build-fake-ancestor=` does.
 _APPLY_OPTIONS = frozenset({b"--ignore-space-change", b"--ignore-whitespace", b"--reject"})
 _APPLY_VALUES = (b"--whitespace=", b"--directory=", b"--exclude=", b"--include=")
+#: What a repository with reftables has in the place of `refs/heads`: no older git takes it for a directory.
+_REFTABLE_MARK = b"this repository uses the reftable format\n"
 _CHUNK = Struct(">4sQ4sQ")  # a part of the file and where it begins; the next one, where this one ends
 
 
@@ -68,7 +70,7 @@ def unsafe_state(name: str, data: bytes) -> str:
     if _is_pack_index(name):
         return _pack_index(data)
     if directory == "refs/":
-        return _reference(data)
+        return "" if (name, data) == ("refs/heads", _REFTABLE_MARK) else _reference(data)
     return _DIRECTORIES.get(directory, "")
 
 

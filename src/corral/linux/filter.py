@@ -8,7 +8,7 @@ it takes when the kernel lacks the first. Left open on purpose:
     statmount, listmount         show the mount table that /proc/self/mountinfo shows
     pidfd_*, process_mrelease    signals obey the same rules through a descriptor (pidfd_getfd does not)
     memfd_secret, vmsplice       act on the caller's own memory
-    mknod, set*id, capset        need capabilities that the launcher has dropped
+    mknod of devices, set*id, capset   need capabilities that the launcher has dropped
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ SCHED_FIFO, SCHED_RR, SCHED_DEADLINE = 1, 2, 6
 SCHED_POLICY_MASK = 0xBFFF_FFFF  # without SCHED_RESET_ON_FORK
 PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFF_FFFF)  # LINUX, LINUX32, UNAME26, both, "tell me"
 ADDR_NO_RANDOMIZE = 0x40000
+S_ISUID, S_ISGID = 0o4000, 0o2000
+O_MAKES = 0o20000100  # O_CREAT, and the bit of O_TMPFILE that is its own: only with these open has a mode
 
 
 class SocketPolicy(Enum):
@@ -76,6 +78,8 @@ def _type_is_none_of(*kinds: int) -> tuple[Condition, ...]:
     return tuple(masked_different(1, SOCK_TYPE_MASK, kind) for kind in kinds)
 
 
+_SET_ID = "a program that gives whoever starts it the caller's rights"
+
 DEFAULT_RULES: tuple[Rule, ...] = (
     # ---- ways around the other layers
     *_deny(
@@ -95,6 +99,14 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     ),
     *_deny("open_by_handle_at name_to_handle_at", EPERM, "opens files by number, past every path rule"),
     *_deny("lsm_set_self_attr", EPERM, "asks for another security label"),
+    # ---- what others may start on the host. Set-group-id is a matter of directories as well, for chmod
+    *_deny("chmod fchmod", EPERM, _SET_ID, masked_any(1, S_ISUID)),
+    *_deny("fchmodat fchmodat2", EPERM, _SET_ID, masked_any(2, S_ISUID)),
+    *_deny("creat mknod", EPERM, _SET_ID, masked_any(1, S_ISUID | S_ISGID)),
+    *_deny("mknodat", EPERM, _SET_ID, masked_any(2, S_ISUID | S_ISGID)),
+    *_deny("open", EPERM, _SET_ID, masked_any(1, O_MAKES), masked_any(2, S_ISUID | S_ISGID)),
+    *_deny("openat", EPERM, _SET_ID, masked_any(2, O_MAKES), masked_any(3, S_ISUID | S_ISGID)),
+    *_deny("openat2", ENOSYS, "its flags and mode are behind a pointer; programs fall back to openat"),
     # ---- other processes
     *_deny(
         "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp process_madvise",

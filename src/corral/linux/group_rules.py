@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from corral.linux.rule import (
-    ENOSYS,
     EPERM,
     Rule,
     different,
@@ -50,7 +49,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "@truncate": (
         Rule("open", EPERM, _CUTS, (masked_any(1, O_TRUNC),)),
         Rule("openat", EPERM, _CUTS, (masked_any(2, O_TRUNC),)),
-        Rule("openat2", ENOSYS, "its flags are behind a pointer; programs fall back to openat"),
         Rule("fallocate", EPERM, _CUTS, (masked_any(1, FALLOC_FL_COLLAPSE_RANGE),)),
     ),
 }

@@ -15,7 +15,7 @@ from corral.untrusted_files.folding import GitNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     Stamp = tuple[int, int, int]  # device, inode, time of the last change
     #: What one directory holds: its subdirectories, whether git finds a repository there, and what is no
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Listing = tuple[tuple[str, ...], bool, tuple[str, ...]]
 
 TICK_NS = 20_000_000
+#: How the kernel writes some characters in its list of mounts; the backslash is the last to be read.
+_ESCAPED = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 _SECOND_NS = 1_000_000_000
 #: What makes a git directory of any directory: all of one of these.
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
@@ -214,13 +216,26 @@ def tells_of_mappings(device: int) -> bool:
     return _types().get(device, "") not in {"", "tmpfs"}
 
 
+def mounted_in(roots: Iterable[str]) -> set[int]:
+    """The devices of the file systems that lie in these directories, and of what is mounted beneath them."""
+    tops = tuple(roots)
+    beneath = {device for device, place, _ in _mounts() if place.startswith(tuple(f"{top}/" for top in tops))}
+    return beneath | {os.lstat(top).st_dev for top in tops if os.path.lexists(top)}
+
+
 @lru_cache(maxsize=1)
 def _types() -> dict[int, str]:
-    """The kinds of file systems, by device."""
-    found = {}
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+    """The kinds of file systems, by device. One that was mounted since is none that is known."""
+    return {device: kind for device, _, kind in _mounts()}
+
+
+def _mounts() -> Iterator[tuple[int, str, str]]:
+    """Device, place and kind of everything that is mounted now."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             fields, _, rest = line.partition(" - ")
-            major, _, minor = fields.split(" ")[2].partition(":")
-            found[os.makedev(int(major), int(minor))] = rest.partition(" ")[0]
-    return found
+            number, place = fields.split(" ")[2:5:2]
+            major, _, minor = number.partition(":")
+            for code, character in _ESCAPED:
+                place = place.replace(code, character)
+            yield os.makedev(int(major), int(minor)), place, rest.partition(" ")[0]

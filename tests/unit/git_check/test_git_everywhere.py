@@ -27,6 +27,12 @@ DEEP = "a/b/c/d/e/f/g/h/i"
 PLACES = ["node_modules/x", DEEP, "target/deep/.venv/x", "node_modules/x.git/objects/x"]
 
 
+@pytest.fixture(autouse=True)
+def telling_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk; the temporary directory may be in memory, of which `test_mapped_files.py` is."""
+    monkeypatch.setattr(git_everywhere, "tells_of_mappings", lambda _: True)
+
+
 @pytest.fixture
 def keeping(git: Path, tmp_path: Path, make_plan) -> Checking:
     """A check as one run has it, which remembers what the runs before have found."""
@@ -128,6 +134,44 @@ def test_where_times_tell_nothing_everything_is_looked_at_before(
     assert check.sweep() == ()
     assert EVIL in (own / "config").read_text()
     assert EVIL not in (made / "config").read_text()
+
+
+def test_one_file_system_beneath_whose_times_tell_nothing_is_enough(
+    keeping: Checking, git: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a directory in memory, in a project on a disk."""
+    device = 1 << 30
+    beneath = (device, str(git.parent / "node_modules"), "tmpfs")
+    plain = unchanged._mounts
+    monkeypatch.setattr(unchanged, "_mounts", lambda: (*plain(), beneath))
+    monkeypatch.setattr(git_everywhere, "tells_of_mappings", lambda number: number != device)
+    first = keeping()
+    first.begin()
+    first.sweep()
+    first.close()
+    own = make_repository(git.parent / "node_modules/own/.git", f"{CONFIG}\tfsmonitor = {EVIL}\n")
+    check = keeping()
+    check.begin()
+    put(own / "hooks/post-checkout", "x")
+    put(own / "config", f"{CONFIG}\tfsmonitor = {EVIL}\n")  # the same as before
+
+    assert check.sweep() == ()
+    assert EVIL in (own / "config").read_text()
+    assert not (own / "hooks/post-checkout").exists()
+
+
+def test_mounts_are_found_by_the_names_that_they_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listed = tmp_path / "mountinfo"
+    listed.write_text(
+        f"1 2 0:77 / {tmp_path}/a\\040b\\134040 rw - tmpfs none rw\n1 2 0:78 / {tmp_path}2/c rw - nfs x rw\n"
+    )
+    plain = open
+    monkeypatch.setattr(unchanged, "open", lambda _, **how: plain(listed, **how), raising=False)
+
+    assert [place for _, place, _ in unchanged._mounts()] == [f"{tmp_path}/a b\\040", f"{tmp_path}2/c"]
+    assert unchanged.mounted_in((str(tmp_path),)) == {os.makedev(0, 77), tmp_path.stat().st_dev}
 
 
 def test_what_lies_beyond_the_bound_is_told(

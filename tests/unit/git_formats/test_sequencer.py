@@ -248,6 +248,7 @@ def packs(names: bytes, count: int = 1) -> bytes:
         ("BISECT_NAMES", b"a\n"),
         ("BISECT_NAMES", b"'a'\nevil\n"),
         ("refs/heads/main", b"ref: hooks/post-commit\n"),
+        ("refs/heads/main", b"this repository uses the reftable format\n"),
         ("remotes/origin", b"URL: evil.git\n"),
         ("branches/origin", b"evil.git\n"),
         ("gitweb/lighttpd", b"#!/bin/sh\n"),
@@ -280,6 +281,7 @@ def test_what_would_run_or_write_more_is_not_left(name: str, data: bytes) -> Non
         ("MERGE_RR", b""),
         ("objects/pack/multi-pack-index", packs(b"pack-1.idx\0")),
         ("reftable/tables.list", b"0x000000000001-0x000000000002-1a2b3c4d.ref\n"),
+        ("refs/heads", b"this repository uses the reftable format\n"),
     ],
 )
 def test_what_git_writes_is_left(name: str, data: bytes) -> None:

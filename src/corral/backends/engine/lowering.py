@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 #: For a container to start; no longer than the command would have, were it not for a busy machine.
 _START_SECONDS, _LEAST_SECONDS = 60.0, 15.0
-#: By which the launcher locks the mounts. Its own filter denies them to the command.
-_LOCKING_CALLS = frozenset({"unshare", "mount_setattr"})
+#: By which the launcher finds and locks the mounts. Its own filter denies them to the command.
+_LOCKING_CALLS = frozenset({"unshare", "mount_setattr", "openat2"})
 _EMPTY = "ro,nosuid,nodev,noexec,size=65536"
 
 #: The same on every run. What podman reads from its configuration is said here, so that it is not read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from corral.model.feature import Feature
 from corral.selftest.judge import altered, proved, remember
@@ -31,6 +32,12 @@ def _device_node(stage: Stage) -> None:
     stage.on_leaving(lambda: os.chmod(_NODE, before.st_mode & 0o7777))
     stage.on_leaving(lambda: os.utime(_NODE, ns=(before.st_atime_ns, before.st_mtime_ns)))
     remember(stage, "host's device node", _NODE)
+
+
+def _set_id(stage: Stage, _output: str) -> str:
+    names = (name for name in ("by-chmod", "by-open") if os.path.lexists(stage.at(f"ws/{name}")))
+    found = [name for name in names if os.stat(stage.at(f"ws/{name}")).st_mode & stat.S_ISUID]
+    return f"ws/{found[0]} gives whoever starts it the caller's rights" if found else ""
 
 
 def _core_pattern(stage: Stage) -> None:
@@ -144,6 +151,19 @@ for path in ['/dev/mem', '/dev/kmsg', '/dev/port', '/dev/fuse', '/dev/kvm',
     except OSError: pass
 """,
         proved("a device was opened"),
+        language=Language.PYTHON,
+    ),
+    EscapeProbe(
+        "set-user-id-program",
+        "Leave a set-user-id program in the workspace, which gives any user of the host the caller's rights.",
+        Feature.PRIVILEGES,
+        "SECURITY",
+        "os.open('by-chmod', os.O_CREAT | os.O_WRONLY, 0o700)\n"
+        "for way in (lambda: os.open('by-open', os.O_CREAT | os.O_WRONLY, 0o4755),\n"
+        "            lambda: os.chmod('by-chmod', 0o4755)):\n"
+        "    try: way()\n"
+        "    except OSError: pass\n",
+        _set_id,
         language=Language.PYTHON,
     ),
     EscapeProbe(
