@@ -19,7 +19,7 @@ _MOST_BYTES = 4 * 1024 * 1024
 _OCTAL_DIGITS = 3
 
 
-class Mount(Record):
+class MountLine(Record):
     """One line of the kernel's table: what of which file system is seen where."""
 
     device: str  # as the table writes it: that of a file's status may be another one (btrfs)
@@ -46,7 +46,7 @@ def check_second_mounts(denied: Iterable[ResolvedPath], granted: Collection[str]
                 )
 
 
-def _seen_elsewhere(path: str, mounts: list[Mount]) -> Iterator[tuple[str, str]]:
+def _seen_elsewhere(path: str, mounts: list[MountLine]) -> Iterator[tuple[str, str]]:
     """Where a path, or a part of it, can be seen by another mount; and which part that is."""
     own = max((mount for mount in mounts if is_beneath(path, mount.point)), key=_depth, default=None)
     if own is None:
@@ -61,7 +61,7 @@ def _seen_elsewhere(path: str, mounts: list[Mount]) -> Iterator[tuple[str, str]]
             yield _join(mount.point, place[len(mount.root.rstrip("/")) :]), path
 
 
-def _depth(mount: Mount) -> int:
+def _depth(mount: MountLine) -> int:
     return len(mount.point)
 
 
@@ -77,9 +77,9 @@ def _is_same(host: Host, one: str, other: str) -> bool:
     return (first.device, first.inode) == (second.device, second.inode)
 
 
-def _read_mounts(text: str) -> list[Mount]:
+def _read_mounts(text: str) -> list[MountLine]:
     fields = (line.split(" ") for line in text.splitlines())
-    return [Mount(each[2], _unescape(each[3]), _unescape(each[4])) for each in fields if len(each) > 4]
+    return [MountLine(each[2], _unescape(each[3]), _unescape(each[4])) for each in fields if len(each) > 4]
 
 
 def _unescape(text: str) -> str:
