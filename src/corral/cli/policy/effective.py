@@ -114,6 +114,7 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         **{f"container.{name}": configuration.compiled.value(f"container.{name}") for name in _CONTAINER},
         "mounts.persist_caches": configuration.persists_caches,
         "keep_alive": configuration.keep_alive,
+        "ask_unconfined": configuration.asks_unconfined,
     }
     for name, value in plain.items():
         if value != "" and (name not in _ONLY_IF_SAID or configuration.compiled.last(name) is not None):
