@@ -289,3 +289,20 @@ def test_init_asks_on_a_terminal(project: Path, home: Path) -> None:
     text = (project / "corral.toml").read_text()
     assert 'profile = "strict"' in text and "workspace_writable = false" in text
     assert "#memory = " in text
+
+
+def test_why_says_no_where_nothing_runs_at_all(corral: Corral, home: Path) -> None:
+    (home / ".ssh").mkdir(exist_ok=True)
+    (home / ".ssh/id_rsa").write_text("KEY")
+
+    said = corral("why", "read", ".ssh/id_rsa", "--cwd", str(home))
+    lines = said.stdout.decode().splitlines()
+
+    assert corral("run", "--cwd", str(home), "--", "true").returncode == 2
+    assert said.returncode == 3
+    assert lines[0] == "no: read .ssh/id_rsa"
+    assert "no command runs under this policy here" in lines[1]
+    assert lines[-1].startswith("  change   ")
+    assert answer(corral, "why", "read", "x", "--cwd", str(home), status=3)["reason"] == "refused"
+    connect = answer(corral, "why", "connect", "example.org", "--cwd", str(home), status=3)
+    assert (connect["allowed"], connect["reason"]) == (False, "refused")

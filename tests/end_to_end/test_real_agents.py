@@ -259,3 +259,65 @@ def test_a_project_that_gives_claude_code_another_shell_does_not_lead_outside(wo
     assert workplace.work(["head -1 /proc/1/comm"]) != ["corral-launch"]  # a control
     workplace.corral("install", workplace.agent, "--yes")
     assert workplace.work(["head -1 /proc/1/comm"]) == ["corral-launch"]
+
+
+@pytest.mark.parametrize("says", ["allow", "deny"])
+def test_claude_code_asks_its_user_before_a_command_leaves_the_sandbox(
+    workplace: Workplace, tmp_path: Path, says: str
+) -> None:
+    if workplace.agent != "claude-code":
+        pytest.skip("Codex has no such argument")
+    settings = workplace.home / ".config/corral/corral.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[sandbox]\nask_unconfined = true\n")
+    workplace.corral("install", workplace.agent, "--yes")
+    planted = tmp_path / "planted"
+    calls = [
+        {"command": f"echo {number} >> {planted}", "dangerouslyDisableSandbox": leaves}
+        for number, leaves in enumerate((False, True))
+    ]
+
+    with ScriptedModel(calls) as model:
+        questions = _converse(workplace, model.url, says)
+
+    assert len([text for text in questions if "without a sandbox?" in text]) == 1
+    assert planted.exists() == (says == "allow")
+    if says == "allow":
+        assert planted.read_text() == "1\n"  # and the other call stayed inside
+
+
+def _converse(workplace: Workplace, url: str, says: str) -> list[str]:
+    """Let the agent work, and answer what it asks its user; returns the questions."""
+    argv = [workplace.program, "-p", "--verbose", "--permission-prompt-tool", "stdio"]
+    argv += ["--input-format", "stream-json", "--output-format", "stream-json"]
+    variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1"}
+    with subprocess.Popen(
+        argv,
+        env={**workplace.environment, **variables},
+        cwd=workplace.project,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def send(message: dict[str, object]) -> None:
+            assert process.stdin is not None
+            process.stdin.write(f"{json.dumps(message)}\n")
+            process.stdin.flush()
+
+        send({"type": "user", "message": {"role": "user", "content": "go on"}})
+        questions = []
+        for line in process.stdout:
+            message = json.loads(line)
+            if message["type"] == "result":
+                process.stdin.close()
+                break
+            if message["type"] == "control_request":
+                asked = message["request"]
+                questions.append(str(asked.get("decision_reason")))
+                yes = {"behavior": "allow", "updatedInput": asked["input"]}
+                answer = yes if says == "allow" else {"behavior": "deny", "message": "no"}
+                response = {"subtype": "success", "request_id": message["request_id"], "response": answer}
+                send({"type": "control_response", "response": response})
+    return questions

@@ -239,10 +239,20 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         Edit(
             "src/corral/untrusted_files/unchanged.py",
-            "        return self.is_reliable and all(",
-            "        return True or all(",
+            "        if not self.is_reliable:\n            return False\n        lstat",
+            "        return True\n        lstat",
         ),
         f"{_REPOSITORIES}what_git_would_act_on_is_not_left",
+    ),
+    _wall(
+        "kept-plan-believed",
+        "fs.protect of what a plan of an earlier run does not know",
+        Edit(
+            "src/corral/planning/answer_cache.py",
+            "if self._answers is None or not _says_so(host, self._answers):",
+            "if self._answers is None:",
+        ),
+        "tests/unit/host/test_remembered_plans.py::test_a_setting_that_names_hooks_is_seen",
     ),
     _wall(
         "mount-of-another-object",

@@ -117,6 +117,9 @@ def test_a_call_of_codex_is_confined_and_the_rest_is_as_ever(
     offline = codex("curl -sS http://files.example.org")
     assert offline.returncode != 0
     assert "corral: the sandbox has no network" in offline.stderr
+    piped = codex("curl -sS http://files.example.org | tail -1")  # the status is that of `tail`
+    assert piped.returncode == 0
+    assert "corral: the sandbox has no network" in piped.stderr
 
 
 def test_a_call_of_claude_code_is_confined_and_its_directory_stays(

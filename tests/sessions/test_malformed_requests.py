@@ -92,7 +92,7 @@ def test_a_directory_is_no_stdio_of_a_command(
     try:
         streams = GivenStreams(tuple(os.dup(each) for each in given))  # type: ignore[arg-type]
         with pytest.raises(SetupError, match="directory"):
-            session.finish(session.prepare(("/bin/true",), streams))
+            session.finish(session.prepare_on(streams, ("/bin/true",)))
         assert (
             _ask(session, given) == b"failed spec 9 a directory or a mere path as stdin, stdout or stderr\n"
         )

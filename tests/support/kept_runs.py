@@ -51,9 +51,9 @@ class KeptAttempt:
             for line in WARM_UP:
                 session.run(line)
             plan = self._sandbox.planner.plan(command)
-            job = session.prepare(
-                command.argv,
+            job = session.prepare_on(
                 open_streams(plan, doors=session.doors),
+                command.argv,
                 cwd=command.cwd,
                 terminal=command.stdio is StdioMode.TERMINAL,
             )

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import corral.sandbox
     from corral.aio.call import CallInProgress
-    from corral.aio.options import PoolOptions
     from corral.model.policy import Policy
     from corral.model.result import Result
+    from corral.pipeline.call_options import PoolOptions
     from corral.sessions.pool import PoolStats
 
 

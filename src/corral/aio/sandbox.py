@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from corral.aio.call import CallInProgress
-    from corral.aio.options import CommandOptions
     from corral.model.feature import Feature
     from corral.model.policy import Policy
     from corral.model.result import Result
     from corral.pipeline.arguments import SandboxOptions
+    from corral.pipeline.call_options import CommandOptions
     from corral.pipeline.planner import Explanation
 
 _OWN_CONTAINER = Container()

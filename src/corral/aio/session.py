@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from corral.aio.call import CallInProgress
-    from corral.aio.options import KeptOptions, StartOptions
     from corral.model.file_entry import FileEntry
     from corral.model.result import Result, UsageSample
+    from corral.pipeline.call_options import KeptOptions, StartOptions
     from corral.runtime.launcher.job import Job
     from corral.sessions import background
     from corral.sessions.live_network import LiveNetwork

@@ -45,8 +45,8 @@ MECHANISMS = {
 }
 
 
-def base_probe(name: str, host: Host) -> Probe | None:
-    """The probe of a host on which the launcher cannot work at all; None if it may."""
+def base_probe(name: str, host: Host, program: str = "") -> Probe | None:
+    """The probe of a host on which the launcher, or an outer program, cannot work at all; None if it may."""
     if host.platform != "linux":
         return Probe(name, False, reason="it needs Linux", fix="use another backend on this platform")
     if host.machine not in {arch.value for arch in Arch}:
@@ -56,6 +56,9 @@ def base_probe(name: str, host: Host) -> Probe | None:
     if not launcher:
         fix = "install a C compiler (`apt-get install gcc libc6-dev`), then reinstall corral"
         return Probe(name, False, reason=f"the launcher was not built: {reason}", fix=fix)
+    if program and not host.which(program):
+        fix = f"install it: `apt-get install {name}`, `dnf install {name}`"
+        return Probe(name, False, reason=f"there is no `{program}` on the PATH", fix=fix)
     return None
 
 

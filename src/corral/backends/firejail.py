@@ -116,13 +116,10 @@ class FirejailBackend:
 
     def probe(self, host: Host) -> Probe:
         """Try all of it, on a command that does not exist."""
-        unusable = common.base_probe(self.name, host)
+        unusable = common.base_probe(self.name, host, PROGRAM)
         if unusable is not None:
             return unusable
         program = host.which(PROGRAM)
-        if not program:
-            fix = "install it: `apt-get install firejail`, `dnf install firejail`"
-            return Probe(self.name, False, reason="there is no `firejail` on the PATH", fix=fix)
         said = host.run_tool((program, "--version"))
         version = _read_version(said.output)
         if not version:

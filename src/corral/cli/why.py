@@ -34,7 +34,10 @@ _SENTENCES = {
     Reason.NOT_EXECUTABLE: "it is no program: not a file that may be executed",
     Reason.NOT_GRANTED: "no rule grants it",
     Reason.UNCONFINED: "it runs without a sandbox",
+    Reason.REFUSED: "no command runs under this policy here",
 }
+#: Errors about what was asked; others are about the policy.
+_OF_THE_QUESTION = frozenset({"not-a-target", "no-program"})
 _COPIED = "a command changes a copy; what is harmless of that is taken over when it has ended"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1"})
 
@@ -64,12 +67,17 @@ def explain_why(
     """The answer: exit status (0 allowed, 1 not, 3 nothing would run), lines for a person, JSON."""
     configuration = load_request(options)
     sandbox = configuration.sandbox(for_run=False)
-    decision = _decide(operation, target, configuration, sandbox)
+    try:
+        decision = _decide(operation, target, configuration, sandbox)
+        refusal = "" if sandbox.is_unconfined else _refusal(sandbox)
+    except PolicyError as problem:
+        if problem.code in _OF_THE_QUESTION:
+            raise
+        return _explain_refused(operation, target, configuration, problem)
     if decision.reason is Reason.PRIVATE and operation != "write":
         decision = decision.replace(allowed=False)  # whoever asks means the host's file
     rule = _rule(configuration, operation, decision)
     change = Change() if decision.allowed else _change(configuration, operation, decision)
-    refusal = "" if sandbox.is_unconfined else _refusal(sandbox)
     if refusal and sandbox.falls_back:
         decision = Decision(True, Reason.UNCONFINED, decision.subject, is_missing=decision.is_missing)
         rule, change, refusal = None, Change(), ""
@@ -78,6 +86,20 @@ def explain_why(
     answer = WhyReport(operation, target, decision, rule, change, refusal, is_copied)
     status = 3 if refusal else 0 if decision.allowed else 1
     return status, _render(answer), _json(answer)
+
+
+def _explain_refused(
+    operation: str, target: str, configuration: Configuration, problem: PolicyError
+) -> tuple[int, Iterable[str], dict[str, Any]]:
+    """No command runs under this policy in this workspace, so the answer is no, whatever is asked about."""
+    if operation == "connect":
+        decision = Decision(False, Reason.REFUSED, str(read_target(target)))
+    else:
+        path = os.path.normpath(_absolute(target, configuration.workspace))
+        decision = Decision(False, Reason.REFUSED, path, is_missing=not os.path.lexists(path))
+    refusal = f"{problem.what}: {problem.why}"
+    answer = WhyReport(operation, target, decision, None, Change(advice=problem.fix), refusal, False)
+    return 3, _render(answer), _json(answer)
 
 
 def explain_last() -> tuple[int, Iterable[str], dict[str, Any]]:
@@ -284,7 +306,10 @@ def _render(answer: WhyReport) -> Iterator[str]:
     yield f"{_verdict(answer)}: {operation} {target}"
     if operation != "connect" and os.path.basename(decision.subject) != os.path.basename(target):
         yield f"  really   {shorten(decision.subject)}"
-    yield f"  because  {_COPIED if answer.is_copied else _SENTENCES[decision.reason]}"
+    if decision.reason is Reason.REFUSED:
+        yield f"  because  {_SENTENCES[decision.reason]}: {answer.refusal}"
+    else:
+        yield f"  because  {_COPIED if answer.is_copied else _SENTENCES[decision.reason]}"
     if answer.rule is not None:
         yield f"  rule     {answer.rule[0]}"
         yield f"  said in  {answer.rule[1]}"
@@ -297,7 +322,7 @@ def _render(answer: WhyReport) -> Iterator[str]:
     elif change.capability:
         is_host = change.capability.startswith("network:https:")
         yield f"  change   {flags_for(change.capability, is_lookup=is_host)}"
-    if answer.refusal:
+    if answer.refusal and decision.reason is not Reason.REFUSED:
         yield f"  but      nothing would run at all: {answer.refusal}"
 
 

@@ -170,6 +170,15 @@ class Configuration(Record):
         return make_recorder(rotate, str(self._value("audit.on_failure")), self.audit_key, self.agent)
 
     @property
+    def asks_unconfined(self) -> bool:
+        """Whether an agent may ask its user to run a command without a sandbox.
+
+        TRUST: only the user's own file says so, whatever a trusted project's file has.
+        """
+        said = self.compiled.all("ask_unconfined")
+        return bool(said) and all(each.value and each.origin.source is Source.USER for each in said)
+
+    @property
     def waived(self) -> tuple[str, ...]:
         """Features that are given up."""
         return tuple(dict.fromkeys(str(setting.value) for setting in self.compiled.all("waive")))

@@ -306,6 +306,14 @@ KEYS: tuple[Key, ...] = (
         ["todoread"],
         grants=True,
     ),
+    Key(
+        "ask_unconfined",
+        BOOLEAN,
+        "an agent may ask you to run a single command without a sandbox",
+        True,
+        grants=True,
+        default=False,
+    ),
     Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True, default=True),
     Key(
         "check.mode",

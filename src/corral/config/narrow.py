@@ -265,6 +265,7 @@ _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
     "container.keep": _false_only,
     "waive": _same_only,
     "bypass_tools": _same_only,
+    "ask_unconfined": _false_only,
     "mounts.persist_caches": _false_only,
     "keep_alive": _false_only,
     "environment.set": _never,

@@ -24,6 +24,7 @@ MOST_TEXT_BYTES = 4 << 20
 _MOST_NAME_BYTES = 65  # of an object, with the end of the line
 _HEX_AND_NEWLINE = b"0123456789abcdef\n"
 _TRIES = 3
+_NOTHING = (FileNotFoundError, NotADirectoryError)
 _NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _NO_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EISDIR})
 
@@ -113,42 +114,39 @@ def has_no_link(path: str) -> bool:
 
     Name by name: a path may be too long for the kernel here, and short enough for who begins further down.
     """
-    here, parts = os.open("/", _NAME), [part for part in path.split("/") if part not in {"", "."}]
-    try:
-        for number, part in enumerate(parts):
-            try:
-                inner = os.open(part, _NAME, dir_fd=here)
-            except (FileNotFoundError, NotADirectoryError):
-                return ".." not in parts[number:]  # nobody comes there; nor does anything lead back
-            except OSError:
-                return False
-            os.close(here)
-            here = inner
-            if stat.S_ISLNK(os.fstat(here).st_mode):
-                return False
-    finally:
-        os.close(here)
-    return True
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    obstacle = _first_obstacle(os.open("/", _NAME), parts)
+    if obstacle is None:
+        return True
+    number, problem = obstacle
+    # Nobody comes where nothing is; nor does anything lead back.
+    return isinstance(problem, _NOTHING) and ".." not in parts[number:]
 
 
 def is_there(handle: int, path: str) -> bool:
     """Whether there is anything at a path below a directory, also behind a link; if nobody can say, yes."""
-    here = os.dup(handle)
+    obstacle = _first_obstacle(os.dup(handle), [*filter(None, path.split("/"))])
+    return obstacle is None or not isinstance(obstacle[1], _NOTHING)
+
+
+def _first_obstacle(here: int, parts: list[str]) -> tuple[int, OSError | None] | None:
+    """What stands in the way of going name by name: the number of the name, and an error, or None for a link.
+
+    Nothing if nothing does. Closes the descriptor that it is given.
+    """
     try:
-        for part in filter(None, path.split("/")):
+        for number, part in enumerate(parts):
             try:
                 inner = os.open(part, _NAME, dir_fd=here)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
-            except OSError:
-                return True
+            except OSError as problem:
+                return number, problem
             os.close(here)
             here = inner
             if stat.S_ISLNK(os.fstat(here).st_mode):
-                return True
+                return number, None
     finally:
         os.close(here)
-    return True
+    return None
 
 
 def is_gone(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from corral.git_check.files import identity_of, link_text, read_file
+from corral.git_check.files import has_entry, identity_of, link_text, read_file
 from corral.git_check.hazard import Hazard
 from corral.model.errors import SetupError
 from corral.untrusted_files.unchanged import list_directory
@@ -63,6 +63,8 @@ def remotes_in(handle: int) -> list[Hazard]:
     """What stands at the top of a worktree under the name of a remote, and leads elsewhere."""
     found = []
     for name in _REMOTES:
+        if not has_entry(handle, name):
+            continue  # most have none of them
         text = link_text(handle, name) or (read_file(handle, name, _MOST_POINTER_BYTES) or b"")
         if link_text(handle, name) or text.startswith(b"gitdir:"):
             shown = os.fsdecode(text)[:_EXCERPT]

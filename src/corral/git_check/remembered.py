@@ -107,15 +107,15 @@ class Remembered:
                 os.rename(temporary, self._path)
             except OSError:
                 os.unlink(temporary)
-            _forget_oldest(os.path.dirname(self._path))
+            forget_oldest(os.path.dirname(self._path), _MOST_FILES)
 
 
-def _forget_oldest(directory: str) -> None:
-    """There is one for each workspace, and some workspaces are used once."""
+def forget_oldest(directory: str, most: int) -> None:
+    """There is one file for each workspace, and some workspaces are used once. Raises OSError."""
     with os.scandir(directory) as entries:
         paths = [entry.path for entry in entries]
-    if len(paths) > _MOST_FILES:
-        for path in sorted(paths, key=os.path.getmtime)[: -_MOST_FILES // 2]:
+    if len(paths) > most:
+        for path in sorted(paths, key=os.path.getmtime)[: -most // 2]:
             os.unlink(path)
 
 

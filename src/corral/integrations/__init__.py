@@ -1,1 +1,1 @@
-"""What other programs' authors plug in: tools in the words of the interfaces that they have already."""
+"""Tools for those who write an agent themselves; finished agents get in by `cli.hook` and `cli.install`."""

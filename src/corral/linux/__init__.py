@@ -1,1 +1,1 @@
-"""The kernel's interfaces: the launcher's spec, seccomp filters, Landlock rules, system-call tables."""
+"""What kernel and launcher are told, as bytes: specs, seccomp filters, Landlock rules. Nothing is called."""

@@ -20,6 +20,7 @@ class Reason(StrEnum):
     NOT_EXECUTABLE = "not executable"  # whatever is granted, it is no program
     NOT_GRANTED = "not granted"  # no rule is about it
     UNCONFINED = "unconfined"  # there is no sandbox
+    REFUSED = "refused"  # by this policy nothing runs in this workspace
 
 
 class Decision(Record):

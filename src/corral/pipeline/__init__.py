@@ -1,1 +1,1 @@
-"""From what a caller gave to a run that goes: planned, planned anew, its network opened, watched."""
+"""The stages of a run: read what a caller gave, plan, open the network, launch; anew if the host changed."""

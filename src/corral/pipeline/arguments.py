@@ -11,6 +11,7 @@ from corral.model.arguments import texts_of, wrong_argument
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.policy import Policy
+from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from corral.limits.ceiling import Ceiling
     from corral.model.backend import Host
     from corral.model.container import Container
+    from corral.model.event import Listener
     from corral.network.options import NetworkOptions
     from corral.streams.destinations import Destinations, Stream, Target
 
@@ -34,6 +36,17 @@ if TYPE_CHECKING:
         fallback: str
         within: Ceiling | None
         host: Host | None
+
+
+class RunOptions(Record):
+    """The options of one run in a kept sandbox, read."""
+
+    cwd: str | os.PathLike[str] | None
+    env: Mapping[str, str] | None
+    stdin: bytes
+    output: Destinations | None
+    timeout: float | None
+    on_event: Listener | None
 
 
 #: What to do where no backend can enforce the policy.
@@ -54,6 +67,21 @@ def arguments_of(command: str | Sequence[str]) -> tuple[str, ...]:
             raise wrong_argument("command", word, "texts and paths as its words", example)
         found.append(path)
     return tuple(found)
+
+
+def read_options(
+    *,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | str = b"",
+    timeout: float | None = None,
+    stream: Stream | None = None,
+    stdout: Target | None = None,
+    stderr: Target | None = None,
+    on_event: Listener | None = None,
+) -> RunOptions:
+    """The options of `Session.run` and `Pool.run`; a name that is none of them is a TypeError."""
+    return RunOptions(cwd, env, bytes_of(stdin), destinations_of(stream, stdout, stderr), timeout, on_event)
 
 
 def bytes_of(text: bytes | str) -> bytes:

@@ -14,7 +14,7 @@ from corral.host.probes import forget, probe_remembered
 from corral.host.real import RealHost
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
-from corral.model.policy import FsAccess, NetMode
+from corral.model.policy import EnvPolicy, FsAccess, NetMode
 from corral.model.probe import OBSERVED, PROXIED
 from corral.model.record import Record
 from corral.planning.answer_cache import AnswerCache
@@ -32,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from corral.host.remembered_plans import RememberedPlan
     from corral.model.backend import Backend, Host
     from corral.model.container import Container
     from corral.model.errors import SetupError
@@ -52,6 +53,8 @@ _STALE_PROBE = frozenset(
 )
 #: Failures that say nothing about whether an outer program still works.
 _NOT_THE_PROBE = frozenset({"path-changed", "exec", "streams", "scratch", "copies"})
+#: From this many on, what is found in them is kept for the next run.
+_MANY_REPOSITORIES = 64
 
 
 class Explanation(Record):
@@ -267,8 +270,19 @@ class Planner:
                 protects = Feature.FS_PROTECT in resolved.requires - self._given_up(resolved)
                 nested = nested_repositories(resolved, self.host) if protects else Nested()
                 self._resolved = (resolved, nested)
-                self._held, self._uncovered = AnswerCache(), AnswerCache()
+                self._held = AnswerCache(self._remembered_plan(resolved, nested))
+                self._uncovered = AnswerCache()
             return self._resolved
+
+    def _remembered_plan(self, resolved: ResolvedPolicy, nested: Nested) -> RememberedPlan | None:
+        """What an earlier run has found, where looking for it takes longer than reading it."""
+        if len(nested.repositories) < _MANY_REPOSITORIES or not isinstance(self.host, RealHost):
+            return None
+        from corral.host.remembered_plans import RememberedPlan
+
+        policy = self.policy.replace(env=EnvPolicy())  # no part of it, and it may have secrets
+        waived = self._given_up(resolved)
+        return RememberedPlan(self.host, self.workspace, policy, resolved, nested, waived)
 
 
 def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[Plan, Launch]:

@@ -12,11 +12,21 @@ from collections.abc import Mapping
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, TypeVar
+    from typing import Any, Protocol, TypeVar
 
     from corral.model.backend import Host
 
     Found = TypeVar("Found")
+    Answers = dict[tuple[Any, ...], Any]
+
+    class AnswerStore(Protocol):
+        """Where answers, and what follows from them, outlast the process."""
+
+        def load(self) -> tuple[Answers, Any] | None:
+            """What was saved last; never raises."""
+
+        def save(self, answers: Answers, found: Any) -> None:
+            """Never raises: the next process finds it out for itself."""
 
 
 class RecordingHost:
@@ -68,9 +78,13 @@ class _Variables(Mapping[str, str]):
 class AnswerCache:
     """What was found last, and the answers that it follows from. Not for several threads at once."""
 
-    def __init__(self) -> None:
-        self._answers: dict[tuple[Any, ...], Any] | None = None
+    def __init__(self, store: AnswerStore | None = None) -> None:
+        self._store = store
+        self._answers: Answers | None = None
         self._found: Any = None
+        loaded = store.load() if store is not None else None
+        if loaded is not None:
+            self._answers, self._found = loaded
 
     def find(self, host: Host, find: Callable[[Host], Found]) -> Found:
         """What `find` would return now; called only if the host answers otherwise than last time."""
@@ -79,6 +93,8 @@ class AnswerCache:
             self._answers = None
             self._found = find(recorder)
             self._answers = recorder.answers
+            if self._store is not None:
+                self._store.save(self._answers, self._found)
         found: Found = self._found
         return found
 

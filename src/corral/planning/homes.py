@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from functools import lru_cache
 
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, FsRule
@@ -139,8 +140,16 @@ def _in_homes(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _list_users(host: Host) -> tuple[tuple[str, str], ...]:
-    """The number and the home of every user that the host's list has."""
-    lines = (line.split(":") for line in host.read_text(_PASSWORDS, _MOST_BYTES).split("\n"))
+    """The number and the home of every user that the host's list has.
+
+    It is read anew each time, since homes come and go; a plan looks for new ones a second time at its end.
+    """
+    return _parse_users(host.read_text(_PASSWORDS, _MOST_BYTES))
+
+
+@lru_cache(maxsize=2)
+def _parse_users(text: str) -> tuple[tuple[str, str], ...]:
+    lines = (line.split(":") for line in text.split("\n"))
     return tuple((fields[2], fields[5]) for fields in lines if len(fields) == 7)
 
 

@@ -26,6 +26,7 @@ from corral.planning.refuse import (
 )
 from corral.planning.require import required_features
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
+from corral.planning.second_mounts import check_second_mounts
 from corral.planning.tools import find_tools
 
 TYPE_CHECKING = False
@@ -147,6 +148,7 @@ def _find_access(
     check_denials(granted, denied, secret)
     named = [target for target in plain if target.path not in secret and _is_near(target, granted)]
     check_second_names(named, denied, "read", resolver.look)
+    check_second_mounts(denied, [target.path for target in granted], host)
     return _Access(granted, denied, system, frozenset(secret), scope, sought)
 
 

@@ -41,7 +41,7 @@ class Background:
         self._result: Result | None = None
         self._error: BaseException | None = None
         streams = PipedStreams(session.output_bytes, bytes_of(stdin), Destinations(self._take, None, None))
-        self._job = session.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout, is_background=True)
+        self._job = session.prepare_on(streams, argv, cwd=cwd, env=env, timeout=timeout, is_background=True)
         self._thread = threading.Thread(target=self._run, name="corral-background", daemon=True)
         self._thread.start()
 

@@ -8,7 +8,7 @@ import threading
 
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
-from corral.pipeline.arguments import arguments_of, bytes_of, destinations_of
+from corral.pipeline.arguments import arguments_of, read_options
 from corral.policy.preset import DEFAULT_PRESET
 from corral.sandbox import Sandbox
 from corral.sessions.fifo_semaphore import FifoSemaphore, Permit
@@ -19,17 +19,17 @@ from corral.streams.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from corral.model.container import Container
-    from corral.model.event import Listener
     from corral.model.policy import Policy
     from corral.model.result import Result
+    from corral.pipeline.arguments import RunOptions
+    from corral.pipeline.call_options import KeptOptions, PoolOptions
     from corral.runtime.launcher.job import Job
     from corral.sessions.stock import Ready
-    from corral.streams.destinations import Destinations, Stream, Target
 
 _LEAST_PARALLEL = 8
 #: What a sandbox says that does not fit the host any more, or is gone.
@@ -97,64 +97,19 @@ class Pool:
     ) -> None:
         self.close()
 
-    def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str = b"",
-        stream: Stream | None = None,
-        stdout: Target | None = None,
-        stderr: Target | None = None,
-        timeout: float | None = None,
-        wait: float | None = None,
-        on_event: Listener | None = None,
-    ) -> Result:
+    def run(self, command: str | Sequence[str], **options: Unpack[PoolOptions]) -> Result:
         """Run a command in a sandbox of its own and return what happened; see `Session.run`.
 
         When it returns, nothing that the command has started runs any more. `timeout` is for the command;
         `wait` is how many seconds to stand in line at most, after which SetupError (`pool-busy`) is raised.
         """
-        return self.prepare(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            stream=stream,
-            stdout=stdout,
-            stderr=stderr,
-            timeout=timeout,
-            wait=wait,
-            on_event=on_event,
-        ).run()
+        return self.prepare(command, **options).run()
 
     def prepare(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str = b"",
-        stream: Stream | None = None,
-        stdout: Target | None = None,
-        stderr: Target | None = None,
-        timeout: float | None = None,
-        wait: float | None = None,
-        on_event: Listener | None = None,
+        self, command: str | Sequence[str], *, wait: float | None = None, **options: Unpack[KeptOptions]
     ) -> PooledRun:
         """Everything but the run itself: the caller may want to hold on to it, to end it."""
-        return PooledRun(
-            self,
-            arguments_of(command),
-            cwd=cwd,
-            env=env,
-            stdin=bytes_of(stdin),
-            output=destinations_of(stream, stdout, stderr),
-            timeout=timeout,
-            wait=wait,
-            on_event=on_event,
-        )
+        return PooledRun(self, arguments_of(command), read_options(**options), wait)
 
     def session(self) -> Session:
         """A fresh sandbox to keep. It is the caller's, who closes it, and does not count as a run."""
@@ -259,28 +214,8 @@ class Pool:
 class PooledRun:
     """One command. `kill` may be called from another thread, at any time."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        argv: tuple[str, ...],
-        *,
-        cwd: str | os.PathLike[str] | None,
-        env: Mapping[str, str] | None,
-        stdin: bytes,
-        output: Destinations | None,
-        timeout: float | None,
-        wait: float | None,
-        on_event: Listener | None,
-    ) -> None:
-        self._pool = pool
-        self._argv = argv
-        self._cwd = cwd
-        self._env = env
-        self._stdin = stdin
-        self._output = output
-        self._timeout = timeout
-        self._wait = wait
-        self._on_event = on_event
+    def __init__(self, pool: Pool, argv: tuple[str, ...], options: RunOptions, wait: float | None) -> None:
+        self._pool, self._argv, self._options, self._wait = pool, argv, options, wait
         self._turn = Permit()
         self._job: Job | None = None
         self._is_unwanted = False
@@ -333,10 +268,18 @@ class PooledRun:
 
     def _run_in(self, ready: Ready, further: dict[str, str]) -> Result:
         session = ready.session
-        env = {**further, **self._env} if further and self._env else further or self._env
-        streams = PipedStreams(session.output_bytes, self._stdin, self._output, session._kept.open_null)
-        job = session.prepare(self._argv, streams, cwd=self._cwd, env=env, timeout=self._timeout, keeps=False)
-        job.listen(self._on_event)
+        options = self._options
+        env = {**further, **(options.env or {})}
+        streams = PipedStreams(session.output_bytes, options.stdin, options.output, session._kept.open_null)
+        job = session.prepare_on(
+            streams,
+            self._argv,
+            cwd=options.cwd,
+            env=env,
+            timeout=options.timeout,
+            keeps=False,
+        )
+        job.listen(options.on_event)
         self._job = job
         if self._is_unwanted:
             raise self._not_begun()
@@ -351,10 +294,11 @@ class PooledRun:
                 why="somebody has called `kill`",
                 fix="run it again, if it is wanted after all",
             )
+        waited = self._wait or 0
         return SetupError(
             "pool-busy",
             "timed out waiting for a free sandbox",
-            why=f"as many commands as permitted ran for {self._wait:g} seconds, and others were first",
+            why=f"as many commands as permitted ran for {waited:g} seconds, and others were first",
             fix="wait longer, or give the pool a larger `max_parallel`",
         )
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 
 from corral.model.errors import SessionClosed, SetupError
 from corral.model.plan import Command
-from corral.pipeline.arguments import arguments_of, bytes_of, destinations_of, seconds_of, variables_of
+from corral.pipeline.arguments import arguments_of, bytes_of, read_options, seconds_of, variables_of
 from corral.planning.build import check_command
 from corral.runtime.launcher.job import Job
 from corral.sessions.recorded import run_recorded
@@ -22,11 +22,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
-    from corral.model.event import Listener
     from corral.model.file_entry import FileEntry
     from corral.model.result import Result, UsageSample
+    from corral.pipeline.call_options import KeptOptions
     from corral.protected_names.session_guard import SessionGuard
     from corral.runtime.launcher.job import Target as Sandboxed
     from corral.runtime.launcher.server import JobPipes, SandboxServer
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from corral.sandbox_files.base import Files
     from corral.sessions.background import Background
     from corral.sessions.live_network import LiveNetwork
-    from corral.streams.destinations import Stream, Target
     from corral.streams.streams import InheritedStreams
 
 _STATE = ".corral-state"
@@ -119,37 +118,38 @@ class Session:
         return LiveNetwork(kept.plan, kept.launch, kept.network or self._handover.network)
 
     def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | str = b"",
-        stream: Stream | None = None,
-        stdout: Target | None = None,
-        stderr: Target | None = None,
-        timeout: float | None = None,
-        stateful: bool = False,
-        on_event: Listener | None = None,
+        self, command: str | Sequence[str], *, stateful: bool = False, **options: Unpack[KeptOptions]
     ) -> Result:
-        """Run a command and return what happened; see `Sandbox.run`.
+        """Run a command and return what happened; the options are those of `Sandbox.run`.
 
         `cwd` is a path of the host in the workspace, or a path inside; `env` has further variables, and
         `timeout` can only shorten the policy's own. With `stateful` the command begins in the working
         directory and with the exported variables that the last such command ended with, one at a time; but
         `cwd` and `env` win.
         """
-        output = destinations_of(stream, stdout, stderr)
-        streams = PipedStreams(self.output_bytes, bytes_of(stdin), output, self._open_null)
-        with self.turn(command, cwd, env) if stateful else nullcontext(arguments_of(command)) as argv:
-            job = self.prepare(argv, streams, cwd=cwd, env=env, timeout=timeout)
-            job.listen(on_event)
-            return self.finish(job)
+        turn = (
+            self.turn(command, options.get("cwd"), options.get("env")) if stateful else nullcontext(command)
+        )
+        with turn as taken:
+            return self.finish(self.prepare(taken, **options))
 
-    def prepare(
+    def prepare(self, command: str | Sequence[str], **options: Unpack[KeptOptions]) -> Job:
+        """Everything but the run itself, which `finish` does: the caller may want to hold on to it."""
+        read = read_options(**options)
+        job = self.prepare_on(
+            PipedStreams(self.output_bytes, read.stdin, read.output, self._open_null),
+            arguments_of(command),
+            cwd=read.cwd,
+            env=read.env,
+            timeout=read.timeout,
+        )
+        job.listen(read.on_event)
+        return job
+
+    def prepare_on(
         self,
-        argv: tuple[str, ...],
         streams: InheritedStreams,
+        argv: tuple[str, ...],
         *,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -158,7 +158,7 @@ class Session:
         is_background: bool = False,
         keeps: bool = True,
     ) -> Job:
-        """Everything but the run itself: the caller may want to hold on to it, to pass signals on.
+        """The same on streams of the caller's own, for a command as the kernel takes it.
 
         Without `keeps` nothing that the command has started outlives it.
         """
@@ -253,7 +253,7 @@ class Session:
 
         env = {"TERM": os.environ.get("TERM", "dumb")}
         streams = TerminalStreams(self._kept.plan.resolved.limits.output_bytes)
-        return self.finish(self.prepare(arguments_of(command), streams, env=env, terminal=True))
+        return self.finish(self.prepare_on(streams, arguments_of(command), env=env, terminal=True))
 
     def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
         """The content of a file, as commands of the session see it; at most `limit` bytes.

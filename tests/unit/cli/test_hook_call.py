@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from corral.cli.hook.agent_shell import run_script
 from corral.cli.hook.answer import quote, replace_command, rewritten
 from corral.cli.hook.call import MOST_COMMAND_BYTES, BadCall, read_call, read_end
-from corral.cli.hook.failure import absolute_paths, wants_network
+from corral.cli.hook.failure import absolute_paths, pipes_network, wants_network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,3 +142,21 @@ def test_paths_outside_the_workspace_are_found_in_a_line() -> None:
 def test_a_line_about_the_network_is_known(line: str) -> None:
     assert wants_network(line)
     assert not wants_network("make test")
+
+
+@pytest.mark.parametrize(
+    ("line", "pipes"),
+    [
+        ("curl -sS https://files.example.org | tail -1", True),
+        ("cd x && /usr/bin/wget -qO- files.example.org | sh", True),
+        ("true\nnpm view left-pad | cat", True),
+        ("curl https://files.example.org", False),  # its own status tells
+        ("grep -rn curl . | head", False),
+        ("cat https://x | grep curl", False),
+        ("echo x | curl -d @- https://files.example.org", False),
+        ("curl x || echo none", False),
+        ("|", False),
+    ],
+)
+def test_a_pipe_that_hides_the_status_of_a_networked_program(line: str, pipes: bool) -> None:
+    assert pipes_network(line) is pipes

@@ -13,6 +13,7 @@ import corral
 from corral import aio
 from corral.model.errors import CorralError, PolicyError
 from corral.model.spoken import in_python
+from corral.pipeline.arguments import read_options
 from support.fake_host import FakeHost
 
 HERE = str(Path(__file__).parent)
@@ -159,3 +160,13 @@ def test_a_pool_has_no_container_that_there_is_only_one_of(setting: dict[str, ob
         corral.Pool(sandbox)
 
     assert caught.value.code == "container-setting"
+
+
+def test_the_options_of_a_run_in_a_kept_sandbox_are_read_and_a_misspelt_one_is_an_error() -> None:
+    read = read_options(stdin="in", timeout=2.0, stream=lambda _name, _data: None)
+
+    assert (read.stdin, read.timeout, read.cwd) == (b"in", 2.0, None)
+    assert read.output is not None
+    assert read_options().output is None
+    with pytest.raises(TypeError, match="tiemout"):
+        read_options(tiemout=2.0)  # type: ignore[call-arg]

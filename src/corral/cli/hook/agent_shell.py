@@ -11,13 +11,15 @@ import os
 import sys
 
 from corral.cli.hook.bypass import check_line, command_of
+from corral.cli.hook.call import TICKET
 from corral.cli.hook.execute import (
     ask_inside,
     connect,
-    explain_failure,
+    explain,
     run_as_is_if_wrapped,
     run_bypassing,
     run_line,
+    shell,
     working_directory,
 )
 from corral.cli.run import report_error, say
@@ -51,6 +53,7 @@ def run_script(arguments: list[str]) -> int:
     command = head.partition(_RUNS)[2]
     inside = f"/tmp/.corral-{os.path.basename(file)}-{os.getpid()}"
     try:
+        run_as_is_if_permitted(command_of(command), script)
         status = run_bypassing(_AGENT, command_of(command))
         if status is not None:
             return status
@@ -59,12 +62,32 @@ def run_script(arguments: list[str]) -> int:
             status = run_line(connection, f"{head}{tells}{inside}" if tells else script)
     except CorralError as error:
         return report_error(error, as_json=False)
-    if status:
-        explain_failure(_AGENT, conversation, command or head or script)
-    elif tells:
+    explain(_AGENT, conversation, command_of(command) or head or script, status)
+    if not status and tells:
         with contextlib.suppress(CorralError, OSError), connect(_AGENT, conversation, "/") as connection:
             _tell_directory(connection, inside, file)
     return status
+
+
+def run_as_is_if_permitted(command: str, script: str) -> None:
+    """Run a script without a sandbox, if the user was asked about its command and said yes.
+
+    ORDER: the ticket is used up, and the run is recorded, before anything runs. Raises CorralError.
+    """
+    if TICKET not in command:
+        return
+    from corral.cli.hook.unconfined import may_ask, record, use_ticket
+
+    permitted = use_ticket(command)
+    if not permitted or not may_ask(_AGENT, working_directory() or "/"):
+        return
+    try:
+        record(_AGENT, permitted)
+    except OSError as problem:
+        say(f"this command runs in the sandbox: no record can be written ({problem})")
+        return
+    say("this command ran without a sandbox, as the user permitted")
+    os.execv(shell(), (shell(), "-c", script))
 
 
 def _is_of_harness() -> bool:

@@ -36,6 +36,16 @@ def replace_command(call: AgentCall, line: str) -> str:
     return f'{{"hookSpecificOutput":{{"hookEventName":{_text(event)},{changed}}}}}'
 
 
+def ask(call: AgentCall, command: str, question: str) -> str:
+    """The answer that has Claude Code ask its user about a command, whatever it would permit by itself."""
+    import json  # such a call is rare
+
+    changed = {**dict(call.others), "command": command}
+    decision = {"permissionDecision": "ask", "permissionDecisionReason": question, "updatedInput": changed}
+    event, _ = AGENTS[call.agent]
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **decision}})
+
+
 def quote(text: str) -> str:
     """A word for sh, bash and zsh."""
     return "'" + text.replace("'", "'\\''") + "'"

@@ -16,6 +16,11 @@ AGENTS = {
 }
 #: Those that rewrite the command themselves, by a plugin, have no hook to ask.
 CALLERS = (*AGENTS, "opencode", "pi")
+_LEAVES = "dangerouslyDisableSandbox"
+#: Modes of Claude Code in which a question of a hook's reaches its user.
+_ASKING = frozenset({"default", "acceptEdits", "plan"})
+#: Ends a command that its user lets run without a sandbox: a comment with a number that corral gave out.
+TICKET = "\n# corral: without a sandbox, by ticket "
 MOST_INPUT_BYTES = 64 * 1024 * 1024
 #: The kernel takes no argument of 128 KiB, and quoting makes a command longer.
 MOST_COMMAND_BYTES = 100_000
@@ -33,6 +38,7 @@ class AgentCall(Record):
     session: str  # the agent's name for its conversation
     directory: str  # where the agent works
     others: tuple[tuple[str, Any], ...] = ()  # what else the call says: a time limit, a description
+    without_sandbox: bool = False  # the model wants that, and its user can be asked; nothing more
 
 
 def read_call(agent: str, data: bytes) -> AgentCall:
@@ -55,11 +61,9 @@ def read_call(agent: str, data: bytes) -> AgentCall:
         raise BadCall("the call does not say which conversation it belongs to (session_id)")
     if not isinstance(directory, str) or not directory.startswith("/") or "\0" in directory:
         raise BadCall("the call does not say where the agent works (cwd)")
-    # A request to leave the sandbox is ignored.
-    others = tuple(
-        pair for pair in tool_input.items() if pair[0] not in {"command", "dangerouslyDisableSandbox"}
-    )
-    return AgentCall(agent, command, session, directory, others)
+    others = tuple(pair for pair in tool_input.items() if pair[0] not in {"command", _LEAVES})
+    leaves = tool_input.get(_LEAVES) is True and message.get("permission_mode") in _ASKING
+    return AgentCall(agent, command, session, directory, others, leaves)
 
 
 def read_end(agent: str, data: bytes) -> str:
@@ -74,6 +78,8 @@ def _check_command(command: str) -> None:
         raise BadCall("the command is empty")
     if "\0" in command:
         raise BadCall("the command has a NUL character, which no shell takes")
+    if TICKET in command:  # it may have been in a question that was answered with no
+        raise BadCall("the command has a ticket of corral's own in it")
     try:
         size = len(command.encode())
     except UnicodeEncodeError:

@@ -61,8 +61,7 @@ def execute(agent: str, conversation: str, workspace: str, line: str) -> int:
             status = run_line(connection, line)
     except CorralError as error:
         return report_error(error, as_json=False)
-    if status:
-        explain_failure(agent, conversation, line)
+    explain(agent, conversation, line, status)
     return status
 
 
@@ -75,12 +74,22 @@ def run_bypassing(agent: str, line: str) -> int | None:
 def run_as_is_if_wrapped(line: str) -> None:
     """In `corral wrap` the agent's own sandbox holds its commands too; another one cannot be made in it."""
     if is_wrapped():
-        os.execv(_shell(), (_shell(), "-c", line))
+        os.execv(shell(), (shell(), "-c", line))
 
 
-def explain_failure(agent: str, conversation: str, line: str) -> None:
-    """Say what of the sandbox may have made a command fail."""
-    from corral.cli.hook.failure import absolute_paths, describe_hidden, describe_network, wants_network
+def explain(agent: str, conversation: str, line: str, status: int) -> None:
+    """Say what of the sandbox may have made a command, or a part of it, fail."""
+    from corral.cli.hook.failure import pipes_network
+
+    if status:
+        _explain_failure(agent, conversation, line)
+    elif "|" in line and pipes_network(line):
+        with contextlib.suppress(CorralError):
+            _explain_network(agent, conversation)
+
+
+def _explain_failure(agent: str, conversation: str, line: str) -> None:
+    from corral.cli.hook.failure import absolute_paths, describe_hidden, wants_network
 
     with contextlib.suppress(CorralError):  # the command has run, and there is no more to say
         with connect(agent, conversation, "/") as connection:
@@ -89,9 +98,15 @@ def explain_failure(agent: str, conversation: str, line: str) -> None:
         for text in describe_hidden(path for path in paths if os.fsencode(path) in said.splitlines()):
             say(text)
         if wants_network(line):
-            with connect(agent, conversation, "/") as connection:
-                for text in describe_network(connection):
-                    say(text)
+            _explain_network(agent, conversation)
+
+
+def _explain_network(agent: str, conversation: str) -> None:
+    from corral.cli.hook.failure import describe_network
+
+    with connect(agent, conversation, "/") as connection:
+        for text in describe_network(connection):
+            say(text)
 
 
 def ask_inside(connection: ClientConnection, argv: tuple[str, ...]) -> bytes:
@@ -126,7 +141,7 @@ def run_line(connection: ClientConnection, line: str) -> int:
     terminal = os.isatty(0) and os.isatty(1)
     here = working_directory()
     env = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    request = ExecRequest((_shell(), "-c", line), here or None, here, env, terminal=terminal)
+    request = ExecRequest((shell(), "-c", line), here or None, here, env, terminal=terminal)
     connection.pass_signals(passed_on(), lambda: stop_and_go(connection.forward))
     if terminal:
         from corral.streams.terminal import TerminalStreams
@@ -175,5 +190,6 @@ def _start(name: str, agent: str, workspace: str) -> None:
         start_session(name, {**options, "agent": None}, _IDLE, None, reuse=True)  # what holds for everyone
 
 
-def _shell() -> str:
+def shell() -> str:
+    """The shell that reads an agent's commands."""
     return next(path for path in _SHELLS if os.path.exists(path) or path == _SHELLS[-1])

@@ -43,6 +43,19 @@ def wants_network(line: str) -> bool:
     return "://" in line or any(os.path.basename(word) in _NETWORKED for word in words)
 
 
+def pipes_network(line: str) -> bool:
+    """Whether a shell line ends with another status than that of a program that is about the network.
+
+    The status of a pipe is its last program's: `curl … | tail -1` succeeds without a network, too.
+    """
+    for command in line.replace("&&", ";").replace("||", ";").replace("\n", ";").split(";"):
+        *stages, _ = command.split("|")
+        for words in filter(None, (stage.split() for stage in stages)):
+            if os.path.basename(words[0]) in _NETWORKED:
+                return True
+    return False
+
+
 def describe_hidden(paths: Iterable[str]) -> Iterator[str]:
     """That the sandbox does not show these."""
     for path in paths:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from corral.cli.hook.answer import REFUSED, replace_command, rewritten
+from corral.cli.hook.answer import REFUSED, ask, replace_command, rewritten
 from corral.cli.hook.call import MOST_INPUT_BYTES, BadCall, read_call, read_end
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.cli.hook.call import AgentCall
 
 #: The program that Claude Code runs all its shell commands by; see `install`.
 AGENT_SHELL = "corral-agent-shell"
@@ -26,12 +30,22 @@ def respond(agent: str) -> int:
             return _end(agent, ended)
         call = read_call(agent, data)
         if agent == "claude-code" and os.environ.get(_PREFIX) == _beside(AGENT_SHELL):
-            return 0  # the agent's shell is corral's own, and confines the command as it is
+            # The agent's shell is corral's own, and confines the command as it is.
+            return _ask_to_leave(call) if call.without_sandbox else 0
         _write(replace_command(call, rewritten(call, _beside("corral"))))
     except BadCall as problem:
         return refuse(str(problem))
     except Exception as problem:
         return refuse(f"the hook failed: {type(problem).__name__}: {problem}")
+    return 0
+
+
+def _ask_to_leave(call: AgentCall) -> int:
+    """Have the user asked, if he wants to be; else the command runs in the sandbox like any other."""
+    from corral.cli.hook.unconfined import QUESTION, may_ask, with_ticket
+
+    if may_ask(call.agent, call.directory):
+        _write(ask(call, with_ticket(call.command), QUESTION))
     return 0
 
 

@@ -117,6 +117,7 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         "mounts.persist_caches": configuration.persists_caches,
         "keep_alive": configuration.keep_alive,
         "check.mode": configuration.check_mode,
+        "ask_unconfined": configuration.asks_unconfined,
     }
     for name, value in plain.items():
         if value != "" and (name not in _ONLY_IF_SAID or configuration.compiled.last(name) is not None):

@@ -188,9 +188,9 @@ class Service:
         plain = contextlib.nullcontext(request.argv)
         with session.turn(request.command, env=request.env) if request.is_stateful else plain as argv:
             try:
-                job = session.prepare(
-                    argv,
+                job = session.prepare_on(
                     streams,
+                    argv,
                     cwd=request.directory(self._keeper.entry.workspace),
                     env=request.env,
                     timeout=request.timeout,
@@ -261,9 +261,9 @@ class Service:
                 label: list[str] = []
                 output = Destinations(lambda _, piece: self._keeper.log.take(label[0], piece), None, None)
                 streams = PipedStreams(session.output_bytes, b"", output)
-                job = session.prepare(
-                    request.argv,
+                job = session.prepare_on(
                     streams,
+                    request.argv,
                     cwd=request.directory(self._keeper.entry.workspace),
                     env=request.env,
                     timeout=request.timeout,
