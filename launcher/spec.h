@@ -49,6 +49,7 @@ enum record_type {
     RECORD_LOCK,
     RECORD_GROUP,
     RECORD_GROUP_SETTING,
+    RECORD_LISTEN,
     RECORD_TYPES,
 };
 
@@ -154,6 +155,11 @@ enum gateway_flag {
     GATEWAY_FLAGS = 7,
 };
 
+/* A call that the filter sends to the supervisor, and which of its arguments are strings. */
+struct listen_record {
+    uint32_t number, strings; /* a bit for each argument */
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -190,6 +196,7 @@ struct spec {
     struct port_rule *ports;
     struct k_sock_filter *filter;
     uint16_t filter_length;
+    struct listen_record *listens;
     const char *cwd;
     char **argv, **envp; /* end in NULL */
     uint64_t wall_ms, grace_ms;

@@ -9,11 +9,12 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "kernel.h"
 #include "launch.h"
+#include "listen.h"
 #include "report.h"
 #include "watch.h"
 
@@ -33,19 +34,7 @@ struct watch {
     struct watcher watcher;          /* of what no control group holds, where there is no init to look after it */
 };
 
-static const int64_t NEVER = INT64_MAX;
 enum { SIGNALS = 16, SETUP_MS = 10000 }; /* the most that one turn reads; that a sandbox may take to stand */
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int64_t after_ms(uint64_t delay) {
-    int64_t now = now_ms();
-    return delay > (uint64_t)(NEVER - now) ? NEVER : now + (int64_t)delay;
-}
 
 /* Where there is no init to give one. */
 static struct notice take_account(const struct launch *launch) {
@@ -260,10 +249,12 @@ static void watch_loop(struct watch *w) {
             {.fd = w->killed ? -1 : LIFELINE_FD, .events = POLLIN},
             {.fd = launch->setup_fd, .events = POLLIN},
             {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
+            {.fd = launch->listen_fd, .events = POLLIN},
         };
-        if (poll(fds, 4, poll_timeout(w)) < 0 && errno != EINTR) return give_up(w);
+        if (poll(fds, 5, poll_timeout(w)) < 0 && errno != EINTR) return give_up(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
+        if (fds[4].revents) listen_act(launch, fds[4].revents);
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
         else if (w->has_more) reap_command(w);
@@ -292,6 +283,7 @@ int supervisor_run(struct launch *launch) {
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);
+    listen_finish(launch);
     if (!has_namespaces(launch)) w.account = take_account(launch);
     if (!w.failed && !w.has_left) status_usage(&w.account, spent_by(launch));
     close(w.signals);

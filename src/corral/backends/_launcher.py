@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
+from corral.linux.listening import listened, with_reports
 from corral.linux.spec import PathRule, Rlimit, ServeFlag, Spec
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
@@ -69,12 +70,14 @@ def compile_seccomp(
     watch: LimitWatch | None = None,
     kept: bool = False,
     denied: frozenset[str] = frozenset(),
+    reports: bool = False,
+    hears: bool = False,
 ) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
     watched = (False, False, False)
     if watch is not None:
         watched = (watch.memory_bytes > 0, watch.processors > 0, 0 < watch.share_permille < 1000)
-    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied)
+    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied, reports, hears)
     if key not in _filters:
         try:
             rules = default_filter(
@@ -95,6 +98,8 @@ def compile_seccomp(
                 why=str(problem),
                 fix="see `man 2 syscalls` for the names",
             ) from problem
+        if reports:
+            rules = with_reports(rules, denied, hears=hears)
         _filters[key] = compile_filter(rules, Arch(machine))
     return _filters[key]
 
@@ -107,8 +112,13 @@ def resolved_filter(
     by_filter: bool,
     watch: LimitWatch | None = None,
     kept: bool = False,
+    reports: bool = False,
+    hears: bool = False,
 ) -> bytes:
-    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands."""
+    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands.
+
+    `reports`: what it refuses is told when it happens; `hears`: and what is written to standard error.
+    """
     return compile_seccomp(
         machine,
         sockets,
@@ -118,7 +128,14 @@ def resolved_filter(
         watch=watch,
         kept=kept,
         denied=resolved.deny_syscalls,
+        reports=reports,
+        hears=hears,
     )
+
+
+def listens(machine: str, *, reports: bool) -> tuple[tuple[int, int], ...]:
+    """For whoever has a filter that `reports`: what the supervisor has to know of the calls."""
+    return tuple(listened(Arch(machine))) if reports else ()
 
 
 def single_process(plan: Plan) -> dict[Feature, str]:

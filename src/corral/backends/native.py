@@ -27,7 +27,7 @@ from corral.model.feature import Feature
 from corral.model.launch import HOSTNAME, Inside, Launch
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import OBSERVED, Probe
+from corral.model.probe import LISTENS, OBSERVED, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class NativeBackend:
                 ("machine", host.machine),
                 ("processors", " ".join(map(str, host.processors()))),
                 (OBSERVED, "yes" if found.has_gateway else "no"),
+                (LISTENS, "yes"),
                 *holders.details(),
             ),
             approximates=holders.approximates,
@@ -119,6 +120,8 @@ class NativeBackend:
                     is_kept=plan.command.keeps,
                     is_locked=is_locked,
                     observes=plan.observes,
+                    reports=plan.reports,
+                    hears=plan.hears,
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -152,6 +155,8 @@ def _encoded_resolved(
     is_kept: bool,
     is_locked: bool,
     observes: bool,
+    reports: bool,
+    hears: bool,
 ) -> tuple[int, bytes]:
     private_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -173,8 +178,14 @@ def _encoded_resolved(
             + limiting.rlimits(resolved.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=_landlock(resolved, abi) if abi else None,
             seccomp=common.resolved_filter(
-                resolved, machine, sockets, by_filter=False, watch=watch, kept=is_kept
+                *(resolved, machine, sockets),
+                by_filter=False,
+                watch=watch,
+                kept=is_kept,
+                reports=reports,
+                hears=hears,
             ),
+            listens=common.listens(machine, reports=reports),
         )
     )
 

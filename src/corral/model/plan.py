@@ -196,6 +196,8 @@ class Plan(Record):
     notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
     unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that the backend cannot hold: on record
     observes: bool = False  # there is no network, and what was asked for is to be told
+    reports: bool = False  # what its filter refuses is told when it happens
+    hears: bool = False  # what it writes to standard error goes past corral, and is heard by the filter
     readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
     searches: tuple[Search, ...] = ()  # in writable paths: whatever fulfils a pattern later is taken away
     host_searches: tuple[Search, ...] = ()  # in what is only read: what is denied there is the host's making
