@@ -115,33 +115,6 @@ enum { K_LANDLOCK_RULE_PATH_BENEATH = 1, K_LANDLOCK_RULE_NET_PORT = 2 };
 #define K_SECCOMP_RET_ALLOW 0x7fff0000u
 #define K_SECCOMP_RET_ERRNO 0x00050000u
 
-/* linux/seccomp.h: a call that a filter asks about, and the answer */
-struct k_seccomp_data {
-    int32_t number;
-    uint32_t architecture;
-    uint64_t instruction, arguments[6];
-};
-
-struct k_notif {
-    uint64_t id;
-    uint32_t pid, flags;
-    struct k_seccomp_data data;
-};
-
-struct k_notif_answer {
-    uint64_t id;
-    int64_t value;
-    int32_t error;
-    uint32_t flags;
-};
-
-#define K_NOTIF_RECV 0xc0502100u
-#define K_NOTIF_SEND 0xc0182101u
-#define K_NOTIF_ID_VALID 0x40082102u
-#define K_NOTIF_SET_FLAGS 0x40082104u
-#define K_NOTIF_CONTINUE 1u
-#define K_NOTIF_SYNC_WAKE_UP 1u
-
 #define K_CAPABILITY_VERSION_3 0x20080522u
 #define K_CAP_DAC_OVERRIDE 1
 #define K_CAP_SETPCAP 8

@@ -21,8 +21,9 @@
 #include <unistd.h>
 
 #include "control.h"
-#include "kernel.h"
+#include "kernel_observe.h"
 #include "report.h"
+#include "trace.h"
 
 enum {
     HEARD = 16384,    /* bytes of standard error that are kept: its end */
@@ -47,7 +48,8 @@ int listen_prepare(struct launch *launch) {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) return -errno;
     launch->listen_fd = pair[0];
     launch->listen_other_fd = pair[1];
-    return fstat(STDERR_FILENO, &listener.errors) < 0 ? -errno : 0;
+    if (fstat(STDERR_FILENO, &listener.errors) < 0) return -errno;
+    return trace_prepare(launch);
 }
 
 void listen_choose_side(struct launch *launch, bool is_child) {
@@ -68,7 +70,10 @@ static void make_silent(struct k_sock_filter *filter, size_t length) {
 
 int listen_install(struct launch *launch) {
     struct k_sock_fprog program = {.len = launch->spec.filter_length, .filter = launch->spec.filter};
-    int fd = -EINVAL;
+    int fd = trace_ask(launch);
+    if (fd) return fd;
+    set_detail(launch, "install filter");
+    fd = -EINVAL;
     if (launch->listen_fd >= 0)
         fd = k_result(syscall(SYS_seccomp, K_SECCOMP_SET_MODE_FILTER,
                               K_SECCOMP_FLAG_NEW_LISTENER | K_SECCOMP_FLAG_WAIT_KILLABLE_RECV, &program));
@@ -140,19 +145,9 @@ static void hear(const struct launch *launch, const struct k_notif *call) {
         hear_bytes(launch, call, (uint64_t)(uintptr_t)parts[i].iov_base, parts[i].iov_len);
 }
 
-static size_t put_hex(char *into, const char *bytes, size_t size) {
-    for (size_t i = 0; i < size; i++) snprintf(into + 2 * i, 3, "%02x", (unsigned)(unsigned char)bytes[i]);
-    return 2 * size;
-}
-
-/* One line, one write: longer than others, and never more than PIPE_BUF. */
-static void tell(const char *line, size_t size) {
-    while (write(STATUS_FD, line, size) < 0 && errno == EINTR) continue;
-}
-
 static uint32_t strings_of(const struct spec *spec, uint32_t number) {
     for (size_t i = 0; i < spec->count[RECORD_LISTEN]; i++)
-        if (spec->listens[i].number == number) return spec->listens[i].strings;
+        if (spec->listens[i].number == number) return spec->listens[i].strings & LISTEN_STRINGS;
     return 0;
 }
 
@@ -169,10 +164,10 @@ static void tell_refused(const struct launch *launch, const struct k_notif *call
         if (!(strings & 1u << i)) continue;
         size_t size = read_memory(launch, call, arguments[i], claim, sizeof claim);
         line[length++] = ' ';
-        length += put_hex(line + length, claim, strnlen(claim, size));
+        length += hex_put(line + length, claim, strnlen(claim, size));
     }
     line[length++] = '\n';
-    tell(line, length);
+    status_write(line, length);
 }
 
 static void answer(const struct launch *launch) {
@@ -195,6 +190,7 @@ void listen_act(struct launch *launch, short events) {
     char words[16];
     size_t size = sizeof words;
     if (listener.is_open && events & POLLIN) return answer(launch);
+    if (trace_begin(launch)) return;
     int count = listener.is_open ? 0 : control_receive(launch->listen_fd, given, words, &size, MSG_DONTWAIT);
     close(launch->listen_fd); /* nobody has the filter any more, or nobody will */
     launch->listen_fd = -1;
@@ -211,14 +207,14 @@ void listen_finish(struct launch *launch) {
     for (; from < listener.length; from += PIECE) {
         size_t size = listener.length - from < PIECE ? listener.length - from : PIECE;
         memcpy(line, "said ", 5);
-        size_t length = 5 + put_hex(line + 5, listener.heard + from, size);
+        size_t length = 5 + hex_put(line + 5, listener.heard + from, size);
         line[length++] = '\n';
-        tell(line, length);
+        status_write(line, length);
     }
     for (unsigned number = 0; number < NUMBERS; number++) {
         if (listener.counted[number] < 2) continue;
         int length = snprintf(line, sizeof line, "times %u %u\n", number, (unsigned)listener.counted[number]);
-        tell(line, (size_t)length);
+        status_write(line, (size_t)length);
     }
     if (launch->listen_fd >= 0) close(launch->listen_fd);
     launch->listen_fd = -1;

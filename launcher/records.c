@@ -199,7 +199,7 @@ static const char *parse_listen(struct spec *spec, struct cursor *c) {
     struct listen_record *one = &spec->listens[spec->count[RECORD_LISTEN]];
     one->number = cursor_u32(c);
     one->strings = cursor_u32(c);
-    return one->strings >> 6 ? "a call has six arguments" : NULL;
+    return one->strings & ~(uint32_t)LISTEN_MASK ? "a call has six arguments" : NULL;
 }
 
 static const char *parse_cwd(struct spec *spec, struct cursor *c) {

@@ -155,9 +155,16 @@ enum gateway_flag {
     GATEWAY_FLAGS = 7,
 };
 
+enum listen_mask {
+    LISTEN_STRINGS = 0x3f,     /* a bit for each argument */
+    LISTEN_DIRECTORY = 8,      /* a bit from here on for each string: relative to the directory in the argument before */
+    LISTEN_TRACED = 1 << 16,   /* it is not sent to the supervisor, but traced by it */
+    LISTEN_MASK = 0x13f3f,
+};
+
 /* A call that the filter sends to the supervisor, and which of its arguments are strings. */
 struct listen_record {
-    uint32_t number, strings; /* a bit for each argument */
+    uint32_t number, strings; /* enum listen_mask */
 };
 
 struct rlimit_record {

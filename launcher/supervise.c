@@ -16,6 +16,7 @@
 #include "launch.h"
 #include "listen.h"
 #include "report.h"
+#include "trace.h"
 #include "watch.h"
 
 struct watch {
@@ -165,6 +166,7 @@ static void reap_init(struct watch *w) {
 static void on_signals(struct watch *w) {
     for (int i = 0; i < SIGNALS && !w->gone; i++) {
         int signal = signals_next(w->signals);
+        if (signal == SIGCHLD) w->has_more = trace_act(w->launch);
         if (signal == SIGCHLD) return has_namespaces(w->launch) ? reap_init(w) : reap_command(w);
         if (signal <= 0) return;
         /* Those for the command of a job come by the lifeline; others are from commands. */
@@ -257,7 +259,8 @@ static void watch_loop(struct watch *w) {
         if (fds[4].revents) listen_act(launch, fds[4].revents);
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
-        else if (w->has_more) reap_command(w);
+        else if (w->has_more && !has_namespaces(launch)) reap_command(w);
+        else if (w->has_more) w->has_more = trace_act(launch);
         /* ORDER: last, so that an end in time is never called late */
         if (!w->ended && !w->gone) on_time(w);
         if (!w->ended && !w->gone) on_cpu_time(w);

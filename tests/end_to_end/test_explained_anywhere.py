@@ -113,3 +113,27 @@ def test_words_of_a_command_make_no_observed_event(tmp_path: Path) -> None:
     result = Sandbox(backend="native", workspace=tmp_path).run(["sh", "-c", f"printf '{words}' >&2; exit 1"])
 
     assert [event for event in result.events if event.evidence is Evidence.OBSERVED] == []
+
+
+def test_a_trace_says_what_fails_as_it_does_though_the_command_succeeds(repository: Path, home: Path) -> None:
+    line = f"{PROTECTED} 2>/dev/null; touch /usr/made 2>/dev/null; touch made; exit 0"
+    words = [sys.executable, "-m", "corral", "run", "--backend", "native", "--trace", "-c", line]
+
+    done = subprocess.run(words, cwd=repository, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("corral: ")]
+    assert len(told) == 2
+    assert "openat failed" in told[0] and "--waive fs.protect" in told[0] and "guessed" not in told[0]
+    assert told[1].startswith("corral: fs.write: /usr/made:")
+
+
+def test_who_cannot_trace_says_so(repository: Path, home: Path) -> None:
+    waived = "fs.metadata,fs.protect,proc.contained,proc.hidden"
+    words = [sys.executable, "-m", "corral", "run", "--backend", "landlock", "--waive", waived]
+    words += ["--trace", "--", "touch", "made"]
+
+    done = subprocess.run(words, cwd=repository, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2 and "landlock cannot trace a command" in done.stderr
+    assert not (repository / "made").exists()

@@ -122,6 +122,7 @@ class NativeBackend:
                     observes=plan.observes,
                     reports=plan.reports,
                     hears=plan.hears,
+                    traces=plan.command.traces,
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -157,6 +158,7 @@ def _encoded_resolved(
     observes: bool,
     reports: bool,
     hears: bool,
+    traces: bool,
 ) -> tuple[int, bytes]:
     private_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NAMESPACED if private_network else SocketPolicy.HOST
@@ -184,8 +186,9 @@ def _encoded_resolved(
                 kept=is_kept,
                 reports=reports,
                 hears=hears,
+                traces=traces,
             ),
-            listens=common.listens(machine, reports=reports),
+            listens=common.listens(machine, reports=reports, traces=traces),
         )
     )
 

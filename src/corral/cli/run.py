@@ -139,6 +139,8 @@ def _carry_out(request: Request, options: Mapping[str, Any], lines: EventLines) 
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
+    if options["trace"]:
+        prepared = prepared.replace(traces=True)
     planned = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
     if planned.refusal is not None:
         _warn_of_fallback(request, planned.refusal)

@@ -70,6 +70,7 @@ _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
 _LED = frozenset({MountKind.BIND, MountKind.LINK, MountKind.COPY})  # their sources are paths
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
+_LISTEN_MASK = 0x13F3F
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
 
@@ -203,7 +204,7 @@ def _read_landlock_port(draft: _Draft, reader: Reader) -> None:
 
 def _read_listen(draft: _Draft, reader: Reader) -> None:
     number, strings = reader.fixed(LISTEN)
-    if strings >> 6:
+    if strings & ~_LISTEN_MASK:
         raise MalformedSpec("a call has six arguments")
     draft.listens.append((number, strings))
 

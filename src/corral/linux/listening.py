@@ -50,6 +50,22 @@ _STRINGS = {
     **dict.fromkeys(("mount", "pivot_root", "rename", "link", "symlink"), 0b11),
     **dict.fromkeys(("move_mount", "renameat", "renameat2", "linkat"), 0b1010),
 }
+#: Calls on files that are traced when somebody asks for it: each string, and whether the argument before it
+#: is the directory that it is relative to.
+_AT = 8  # a bit from here on for each string
+_TRACED_BIT = 1 << 16
+TRACED = {
+    **dict.fromkeys(("open", "creat", "unlink", "mkdir", "rmdir", "chmod", "chown", "lchown"), 0b1),
+    **dict.fromkeys(("truncate", "mknod", "execve", "chdir"), 0b1),
+    **dict.fromkeys(
+        ("openat", "openat2", "unlinkat", "mkdirat", "fchmodat", "fchmodat2"), 0b10 | 0b10 << _AT
+    ),
+    **dict.fromkeys(("fchownat", "mknodat", "execveat"), 0b10 | 0b10 << _AT),
+    **dict.fromkeys(("rename", "link"), 0b11),
+    **dict.fromkeys(("renameat", "renameat2", "linkat"), 0b1010 | 0b1010 << _AT),
+    "symlink": 0b10,
+    "symlinkat": 0b100 | 0b100 << _AT,
+}
 _STDERR = 2
 _HEARD = ("write", "writev")
 #: By which the listener reaches the supervisor, after the filter is there.
@@ -77,9 +93,21 @@ def with_reports(policy: Filter, denied: Collection[str], *, hears: bool) -> Fil
     return policy.replace(rules=tuple(rules))
 
 
-def listened(arch: Arch) -> Iterator[tuple[int, int]]:
+def with_traces(policy: Filter) -> Filter:
+    """The same filter for a command that is traced: what it permits on files, the tracer sees."""
+    decided = {rule.syscall for rule in policy.rules if not rule.conditions}
+    added = [
+        Rule(name, Action(Verdict.TRACE), "calls on files are traced")
+        for name in TRACED
+        if name not in decided
+    ]
+    return policy.replace(rules=(*policy.rules, *added))
+
+
+def listened(arch: Arch, *, traces: bool = False) -> Iterator[tuple[int, int]]:
     """For the launcher: calls with strings, and which of their arguments those are."""
-    for name, strings in sorted(_STRINGS.items()):
+    traced = {name: strings | _TRACED_BIT for name, strings in TRACED.items()} if traces else {}
+    for name, strings in sorted({**_STRINGS, **traced}.items()):
         if (nr := number(arch, name)) is not None:
             yield nr, strings
 

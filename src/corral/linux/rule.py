@@ -33,6 +33,7 @@ class Verdict(Enum):
     ALLOW = 0x7FFF_0000
     ERRNO = 0x0005_0000
     KILL_PROCESS = 0x8000_0000
+    TRACE = 0x7FF0_0000  # the tracer sees it; without one the call fails
     NOTIFY = 0x7FC0_0000  # the supervisor is asked, and answers with the errno; 0: the call goes on
 
 

@@ -69,7 +69,7 @@ class RecordType(IntEnum):
     GATEWAY = 28  # u32 flags, u32 ports: sockets that are made and sent on the status channel; at most once
     GROUP = 30  # string directory: a control group is made in it, and removed; "%0" is the first of them
     GROUP_SETTING = 31  # string "%N/FILE", string value, written there before anything is started
-    LISTEN = 32  # u32 number of a call that the filter sends to the supervisor, u32 mask of strings
+    LISTEN = 32  # u32 number of a call that the filter sends to the supervisor, u32 mask (linux/listening.py)
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 

@@ -31,6 +31,7 @@ class Command(Record):
     cwd: str
     stdin: bytes | None = b""  # None: the caller's own
     stdio: StdioMode = StdioMode.CAPTURE
+    traces: bool = False  # its calls on files are traced, and those that fail are told
     keeps: bool = False  # there is none: the sandbox is made and kept, for commands that come later
 
 

@@ -13,7 +13,7 @@ from corral.backends.registry import UNCONFINED, get_backend, names_for
 from corral.host.probes import forget, probe_remembered
 from corral.host.real import RealHost
 from corral.linux.listening import can_listen
-from corral.model.errors import UnenforceableError
+from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.policy import FsAccess, NetMode
 from corral.model.probe import LISTENS, OBSERVED, PROXIED
@@ -251,4 +251,11 @@ def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[
     if opening is not None and opening.observes and probe.detail(LISTENS) == "yes":
         can = can_listen(plan.resolved.deny_syscalls)
         plan = plan.replace(reports=can, hears=can and errors_pass_by(plan))
+    if plan.command.traces and probe.detail(LISTENS) != "yes":
+        raise PolicyError(
+            "trace-backend",
+            f"{probe.backend} cannot trace a command",
+            why="only the launcher of native can, for single runs",
+            fix="use --backend native, or leave --trace out",
+        )
     return plan, get_backend(probe.backend).lower(plan, probe)

@@ -329,7 +329,7 @@ class Run(Supervision):
 
     def _tell_refused(self) -> None:
         """What the filter has refused, as soon as the launcher says so."""
-        if self._status.refused:
+        if self._status.refused or self._status.traced:
             if self._calls is None:
                 from corral.runtime.launcher.refused_calls import RefusedCalls
 

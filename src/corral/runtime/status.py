@@ -65,6 +65,9 @@ class Status:
         self.failure: tuple[str, int, str] | None = None
         self.said = b""  # the end of standard error, where the filter heard it
         self.refused: list[RefusedCall] = []  # calls that the filter refused, each once; told in this order
+        self.traced: list[
+            RefusedCall
+        ] = []  # calls on files that failed; claims are pairs of directory and path
         self.times: dict[int, int] = {}  # how often, by number
 
     def feed(self, piece: bytes) -> None:
@@ -144,6 +147,8 @@ class Status:
             self.said = (self.said + _unhex(rest))[-_MAX_BYTES:]
         elif word == "refused" and (call := _read_call(rest)) is not None:
             self.refused.append(call)
+        elif word == "traced" and (call := _read_call(rest)) is not None:
+            self.traced.append(call)
         elif word == "times" and _are_numbers(rest) and rest.count(" ") == 1:
             number, count = map(int, rest.split(" "))
             self.times[number] = count

@@ -10,6 +10,7 @@ from corral.linux.syscalls import Arch, numbers
 from corral.model.feature import Feature
 from corral.model.printable import quoted
 from corral.model.violation import Evidence, Violation
+from corral.runtime.launcher.traced_calls import explain_traced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +28,17 @@ class RefusedCalls:
         self._plan = plan
         self._status = status
         self._told: list[Violation] = []
+        self._traced = 0  # how many of those that were traced are told
 
     def take_new(self) -> Iterator[Violation]:
         """Those that came since it was last asked."""
         for call in self._status.refused[len(self._told) :]:
             self._told.append(explain_call(self._plan, call))
             yield self._told[-1]
+        new, self._traced = self._status.traced[self._traced :], len(self._status.traced)
+        for call in new:
+            if (found := explain_traced(self._plan, call)) is not None:
+                yield found
 
     def repeated(self) -> Iterator[Violation]:
         """In the end: each as often as it came again."""
