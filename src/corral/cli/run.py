@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from corral.model.event import Event
     from corral.model.feature import Feature
     from corral.model.network.traffic import Traffic
+    from corral.model.plan import Command
     from corral.model.result import Result
     from corral.pipeline.planned_run import PlannedRun
     from corral.runtime.monitor import Monitor
@@ -139,8 +140,19 @@ def _carry_out(request: Request, options: Mapping[str, Any], lines: EventLines) 
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
+    if options["debug"]:
+        from corral.cli.debug import run_debugged
+
+        _refuse_together(options)
+        return run_debugged(request.sandbox, prepared, lines)
     if options["trace"]:
         prepared = prepared.replace(traces=True)
+    return _run_planned(request, prepared, options, lines)
+
+
+def _run_planned(
+    request: Request, prepared: Command, options: Mapping[str, Any], lines: EventLines
+) -> Result:
     planned = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
     if planned.refusal is not None:
         _warn_of_fallback(request, planned.refusal)
@@ -150,10 +162,22 @@ def _carry_out(request: Request, options: Mapping[str, Any], lines: EventLines) 
         signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(planned, number))
     signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(planned.send))
     if not options["json"]:
-        if stdio is StdioMode.TERMINAL and os.isatty(0):
+        if prepared.stdio is StdioMode.TERMINAL and os.isatty(0):
             lines.end = "\r\n"  # the caller's terminal is raw meanwhile
         planned.listen(lines)
     return planned.run(say)
+
+
+def _refuse_together(options: Mapping[str, Any]) -> None:
+    """What a kept sandbox has not."""
+    for name, flag in (("trace", "--trace"), ("stats", "--stats"), ("json", "--json"), ("terminal", "--tty")):
+        if options[name]:
+            raise PolicyError(
+                "contradiction",
+                f"--debug and {flag} do not go together",
+                why="a debugged command runs in a kept sandbox, on your own terminal",
+                fix="leave one of them out",
+            )
 
 
 def _pass_on(planned: PlannedRun, number: int) -> None:
