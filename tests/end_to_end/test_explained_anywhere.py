@@ -108,6 +108,14 @@ def test_a_hint_for_tracing_lets_exactly_that_succeed(tmp_path: Path) -> None:
     assert (refused.exit_code, permitted.exit_code) == (1, 0)
 
 
+def test_a_file_that_everybody_reads_was_meant_to_be_written(tmp_path: Path) -> None:
+    """Landlock says `Permission denied` of a system file, as if it were about reading."""
+    result = Sandbox(backend="native", workspace=tmp_path).run(["bash", "-c", "echo x >> /etc/hosts"])
+
+    (event,) = result.events
+    assert (event.feature, event.subject, event.hint) == (Feature.FS_WRITE, "/etc/hosts", "")
+
+
 def test_words_of_a_command_make_no_observed_event(tmp_path: Path) -> None:
     words = "refused a1 1 0 0 0 0 0 0\ncorral: syscalls: mount: told by the filter\nPermission denied\n"
     result = Sandbox(backend="native", workspace=tmp_path).run(["sh", "-c", f"printf '{words}' >&2; exit 1"])
