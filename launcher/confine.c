@@ -12,6 +12,7 @@
 
 #include "kernel.h"
 #include "launch.h"
+#include "listen.h"
 
 /* A limit is an upper bound. Where the host's own is lower, that one stays: raising it would need a privilege,
  * and not raising it keeps the promise. */
@@ -190,8 +191,6 @@ int phase_landlock(struct launch *launch) {
 /* seccomp: after it, the system calls the filter names are gone, for this process and all it starts. Last,
  * because most phases before it use calls that the filter denies. */
 int phase_seccomp(struct launch *launch) {
-    struct k_sock_fprog program = {.len = launch->spec.filter_length, .filter = launch->spec.filter};
     set_detail(launch, "install filter");
-    if (!program.len) return 0;
-    return prctl(PR_SET_SECCOMP, K_SECCOMP_MODE_FILTER, &program, 0, 0) < 0 ? -errno : 0;
+    return launch->spec.filter_length ? listen_install(launch) : 0;
 }

@@ -243,7 +243,7 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
 
 static int run(struct front *front, const char *path, char **argv, char **command, struct problem *problem) {
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
-                            .areas_fd = -1, .ruleset_fd = -1};
+                            .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
     struct plan plan = {0};
     int given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
     if (prepare(&launch, &plan, path, command, problem)) return -1;

@@ -32,6 +32,8 @@ struct launch {
     char detail[DETAIL_SIZE]; /* what failed in it */
     pid_t child;              /* supervisor: init, or the command when there is no init */
     int setup_fd;             /* pipe: init and command write reports, the supervisor reads; -1 when done */
+    int listen_fd;            /* the listener of the filter, or the socket that it comes by; -1: none */
+    int listen_other_fd;      /* the other end of that, before there is a child */
     int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
     int *group_fds;           /* one for each cgroup of the spec */
     pid_t remover;            /* who removes the groups, if it is our child */

@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
         return EXIT_SETUP_FAILED;
     }
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
-                            .areas_fd = -1, .ruleset_fd = -1};
+                            .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
     launch.given = given;
     const char *why = NULL;
     if ((err = spec_read(SPEC_FD, &launch.spec, &why))) return fail("spec", err, why ? why : "out of memory");

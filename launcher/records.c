@@ -206,6 +206,13 @@ static const char *parse_seccomp(struct spec *spec, struct cursor *c) {
     return NULL;
 }
 
+static const char *parse_listen(struct spec *spec, struct cursor *c) {
+    struct listen_record *one = &spec->listens[spec->count[RECORD_LISTEN]];
+    one->number = cursor_u32(c);
+    one->strings = cursor_u32(c);
+    return one->strings & ~(uint32_t)LISTEN_MASK ? "a call has six arguments" : NULL;
+}
+
 static const char *parse_cwd(struct spec *spec, struct cursor *c) {
     spec->cwd = cursor_string(c);
     return is_plain_path(spec->cwd) ? NULL : "working directory is not a plain absolute path";
@@ -286,6 +293,7 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_LOCK] = parse_empty,
     [RECORD_GROUP] = parse_group,
     [RECORD_GROUP_SETTING] = parse_group_setting,
+    [RECORD_LISTEN] = parse_listen,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -57,6 +57,14 @@ static bool can_wait(const char *line) {
     return strncmp(line, "started", 7) == 0 || strncmp(line, "exited", 6) == 0 || strncmp(line, "signalled", 9) == 0;
 }
 
+void status_write(const char *line, size_t size) { tell(STATUS_FD, line, size); }
+
+size_t hex_put(char *into, const char *bytes, size_t size) {
+    *into = 0;
+    for (size_t i = 0; i < size; i++) snprintf(into + 2 * i, 3, "%02x", (unsigned)(unsigned char)bytes[i]);
+    return 2 * size;
+}
+
 void status_line(const char *line) {
     char all[sizeof held + DETAIL_SIZE + 64];
     if (holds && can_wait(line) && strlen(held) + strlen(line) < sizeof held) {

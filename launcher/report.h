@@ -42,6 +42,9 @@ void report_failed(const struct launch *launch, int error);
 /* To corral, over STATUS_FD. That nobody listens any more is no error: the lifeline will say so too. */
 void status_failed(const char *phase, int error, const char *detail);
 void status_line(const char *line);
+/* A longer one: at most PIPE_BUF bytes, its line feed included. */
+void status_write(const char *line, size_t size);
+size_t hex_put(char *into, const char *bytes, size_t size); /* and a NUL; returns how many digits */
 void status_hold(void); /* from now on, how it began and ended is told at once, with the account */
 /* What it has cost: `spent`, or else all that was ever waited for; and what init told. */
 void status_usage(const struct notice *account, const struct rusage *spent);

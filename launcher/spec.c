@@ -50,10 +50,11 @@ static int allocate(struct spec *spec) {
     spec->rlimits = calloc(count[RECORD_RLIMIT] + 1, sizeof *spec->rlimits);
     spec->paths = calloc(count[RECORD_LANDLOCK_PATH] + 1, sizeof *spec->paths);
     spec->ports = calloc(count[RECORD_LANDLOCK_PORT] + 1, sizeof *spec->ports);
+    spec->listens = calloc(count[RECORD_LISTEN] + 1, sizeof *spec->listens);
     spec->argv = calloc(count[RECORD_ARGUMENT] + 1, sizeof *spec->argv);
     spec->envp = calloc(count[RECORD_ENVIRONMENT] + 1, sizeof *spec->envp);
     if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp ||
-        !spec->expects || !spec->settings)
+        !spec->expects || !spec->settings || !spec->listens)
         return -ENOMEM;
     return 0;
 }
@@ -120,6 +121,7 @@ static const char *check_dependencies(const struct spec *spec) {
     if (count[RECORD_HOSTNAME] && !(spec->namespaces & K_CLONE_NEWUTS)) return "host name without a UTS namespace";
     if ((count[RECORD_LANDLOCK_PATH] || count[RECORD_LANDLOCK_PORT]) && !count[RECORD_LANDLOCK])
         return "Landlock rules without a ruleset";
+    if (count[RECORD_LISTEN] && (!count[RECORD_SECCOMP] || count[RECORD_SERVE])) return "a listener of no command's filter";
     if (count[RECORD_AREAS] && !count[RECORD_MOUNT]) return "private areas without mounts";
     for (size_t i = 0; i < count[RECORD_MOUNT]; i++)
         if (spec->mounts[i].kind == MOUNT_AREA && !count[RECORD_AREAS]) return "a private area without their size";
@@ -187,6 +189,7 @@ void spec_free(struct spec *spec) {
     free(spec->rlimits);
     free(spec->paths);
     free(spec->ports);
+    free(spec->listens);
     free(spec->argv);
     free(spec->envp);
     free(spec->filter);

@@ -49,6 +49,7 @@ enum record_type {
     RECORD_LOCK,
     RECORD_GROUP,
     RECORD_GROUP_SETTING,
+    RECORD_LISTEN,
     RECORD_TYPES,
 };
 
@@ -155,6 +156,18 @@ enum gateway_flag {
     GATEWAY_FLAGS = 7,
 };
 
+enum listen_mask {
+    LISTEN_STRINGS = 0x3f,     /* a bit for each argument */
+    LISTEN_DIRECTORY = 8,      /* a bit from here on for each string: relative to the directory in the argument before */
+    LISTEN_TRACED = 1 << 16,   /* it is not sent to the supervisor, but traced by it */
+    LISTEN_MASK = 0x13f3f,
+};
+
+/* A call that the filter sends to the supervisor, and which of its arguments are strings. */
+struct listen_record {
+    uint32_t number, strings; /* enum listen_mask */
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -191,6 +204,7 @@ struct spec {
     struct port_rule *ports;
     struct k_sock_filter *filter;
     uint16_t filter_length;
+    struct listen_record *listens;
     const char *cwd;
     char **argv, **envp; /* end in NULL */
     uint64_t wall_ms, grace_ms;

@@ -13,6 +13,7 @@
 
 #include "kernel.h"
 #include "launch.h"
+#include "listen.h"
 #include "report.h"
 
 static int check_namespaces(struct launch *launch) {
@@ -66,9 +67,12 @@ static int spawn(struct launch *launch) {
     int setup[2], channel[2];
     if (pipe2(setup, O_CLOEXEC) < 0) return -errno;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0) return -errno;
+    int err = listen_prepare(launch);
+    if (err) return err;
     launch->child = cgroup_clone(launch, (launch->spec.namespaces & ~LATER) | SIGCHLD);
     if (launch->child < 0) return launch->child;
     bool is_child = launch->child == 0;
+    listen_choose_side(launch, is_child);
     launch->setup_fd = setup[is_child ? 1 : 0];
     launch->channel_fd = channel[is_child ? 1 : 0];
     close(setup[is_child ? 0 : 1]);

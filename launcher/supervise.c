@@ -9,12 +9,14 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "kernel.h"
 #include "launch.h"
+#include "listen.h"
 #include "report.h"
+#include "trace.h"
 #include "watch.h"
 
 struct watch {
@@ -33,19 +35,7 @@ struct watch {
     struct watcher watcher;          /* of what no control group holds, where there is no init to look after it */
 };
 
-static const int64_t NEVER = INT64_MAX;
 enum { SIGNALS = 16, SETUP_MS = 10000 }; /* the most that one turn reads; that a sandbox may take to stand */
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int64_t after_ms(uint64_t delay) {
-    int64_t now = now_ms();
-    return delay > (uint64_t)(NEVER - now) ? NEVER : now + (int64_t)delay;
-}
 
 /* Where there is no init to give one. */
 static struct notice take_account(const struct launch *launch) {
@@ -176,6 +166,7 @@ static void reap_init(struct watch *w) {
 static void on_signals(struct watch *w) {
     for (int i = 0; i < SIGNALS && !w->gone; i++) {
         int signal = signals_next(w->signals);
+        if (signal == SIGCHLD) w->has_more = trace_act(w->launch);
         if (signal == SIGCHLD) return has_namespaces(w->launch) ? reap_init(w) : reap_command(w);
         if (signal <= 0) return;
         /* Those for the command of a job come by the lifeline; others are from commands. */
@@ -260,13 +251,16 @@ static void watch_loop(struct watch *w) {
             {.fd = w->killed ? -1 : LIFELINE_FD, .events = POLLIN},
             {.fd = launch->setup_fd, .events = POLLIN},
             {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
+            {.fd = launch->listen_fd, .events = POLLIN},
         };
-        if (poll(fds, 4, poll_timeout(w)) < 0 && errno != EINTR) return give_up(w);
+        if (poll(fds, 5, poll_timeout(w)) < 0 && errno != EINTR) return give_up(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
+        if (fds[4].revents) listen_act(launch, fds[4].revents);
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
-        else if (w->has_more) reap_command(w);
+        else if (w->has_more && !has_namespaces(launch)) reap_command(w);
+        else if (w->has_more) w->has_more = trace_act(launch);
         /* ORDER: last, so that an end in time is never called late */
         if (!w->ended && !w->gone) on_time(w);
         if (!w->ended && !w->gone) on_cpu_time(w);
@@ -292,6 +286,7 @@ int supervisor_run(struct launch *launch) {
         return EXIT_SETUP_FAILED;
     }
     watch_loop(&w);
+    listen_finish(launch);
     if (!has_namespaces(launch)) w.account = take_account(launch);
     if (!w.failed && !w.has_left) status_usage(&w.account, spent_by(launch));
     close(w.signals);

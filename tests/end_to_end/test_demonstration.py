@@ -14,6 +14,15 @@ def test_the_demonstration_holds_and_ends_with_its_summary(corral: Corral) -> No
 
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    said = "\n".join(lines)
+    for words in (
+        "net.none: registry.example",
+        "net.domains: tracker.example",
+        "fs.private: ",
+        "fs.protect: ",
+    ):
+        assert f"    {words}" in said
+    assert "[observed]" in said and "[inferred]" in said and "--allow" in said
     assert sum(line.startswith("✔") for line in lines) >= 14
     assert "✔ 13 of 13 attacks had no effect on the host." in lines
     assert max(map(len, lines)) <= 80

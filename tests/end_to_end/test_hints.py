@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +18,12 @@ from support.counting import CountingServer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from corral.model.event import Event
     from corral.model.result import Result
 
+#: Starts ten processes at once, and fails if it cannot.
+PROCESSES = "exec python3 -c 'import os; p = [os.fork() or os.read(os.pipe()[0], 1) for _ in range(10)]'"
 #: Feature, what the policy says, and a command that it stops; `OTHER` is a directory beside the workspace.
 CASES = [
     (Feature.FS_WRITE, ("filesystem:read:OTHER",), "echo x > OTHER/new"),
@@ -31,6 +35,8 @@ CASES = [
     (Feature.LIMIT_DISK, ("disk:limit:1MB",), "head -c 1500000 /dev/zero > /tmp/made"),
     (Feature.LIMIT_MEMORY, ("memory:limit:64MB",), "exec python3 -c 'b = bytearray(90_000_000)'"),
     (Feature.PROC_SINGLE, ("process:none",), "/bin/true; /bin/true"),
+    (Feature.LIMIT_WALL, ("time:limit:2s",), "exec sleep 2.5"),
+    (Feature.LIMIT_PIDS, ("pids:limit:8",), PROCESSES),
 ]
 
 
@@ -135,3 +141,45 @@ def test_nobody_is_told_to_give_away_the_system_a_secret_or_a_program(
 
     assert not result.ok
     assert [event.hint for event in result.events if event.hint] == []
+
+
+def test_a_path_that_a_trace_misses_is_read_with_its_hint(tmp_path: Path) -> None:
+    if not os.access("/srv", os.W_OK):
+        pytest.skip("nobody but root can make a directory outside of private areas")
+    with tempfile.TemporaryDirectory(dir="/srv") as place:
+        other = Path(place) / "data"
+        other.write_text("found\n")
+
+        def read(*capabilities: str) -> Result:
+            sandbox = Sandbox(build_policy("moderate", capabilities), backend="native", workspace=tmp_path)
+            command = sandbox.read_command(["cat", str(other)], stdin=b"")
+            return sandbox.prepare(command.replace(traces=True)).run()
+
+        refused = read()
+        assert not refused.ok
+        hint = _hinted(refused, Feature.FS_READ).hint
+
+        assert hint == f"filesystem:read:{other}"
+        assert read(hint).stdout == "found\n"
+
+
+def test_a_port_that_was_refused_is_reached_with_its_hint(tmp_path: Path) -> None:
+    server = CountingServer()
+    script = "exec 3<>/dev/tcp/late.test/8443 && printf x >&3 && head -c 1 <&3 >/dev/null"
+    # A test's own name leads to loopback, which has to be granted besides.
+    granted = ("network:https:late.test", "network:https:127.0.0.1", "network:tcp:127.0.0.1:8443")
+
+    def reach(*capabilities: str) -> Result:
+        policy = build_policy("moderate", (*granted, *capabilities))
+        options = NetworkOptions(resolve=lambda name, port: [("127.0.0.1", server.port)])
+        sandbox = Sandbox(policy, backend="native", workspace=tmp_path, network=options)
+        return sandbox.run(["bash", "-c", script])
+
+    refused = reach()
+    assert not refused.ok and server.clients == 0
+    hint = _hinted(refused, Feature.NET_PORTS).hint
+    reach(hint)
+
+    assert hint == "network:tcp:late.test:8443"
+    assert server.clients == 1
+    server.close()

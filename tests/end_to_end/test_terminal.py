@@ -139,3 +139,27 @@ def test_the_callers_terminal_is_as_it_was_afterwards(project: Path, home: Path)
     states = [line for line in seen.decode().splitlines() if line.count(":") > 10]
     assert len(states) == 2
     assert states[0] == states[1]
+
+
+def test_a_shell_opens_in_the_sandbox_of_what_failed(project: Path, home: Path) -> None:
+    with Terminal(project, "run", "--debug", "-c", "echo left > /tmp/there; exit 3") as terminal:
+        terminal.read_until("this is a shell in it")
+        terminal.type("cat /tmp/there | tr a-z A-Z; cat ~/.ssh/id_ed25519 || echo hid''den\n")
+        terminal.read_until("LEFT")
+        terminal.read_until("hidden")
+        terminal.type("exit 4\n")
+        assert terminal.status() == 3
+
+
+def test_what_succeeds_is_not_debugged(project: Path, home: Path) -> None:
+    with Terminal(project, "run", "--debug", "--", "true") as terminal:
+        assert terminal.status() == 0
+
+
+def test_without_a_terminal_there_is_nothing_to_debug_at(project: Path, home: Path) -> None:
+    words = [sys.executable, "-m", "corral", "run", "--debug", "--", "touch", "made"]
+
+    done = subprocess.run(words, cwd=project, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2 and "needs a terminal" in done.stderr
+    assert not (project / "made").exists()

@@ -101,6 +101,10 @@ RECORDS = {
         f"{_S}protected_in_sessions.py::test_what_is_left_running_cannot_plant_between_commands",
     ),
     "GATEWAY": Entry("net.domains", _PERMITTED),
+    "LISTEN": Entry(
+        "refused calls are told",
+        f"{_L}listen.py::test_a_refused_call_is_told_with_what_it_claims[plain-root]",
+    ),
     "LOCK": Entry(
         "fs.protect when the sandbox has ended",
         "tests/conformance/test_fs_protect.py::"

@@ -78,6 +78,7 @@ def specs(draw: st.DrawFn) -> Spec:
     mounted = tuple(draw(st.lists(mounts, max_size=3))) if mounting else ()
     made = tuple(draw(st.lists(paths, max_size=2)))
     wall = draw(u64)
+    filtered = draw(st.integers(0, 3))
     maps = draw(strings), draw(strings)
     return Spec(
         argv=tuple(draw(st.lists(strings, min_size=1, max_size=3))),
@@ -101,7 +102,8 @@ def specs(draw: st.DrawFn) -> Spec:
         loopback=bool(spaces & _NEWNET) and draw(st.booleans()),
         rlimits=tuple(draw(st.lists(st.builds(Rlimit, u32, u64, u64), max_size=2))),
         landlock=draw(st.none() | landlocks),
-        seccomp=draw(st.integers(0, 3)) * b"\6\0\0\0\0\0\xff\x7f",
+        seccomp=filtered * b"\6\0\0\0\0\0\xff\x7f",
+        listens=tuple(draw(st.lists(st.tuples(u32, st.integers(0, 63)), max_size=2))) if filtered else (),
         wall_ms=wall,
         grace_ms=draw(u64) if wall else 0,
         terminal=draw(st.booleans()),

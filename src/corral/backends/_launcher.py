@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
+from corral.linux.listening import listened, with_reports, with_traces
 from corral.linux.spec import PathRule, Rlimit, ServeFlag, Spec
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
@@ -72,12 +73,15 @@ def compile_seccomp(
     watch: LimitWatch | None = None,
     kept: bool = False,
     denied: frozenset[str] = frozenset(),
+    reports: bool = False,
+    hears: bool = False,
+    traces: bool = False,
 ) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
     watched = (False, False, False)
     if watch is not None:
         watched = (watch.memory_bytes > 0, watch.processors > 0, 0 < watch.share_permille < 1000)
-    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied)
+    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied, reports, hears, traces)
     if key not in _filters:
         try:
             rules = default_filter(
@@ -98,6 +102,10 @@ def compile_seccomp(
                 why=str(problem),
                 fix="see `man 2 syscalls` for the names",
             ) from problem
+        if reports:
+            rules = with_reports(rules, denied, hears=hears)
+        if traces:
+            rules = with_traces(rules)
         _filters[key] = compile_filter(rules, Arch(machine))
     return _filters[key]
 
@@ -110,8 +118,15 @@ def resolved_filter(
     by_filter: bool,
     watch: LimitWatch | None = None,
     kept: bool = False,
+    reports: bool = False,
+    hears: bool = False,
+    traces: bool = False,
 ) -> bytes:
-    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands."""
+    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands.
+
+    `reports`: what it refuses is told when it happens; `hears`: and what is written to standard error;
+    `traces`: and which calls on files fail.
+    """
     return compile_seccomp(
         machine,
         sockets,
@@ -121,7 +136,15 @@ def resolved_filter(
         watch=watch,
         kept=kept,
         denied=resolved.deny_syscalls,
+        reports=reports,
+        hears=hears,
+        traces=traces,
     )
+
+
+def listens(machine: str, *, reports: bool, traces: bool) -> tuple[tuple[int, int], ...]:
+    """For whoever has a filter that reports: what the supervisor has to know of the calls."""
+    return tuple(listened(Arch(machine), traces=traces)) if reports or traces else ()
 
 
 def single_process(plan: Plan) -> dict[Feature, str]:

@@ -27,7 +27,7 @@ from corral.model.feature import Feature
 from corral.model.launch import HOSTNAME, Inside, Launch
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import OBSERVED, Probe
+from corral.model.probe import LISTENS, OBSERVED, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class NativeBackend:
                 ("machine", host.machine),
                 ("processors", " ".join(map(str, host.processors()))),
                 (OBSERVED, "yes" if found.has_gateway else "no"),
+                (LISTENS, "yes"),
                 *holders.details(),
             ),
             approximates=holders.approximates,
@@ -121,6 +122,9 @@ class NativeBackend:
                     is_locked=is_locked,
                     observes=plan.observes,
                     layered=plan.command.trial.root if plan.command.trial is not None else "",
+                    reports=plan.reports,
+                    hears=plan.hears,
+                    traces=plan.command.traces,
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -154,6 +158,9 @@ def _encoded_resolved(
     is_kept: bool,
     is_locked: bool,
     observes: bool,
+    reports: bool,
+    hears: bool,
+    traces: bool,
     layered: str = "",
 ) -> tuple[int, bytes]:
     private_network = resolved.net.mode is not NetMode.FULL
@@ -176,8 +183,15 @@ def _encoded_resolved(
             + limiting.rlimits(resolved.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
             landlock=_landlock(resolved, abi, layered) if abi else None,
             seccomp=common.resolved_filter(
-                resolved, machine, sockets, by_filter=False, watch=watch, kept=is_kept
+                *(resolved, machine, sockets),
+                by_filter=False,
+                watch=watch,
+                kept=is_kept,
+                reports=reports,
+                hears=hears,
+                traces=traces,
             ),
+            listens=common.listens(machine, reports=reports, traces=traces),
         )
     )
 

@@ -66,6 +66,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
     Option("stats", ("--stats",), "Print resource usage; on a terminal also during the run."),
+    Option("trace", ("--trace",), "Say which of its calls on files fail, as they do; slower."),
+    Option("debug", ("--debug",), "If it fails, keep its sandbox and open a shell there."),
     Option("json", ("--json",), "Print the whole result record as JSON."),
     Option("verbose", ("-v", "--verbose"), "Say what protected the run."),
 )

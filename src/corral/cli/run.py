@@ -151,14 +151,21 @@ def _carry_out(
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
+    if options["debug"]:
+        from corral.cli.debug import run_debugged
+
+        _refuse_together(options)
+        return run_debugged(request.sandbox, prepared, lines)
+    if options["trace"]:
+        prepared = prepared.replace(traces=True)
     if not options["trial"]:
-        return _run(request, options, lines, prepared, stdio)
+        return _run_planned(request, prepared, options, lines)
     from corral.cli.trial.tried import TriedCommand
 
     tried_command = TriedCommand(request.sandbox, prepared)
     try:
         with tried_command.trial.hold():
-            result = _run(request, options, lines, tried_command.command, stdio)
+            result = _run_planned(request, tried_command.command, options, lines)
     except CorralError as problem:
         if not problem.ran:
             tried_command.forget()
@@ -167,8 +174,8 @@ def _carry_out(
     return result
 
 
-def _run(
-    request: Request, options: Mapping[str, Any], lines: EventLines, prepared: Command, stdio: StdioMode
+def _run_planned(
+    request: Request, prepared: Command, options: Mapping[str, Any], lines: EventLines
 ) -> Result:
     planned = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
     if planned.refusal is not None:
@@ -179,10 +186,22 @@ def _run(
         signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(planned, number))
     signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(planned.send))
     if not options["json"]:
-        if stdio is StdioMode.TERMINAL and os.isatty(0):
+        if prepared.stdio is StdioMode.TERMINAL and os.isatty(0):
             lines.end = "\r\n"  # the caller's terminal is raw meanwhile
         planned.listen(lines)
     return planned.run(say)
+
+
+def _refuse_together(options: Mapping[str, Any]) -> None:
+    """What a kept sandbox has not."""
+    for name, flag in (("trace", "--trace"), ("trial", "--try"), ("stats", "--stats"), ("json", "--json"), ("terminal", "--tty")):
+        if options[name]:
+            raise PolicyError(
+                "contradiction",
+                f"--debug and {flag} do not go together",
+                why="a debugged command runs in a kept sandbox, on your own terminal",
+                fix="leave one of them out",
+            )
 
 
 def _pass_on(planned: PlannedRun, number: int) -> None:

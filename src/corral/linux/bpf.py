@@ -246,7 +246,8 @@ def _field(offset: int) -> str:
 
 def _returned(code: int) -> str:
     verdict, errno = Verdict(code & 0xFFFF_0000), code & 0xFFFF
-    if verdict is not Verdict.ERRNO:
+    if verdict is not Verdict.ERRNO and not errno:
         return verdict.name.lower()
     known = {member.value: member.name for member in Errno}
-    return f"errno {known.get(errno, str(errno))}"
+    told = "notify " if verdict is Verdict.NOTIFY else ""
+    return f"{told}errno {known.get(errno, str(errno))}"

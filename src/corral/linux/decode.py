@@ -9,6 +9,7 @@ from corral.linux.spec import (
     EXPECT,
     HEADER,
     LANDLOCK,
+    LISTEN,
     MAGIC,
     MAX_BYTES,
     MAX_PORTS,
@@ -48,26 +49,11 @@ if TYPE_CHECKING:
 
 _SINGLE = frozenset(
     {
-        RecordType.NAMESPACES,
-        RecordType.HOSTNAME,
-        RecordType.LOOPBACK,
-        RecordType.LANDLOCK,
-        RecordType.SECCOMP,
-        RecordType.CWD,
-        RecordType.WALL,
-        RecordType.TERMINAL,
-        RecordType.FAULT,
-        RecordType.AREAS,
-        RecordType.CGROUP_KILL,
-        RecordType.CPU_TIME,
-        RecordType.WATCH,
-        RecordType.LINGER,
-        RecordType.INSIDE,
-        RecordType.IMAGE_ENVIRONMENT,
-        RecordType.SERVE,
-        RecordType.KEEP,
-        RecordType.GATEWAY,
-        RecordType.LOCK,
+        *(RecordType.NAMESPACES, RecordType.HOSTNAME, RecordType.LOOPBACK, RecordType.LANDLOCK),
+        *(RecordType.SECCOMP, RecordType.CWD, RecordType.WALL, RecordType.TERMINAL),
+        *(RecordType.FAULT, RecordType.AREAS, RecordType.CGROUP_KILL, RecordType.CPU_TIME),
+        *(RecordType.WATCH, RecordType.LINGER, RecordType.INSIDE, RecordType.IMAGE_ENVIRONMENT),
+        *(RecordType.SERVE, RecordType.KEEP, RecordType.GATEWAY, RecordType.LOCK),
     }
 )
 _OF_COMMANDS = frozenset(
@@ -86,6 +72,7 @@ _LED = frozenset(
 )  # their sources are paths
 _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
+_LISTEN_MASK = 0x13F3F
 _MAX_SECCOMP_BYTES = 4096 * 8
 _MOST_MICROSECONDS = (2**63 - 1) // 2
 
@@ -112,6 +99,7 @@ class _Draft:
         self.paths: list[PathRule] = []
         self.ports: list[tuple[int, int]] = []
         self.seccomp = b""
+        self.listens: list[tuple[int, int]] = []
         self.cwd = ""
         self.argv: list[str] = []
         self.env: list[tuple[str, str]] = []
@@ -215,6 +203,13 @@ def _read_landlock_path(draft: _Draft, reader: Reader) -> None:
 def _read_landlock_port(draft: _Draft, reader: Reader) -> None:
     (rights,), (port,) = reader.fixed(U64), reader.fixed(U64)
     draft.ports.append((rights, port))
+
+
+def _read_listen(draft: _Draft, reader: Reader) -> None:
+    number, strings = reader.fixed(LISTEN)
+    if strings & ~_LISTEN_MASK:
+        raise MalformedSpec("a call has six arguments")
+    draft.listens.append((number, strings))
 
 
 def _read_cwd(draft: _Draft, reader: Reader) -> None:
@@ -331,6 +326,7 @@ _READERS: dict[int, Callable[[_Draft, Reader], None]] = {
     RecordType.LANDLOCK_PATH: _read_landlock_path,
     RecordType.LANDLOCK_PORT: _read_landlock_port,
     RecordType.SECCOMP: _read_nothing,
+    RecordType.LISTEN: _read_listen,
     RecordType.CWD: _read_cwd,
     RecordType.ARGUMENT: _read_argument,
     RecordType.ENVIRONMENT: _read_environment,
@@ -400,6 +396,10 @@ def _check_whole(draft: _Draft) -> None:
         (draft.landlock is None and bool(draft.paths or draft.ports), "Landlock rules without a ruleset"),
         (draft.areas is not None and not draft.mounts, "private areas without mounts"),
         (draft.areas is None and MountKind.AREA in kinds, "a private area without their size"),
+        (
+            bool(draft.listens) and (not draft.seccomp or draft.serves is not None),
+            "a listener of no command's filter",
+        ),
         (births > 1, "a process is born in one cgroup"),
         (
             not all(path[0] != "%" or int(path[1]) < len(draft.groups) for path in _group_paths(draft)),
@@ -437,6 +437,7 @@ def _finish(draft: _Draft) -> Spec:
         rlimits=tuple(draft.rlimits),
         landlock=landlock,
         seccomp=draft.seccomp,
+        listens=tuple(draft.listens),
         wall_ms=draft.wall[0],
         grace_ms=draft.wall[1],
         terminal=RecordType.TERMINAL in draft.seen,

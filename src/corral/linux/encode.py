@@ -8,6 +8,7 @@ from corral.linux.spec import (
     EXPECT,
     HEADER,
     LANDLOCK,
+    LISTEN,
     MAGIC,
     MOUNT,
     PATH_RULE,
@@ -109,9 +110,15 @@ def _resolved_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield RecordType.RLIMIT, RLIMIT.pack(limit.resource, limit.soft, limit.hard)
     if spec.landlock is not None:
         yield from _landlock_records(spec.landlock)
+    yield from _filter_records(spec)
+    yield from _inside_records(spec)
+
+
+def _filter_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     if spec.seccomp:
         yield RecordType.SECCOMP, spec.seccomp
-    yield from _inside_records(spec)
+    for listened in spec.listens:
+        yield RecordType.LISTEN, LISTEN.pack(*listened)
 
 
 def _landlock_records(lock: Landlock) -> Iterator[tuple[RecordType, bytes]]:

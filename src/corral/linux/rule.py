@@ -33,11 +33,13 @@ class Verdict(Enum):
     ALLOW = 0x7FFF_0000
     ERRNO = 0x0005_0000
     KILL_PROCESS = 0x8000_0000
+    TRACE = 0x7FF0_0000  # the tracer sees it; without one the call fails
+    NOTIFY = 0x7FC0_0000  # the supervisor is asked, and answers with the errno; 0: the call goes on
 
 
 class Action(Record):
     verdict: Verdict
-    errno: int = 0  # of ERRNO only
+    errno: int = 0  # of ERRNO and NOTIFY only
 
     @property
     def code(self) -> int:
@@ -141,7 +143,8 @@ def check_rule(rule: Rule) -> None:
 
 
 def _check_action(action: Action, owner: Rule | str) -> None:
-    lowest, highest = (1, LAST_ERRNO) if action.verdict is Verdict.ERRNO else (0, 0)
+    lowest = 1 if action.verdict is Verdict.ERRNO else 0
+    highest = LAST_ERRNO if action.verdict in {Verdict.ERRNO, Verdict.NOTIFY} else 0
     if not lowest <= action.errno <= highest:
         raise ValueError(f"{owner}: errno {action.errno} is not between {lowest} and {highest}")
 

@@ -33,6 +33,7 @@ AREAS = struct.Struct("<QQ")
 CPU_TIME = struct.Struct("<QQI")
 WATCH = struct.Struct("<QQII")
 EXPECT = struct.Struct("<IQQ")
+LISTEN = struct.Struct("<II")
 
 
 class RecordType(IntEnum):
@@ -68,6 +69,7 @@ class RecordType(IntEnum):
     GATEWAY = 28  # u32 flags, u32 ports: sockets that are made and sent on the status channel; at most once
     GROUP = 30  # string directory: a control group is made in it, and removed; "%0" is the first of them
     GROUP_SETTING = 31  # string "%N/FILE", string value, written there before anything is started
+    LISTEN = 32  # u32 number of a call that the filter sends to the supervisor, u32 mask (linux/listening.py)
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
@@ -230,6 +232,7 @@ class Spec(Record):
     rlimits: tuple[Rlimit, ...] = ()
     landlock: Landlock | None = None
     seccomp: bytes = b""
+    listens: tuple[tuple[int, int], ...] = ()  # numbers of calls, and which arguments are strings
     wall_ms: int = 0
     grace_ms: int = 0
     terminal: bool = False

@@ -40,6 +40,7 @@ class Command(Record):
     cwd: str
     stdin: bytes | None = b""  # None: the caller's own
     stdio: StdioMode = StdioMode.CAPTURE
+    traces: bool = False  # its calls on files are traced, and those that fail are told
     keeps: bool = False  # there is none: the sandbox is made and kept, for commands that come later
     trial: TrialLayers | None = None
 
@@ -206,6 +207,8 @@ class Plan(Record):
     notes: tuple[str, ...] = ()  # what every result has to say: where a search was given up
     unheld: tuple[tuple[Feature, str], ...] = ()  # defaults that the backend cannot hold: on record
     observes: bool = False  # there is no network, and what was asked for is to be told
+    reports: bool = False  # what its filter refuses is told when it happens
+    hears: bool = False  # what it writes to standard error goes past corral, and is heard by the filter
     readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
     searches: tuple[Search, ...] = ()  # in writable paths: whatever fulfils a pattern later is taken away
     host_searches: tuple[Search, ...] = ()  # in what is only read: what is denied there is the host's making

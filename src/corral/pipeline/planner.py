@@ -12,10 +12,11 @@ from _thread import allocate_lock  # `threading` costs a millisecond, and a lock
 from corral.backends.registry import UNCONFINED, get_backend, names_for
 from corral.host.probes import forget, probe_remembered
 from corral.host.real import RealHost
+from corral.linux.listening import can_listen
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.policy import EnvPolicy, FsAccess, NetMode
-from corral.model.probe import OBSERVED, PROXIED
+from corral.model.probe import LISTENS, OBSERVED, PROXIED
 from corral.model.record import Record
 from corral.planning.answer_cache import AnswerCache
 from corral.planning.build import Nested, build, find_held, nested_repositories
@@ -27,6 +28,7 @@ from corral.planning.refuse import find_second_names
 from corral.planning.resolved_policy import resolve_policy
 from corral.planning.select import inside_already, select_launch
 from corral.policy.preset import hidden_in_homes
+from corral.streams.callers_outputs import errors_pass_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -293,4 +295,14 @@ def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[
     is_quiet = mode is NetMode.NONE and not plan.resolved.published
     if opening is not None and opening.observes and is_quiet and probe.detail(OBSERVED) == "yes":
         plan = plan.replace(observes=True)
+    if opening is not None and opening.observes and probe.detail(LISTENS) == "yes":
+        can = can_listen(plan.resolved.deny_syscalls)
+        plan = plan.replace(reports=can, hears=can and errors_pass_by(plan))
+    if plan.command.traces and probe.detail(LISTENS) != "yes":
+        raise PolicyError(
+            "trace-backend",
+            f"{probe.backend} cannot trace a command",
+            why="only the launcher of native can, for single runs",
+            fix="use --backend native, or leave --trace out",
+        )
     return plan, get_backend(probe.backend).lower(plan, probe)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import stat
 
 from corral.model.feature import Feature
 from corral.model.policy import FsAccess, NetMode
@@ -105,10 +106,22 @@ def _read(plan: Plan, line: str, lacking: list[tuple[tuple[str, ...], Violation]
         path = posixpath.normpath(posixpath.join(plan.command.cwd, name))
         if not name.startswith("/") and _grant_at(plan, path) is None:
             continue  # any word could be a name
-        found = explain_path(plan, path, writes=writes, creates=creates)
+        must_write = writes or _is_open_to_all(_grant_at(plan, path), path)
+        found = explain_path(plan, path, writes=must_write, creates=creates)
         if found is not None:
             return found
     return None
+
+
+def _is_open_to_all(grant: Grant | None, path: str) -> bool:
+    """Whether everybody may read a file of the system that is granted: who was refused wanted to write it."""
+    if grant is None or not grant.is_system or grant.access is not FsAccess.READ:
+        return False
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and bool(found.st_mode & stat.S_IROTH)
 
 
 def candidates(line: str, place: int) -> Iterator[str]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from corral.model.violation import Violation
     from corral.protected_names.guard import Guard
     from corral.runtime.handoff import Stamps
+    from corral.runtime.launcher.refused_calls import RefusedCalls
     from corral.runtime.monitor import Monitor
     from corral.runtime.starter import Process, Starter
     from corral.streams.destinations import Destinations
@@ -73,6 +74,7 @@ class Run(Supervision):
         self._within = within
         self._network = network  # where connections go, if the launch has a gateway
         self._observer = observer  # where there is none: hears what was asked for
+        self._calls: RefusedCalls | None = None  # that the filter has refused
         self._process: Process | None = None
         self._stamps: Stamps = {}  # of what the host runs later
         self._ending = -1  # a descriptor that tells of its end
@@ -316,6 +318,7 @@ class Run(Supervision):
         if not self._status.read(descriptor):
             poller.unregister(descriptor)
             self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
+        self._tell_refused()
         connect_network(self._status, self._network)
         if len(self._status.violations) > self._heard:
             self._hear_module()
@@ -333,6 +336,16 @@ class Run(Supervision):
         new, self._heard = self._status.violations[self._heard :], len(self._status.violations)
         for violation in read_violations(new):
             self._reporter.hear(violation)
+
+    def _tell_refused(self) -> None:
+        """What the filter has refused, as soon as the launcher says so."""
+        if self._status.refused or self._status.traced:
+            if self._calls is None:
+                from corral.runtime.launcher.refused_calls import RefusedCalls
+
+                self._calls = RefusedCalls(self._plan, self._status)
+            for violation in self._calls.take_new():
+                self._reporter.hear(violation)
 
     def _release(self) -> None:
         """The launcher waits for this, so that its group is still there to be read."""
@@ -372,6 +385,9 @@ class Run(Supervision):
             self._status.usage = (*times, 0, spent.ru_inblock, spent.ru_oublock, 0)
 
     def _refused(self) -> tuple[Violation, ...]:
+        self._tell_refused()
+        for again in () if self._calls is None else self._calls.repeated():
+            self._reporter.hear(again)
         if self._observer is not None:
             return self._observer.finish()
         return self._network.violations() if self._network is not None else ()

@@ -7,6 +7,7 @@ import os
 import struct
 
 from corral.model.errors import SetupError, path_changed
+from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ _FIXES = {
 }
 
 
+class RefusedCall(Record):
+    """A call that the filter refused: numbers are the kernel's own, strings what the command claims."""
+
+    number: int
+    errno: int
+    arguments: tuple[int, ...]
+    claims: tuple[str, ...]
+
+
 class Status:
     """Collects the launcher's lines. They come from outside the sandbox, and are bounded all the same."""
 
@@ -59,6 +69,12 @@ class Status:
         self.has_left = False  # the command has ended, and something that it started goes on
         self.failure: tuple[str, int, str] | None = None
         self.violations: list[str] = []  # that the process which runs a module has seen, as it tells them
+        self.said = b""  # the end of standard error, where the filter heard it
+        self.refused: list[RefusedCall] = []  # calls that the filter refused, each once; told in this order
+        self.traced: list[
+            RefusedCall
+        ] = []  # calls on files that failed; claims are pairs of directory and path
+        self.times: dict[int, int] = {}  # how often, by number
 
     def feed(self, piece: bytes) -> None:
         """Take bytes as they come."""
@@ -130,6 +146,20 @@ class Status:
         elif word == "failed" and self.failure is None:
             phase, number, detail = ([*rest.split(" ", 2), "", "", ""])[:3]
             self.failure = (phase, int(number) if _is_number(number) else 0, detail)
+        else:
+            self._take_heard(word, rest)
+
+    def _take_heard(self, word: str, rest: str) -> None:
+        """What came by the filter's listener."""
+        if word == "said":
+            self.said = (self.said + _unhex(rest))[-_MAX_BYTES:]
+        elif word == "refused" and (call := _read_call(rest)) is not None:
+            self.refused.append(call)
+        elif word == "traced" and (call := _read_call(rest)) is not None:
+            self.traced.append(call)
+        elif word == "times" and _are_numbers(rest) and rest.count(" ") == 1:
+            number, count = map(int, rest.split(" "))
+            self.times[number] = count
 
     @property
     def is_told(self) -> bool:
@@ -152,6 +182,23 @@ class Status:
             why="it reported nothing; it may be broken, or was killed",
             fix="run `corral doctor`; reinstall corral if it finds the launcher broken",
         )
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:  # cut off: the launcher was ended
+        return b""
+
+
+def _read_call(text: str) -> RefusedCall | None:
+    words = text.split(" ")
+    try:
+        number, errno, *arguments = (int(word, 16) for word in words[:8])
+    except ValueError:
+        return None
+    claims = tuple(_unhex(word).decode("utf-8", "surrogateescape") for word in words[8:])
+    return RefusedCall(number, errno, tuple(arguments), claims) if len(arguments) == 6 else None
 
 
 def _is_number(text: str) -> bool:

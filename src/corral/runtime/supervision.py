@@ -163,7 +163,7 @@ class Supervision:
             plan,
             outcome,
             found,
-            streams.stderr,
+            streams.stderr or status.said,
             signal=status.signal,
             lost=status.lost,
             by_launcher=bool(status.exceeded),

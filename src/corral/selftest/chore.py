@@ -31,7 +31,7 @@ _COMMIT = "git add -A && git commit -q -m 'Add sums' && git log --oneline | cut 
 def run_chore(backend: str, enforces: frozenset[Feature], say: Callable[[str], None]) -> bool:
     """Do it, and look at the host whether it is done."""
     with Stage() as stage:
-        has_git = _make_repository(stage)
+        has_git = make_repository(stage)
         sandbox = _sandbox(stage, backend, enforces)
         steps = [("write a small project", _WRITE), ("run its tests", _TEST)]
         if has_git:
@@ -52,7 +52,8 @@ def _sandbox(stage: Stage, backend: str, enforces: frozenset[Feature]) -> Sandbo
     )
 
 
-def _make_repository(stage: Stage) -> bool:
+def make_repository(stage: Stage) -> bool:
+    """A git repository as the workspace, if there is a git."""
     stage.write("home/.gitconfig", "[user]\n\tname = Corral Demo\n\temail = demo@example.invalid\n")
     if not shutil.which("git"):
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from corral.model.record import Record
 from corral.selftest.battery import choose_backend, claims_of, run_probe, select_probes
 from corral.selftest.chore import run_chore
+from corral.selftest.explained import show_explained
 from corral.selftest.probe import ProbeOutcome
 
 TYPE_CHECKING = False
@@ -124,9 +125,12 @@ def run_tour(backend: str, say: Callable[[str], None]) -> bool:
     say("And now some honest work in the same sandbox:")
     done = run_chore(chosen, enforces, say)
     say("")
+    say("And what corral says, at once, where something is in the way or does not stay:")
+    told = show_explained(chosen, say)
+    say("")
     for line in _summary(outcomes, done=done):
         say(line)
-    return done and all(outcome is ProbeOutcome.HELD for outcome in outcomes)
+    return told and done and all(outcome is ProbeOutcome.HELD for outcome in outcomes)
 
 
 def render_stop(stop: Stop, report: ProbeReport) -> tuple[str, ...]:

@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import os
 import select
-import stat
 
 from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
+from corral.streams.callers_outputs import is_one_log, is_same_file
 from corral.streams.feed import FileFeed
-from corral.streams.sinks import PTMX, Head, Relay, Sink, deliver
+from corral.streams.sinks import Head, Relay, Sink, deliver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,18 +39,10 @@ def open_streams(
     if mode is StdioMode.CAPTURE:
         return PipedStreams(limit, plan.command.stdin, wanted, doors=doors)
     # Errors are read on their way, for what they say of denials; on a terminal nothing is changed for that.
-    reads_errors = not os.isatty(2) and not _is_one_log()
+    reads_errors = not plan.hears and not os.isatty(2) and not is_one_log()
     if limit is not None or reads_errors or (doors is not None and doors.among((0, 1, 2))):
         return RelayedStreams(limit, doors=doors, reads_errors=reads_errors)
     return InheritedStreams()
-
-
-def _is_one_log() -> bool:
-    """Whether both outputs go into one file (`> log 2>&1`): all of it would have to pass through corral."""
-    try:
-        return stat.S_ISREG(os.fstat(2).st_mode) and _is_same_file(1, 2)
-    except OSError:  # the caller has closed it
-        return False
 
 
 def no_descriptors(problem: OSError) -> SetupError:
@@ -138,21 +130,6 @@ def _reading_only(descriptor: int) -> int:
         with contextlib.suppress(OSError):  # another user's terminal
             return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     return os.dup(descriptor)
-
-
-def _is_same_file(one: int, other: int) -> bool:
-    """As after `2>&1`: one file, open in the same way.
-
-    All masters of terminals have one inode, and so has what the kernel makes without a file (a mode of no
-    kind): nothing that can be seen here tells those apart, so they count as two.
-    """
-    try:
-        first, second = os.fstat(one), os.fstat(other)
-        is_open_alike = fcntl.fcntl(one, fcntl.F_GETFL) == fcntl.fcntl(other, fcntl.F_GETFL)
-    except OSError:  # the caller has closed one of them
-        return False
-    is_named = stat.S_IFMT(first.st_mode) != 0 and first.st_rdev != PTMX
-    return is_named and is_open_alike and os.path.samestat(first, second)
 
 
 class PipedStreams(InheritedStreams):
@@ -383,7 +360,7 @@ class RelayedStreams(PipedStreams):
         return self._relays[-1]
 
     def _open_outputs(self) -> tuple[int, int]:
-        if not (self._is_relayed(1) and _is_same_file(self._callers[1], self._callers[2])):
+        if not (self._is_relayed(1) and is_same_file(self._callers[1], self._callers[2])):
             return (self._open_or_pass(1), self._open_or_pass(2))
         # `2>&1`: through one pipe as well, else lines would come out of order, and in pieces.
         ours = self._open_output()
@@ -392,7 +369,7 @@ class RelayedStreams(PipedStreams):
 
     def _is_relayed(self, number: int) -> bool:
         is_door = self._doors is not None and bool(self._doors.among((self._callers[number],)))
-        is_error = number == 2 or _is_same_file(self._callers[1], self._callers[2])
+        is_error = number == 2 or is_same_file(self._callers[1], self._callers[2])
         return self._limit is not None or is_door or (self._reads_errors and is_error)
 
     def _open_or_pass(self, number: int) -> int:

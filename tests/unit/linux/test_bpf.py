@@ -124,7 +124,7 @@ def test_a_program_prints_as_it_runs() -> None:
         struct.pack("<HBBI", 0x20, 0, 0, 12),
         struct.pack("<HBBI", 0x20, 0, 0, 20),
         struct.pack("<HBBI", 0x20, 0, 0, 64),
-        struct.pack("<HBBI", 0x06, 0, 0, 0x7FF00000),
+        struct.pack("<HBBI", 0x06, 0, 0, 0x7FFC0000),
     ],
 )
 def test_what_the_compiler_never_writes_is_not_printed(program: bytes) -> None:
