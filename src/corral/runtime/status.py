@@ -14,10 +14,12 @@ _AREAS = b"areas\n"
 _INT = struct.Struct("i")
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
+_OF_THE_GUARD = frozenset({"planted", "made", "gone", "unmended", "swept", "blocked"})
 
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
     "cgroup": "run `corral doctor` to see which limits hold here",
+    "guard": "make the directory readable, or raise the limit on open files",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
     "helper": "run the command again; if that fails too, too many processes run here (`ulimit -u`)",
     "lock": "run `corral doctor`; a second user namespace may be forbidden here (`sysctl "
@@ -52,6 +54,7 @@ class Status:
         self.exceeded = ""  # the limit that the launcher itself found broken
         self.is_done = False  # all is said, and the launcher waits to be released
         self.has_left = False  # the command has ended, and something that it started goes on
+        self.guarded: list[str] = []  # lines of the guard over protected names; whoever hears them takes them
         self.failure: tuple[str, int, str] | None = None
 
     def feed(self, piece: bytes) -> None:
@@ -117,6 +120,8 @@ class Status:
             self.is_done = True
         elif word == "left":
             self.has_left = True
+        elif word in _OF_THE_GUARD:
+            self.guarded.append(line)
         elif word == "limit":
             self.exceeded = self.exceeded or rest
         elif word == "failed" and self.failure is None:
