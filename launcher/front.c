@@ -62,7 +62,7 @@ static int take_signals(struct front *front) {
         front->was_ignored[number] = sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
     }
     int err = signals_block_all();
-    front->signals = err ? err : signals_open();
+    front->signals = err ? err : signals_open(false);
     return front->signals < 0 ? front->signals : 0;
 }
 

@@ -76,7 +76,7 @@ int init_run(struct launch *launch) {
     if (err) return fail(launch, NULL, err);
     if (!is_told_to_go(launch)) return EXIT_SETUP_FAILED;
     if (is_server(launch)) return server_run_as_init(launch);
-    int signals = signals_open();
+    int signals = signals_open(false);
     if (signals < 0) return fail(launch, "signalfd", signals);
     pid_t command = k_clone(SIGCHLD);
     if (command < 0) return fail(launch, "fork", command);

@@ -151,7 +151,7 @@ int gateway_send(const int *descriptors, int count); /* to corral; the status ch
 
 /* Signals. signals.c */
 int signals_block_all(void);
-int signals_open(void);                          /* a signalfd for SIGCHLD and what is forwarded */
+int signals_open(bool has_changes);              /* a signalfd: SIGCHLD, what is forwarded, changes of directories */
 bool signals_may_pass(int signal);               /* on to the command */
 int signals_next(int fd);                        /* the next signal, 0 when there is none, or -errno */
 void signals_forward(const struct launch *launch, pid_t command, int signal);

@@ -11,7 +11,7 @@ static const uint32_t KNOWN_NAMESPACES = K_CLONE_NEWNS | K_CLONE_NEWCGROUP | K_C
                                          K_CLONE_NEWUSER | K_CLONE_NEWPID | K_CLONE_NEWNET;
 
 /* INVARIANT: a path that passes has one spelling: absolute, no empty, "." or ".." component. "/" passes. */
-static bool is_plain_path(const char *path) {
+bool is_plain_path(const char *path) {
     if (path[0] != '/') return false;
     if (path[1] == 0) return true;
     for (const char *part = path; *part;) {
@@ -294,6 +294,9 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_GROUP] = parse_group,
     [RECORD_GROUP_SETTING] = parse_group_setting,
     [RECORD_LISTEN] = parse_listen,
+    [RECORD_GUARD] = parse_guard,
+    [RECORD_GUARDED] = parse_guarded,
+    [RECORD_NAME] = parse_name,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -103,6 +103,12 @@ void status_usage(const struct notice *account, const struct rusage *spent) {
     status_line(line);
 }
 
+struct notice take_account(const struct launch *launch) {
+    bool is_inside = launch->spec.count[RECORD_INSIDE];
+    return (struct notice){.processes = is_inside && is_first_process() ? count_processes(launch) : 0,
+                           .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch)};
+}
+
 void status_ended(int wait_status) {
     char line[32];
     if (WIFSIGNALED(wait_status)) snprintf(line, sizeof line, "signalled %d\n", WTERMSIG(wait_status));

@@ -49,5 +49,6 @@ void status_hold(void); /* from now on, how it began and ended is told at once, 
 /* What it has cost: `spent`, or else all that was ever waited for; and what init told. */
 void status_usage(const struct notice *account, const struct rusage *spent);
 void status_ended(int wait_status);
+struct notice take_account(const struct launch *launch); /* where there is no init to give one */
 
 #endif

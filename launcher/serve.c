@@ -65,7 +65,7 @@ static int open_server(struct server *s) {
     if (s->idle == MAP_FAILED) return -errno;
     s->launch->has_default_signals = true;
     int err = signals_reset();
-    s->signals = err ? err : signals_open();
+    s->signals = err ? err : signals_open(false);
     return s->signals < 0 ? s->signals : 0;
 }
 

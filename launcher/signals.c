@@ -27,10 +27,11 @@ bool signals_may_pass(int signal) {
     return false;
 }
 
-int signals_open(void) {
+int signals_open(bool has_changes) {
     sigset_t watched;
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof WATCHED / sizeof *WATCHED; i++) sigaddset(&watched, WATCHED[i]);
+    if (has_changes) sigaddset(&watched, SIGIO);
     int fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return fd < 0 ? -errno : fd;
 }

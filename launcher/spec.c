@@ -46,6 +46,8 @@ static int allocate(struct spec *spec) {
     spec->cgroups = calloc(count[RECORD_CGROUP] + 1, sizeof *spec->cgroups);
     spec->settings = calloc(count[RECORD_GROUP_SETTING] + 1, sizeof *spec->settings);
     spec->mounts = calloc(count[RECORD_MOUNT] + 1, sizeof *spec->mounts);
+    spec->guarded = calloc(count[RECORD_GUARDED] + 1, sizeof *spec->guarded);
+    spec->names = calloc(count[RECORD_NAME] + 1, sizeof *spec->names);
     spec->expects = calloc(count[RECORD_EXPECT] + 1, sizeof *spec->expects);
     spec->rlimits = calloc(count[RECORD_RLIMIT] + 1, sizeof *spec->rlimits);
     spec->paths = calloc(count[RECORD_LANDLOCK_PATH] + 1, sizeof *spec->paths);
@@ -54,7 +56,7 @@ static int allocate(struct spec *spec) {
     spec->argv = calloc(count[RECORD_ARGUMENT] + 1, sizeof *spec->argv);
     spec->envp = calloc(count[RECORD_ENVIRONMENT] + 1, sizeof *spec->envp);
     if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp ||
-        !spec->expects || !spec->settings || !spec->listens)
+        !spec->expects || !spec->settings || !spec->listens || !spec->guarded || !spec->names)
         return -ENOMEM;
     return 0;
 }
@@ -65,7 +67,7 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
         RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT, RECORD_SERVE, RECORD_KEEP,
-        RECORD_GATEWAY,    RECORD_LOCK,
+        RECORD_GATEWAY,    RECORD_LOCK,     RECORD_GUARD,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
@@ -104,6 +106,15 @@ static const char *check_groups(const struct spec *spec) {
     for (size_t i = 0; i < spec->count[RECORD_CGROUP]; i++) is_known &= is_made(spec, spec->cgroups[i].path);
     for (size_t i = 0; i < spec->count[RECORD_GROUP_SETTING]; i++) is_known &= is_made(spec, spec->settings[i].path);
     return is_known ? NULL : "a group that is not made";
+}
+
+/* Who guards must know when everything has ended, and acts on the host. */
+static const char *check_guard(const struct spec *spec) {
+    const size_t *count = spec->count;
+    if ((count[RECORD_GUARDED] || count[RECORD_NAME]) && !count[RECORD_GUARD]) return "protected names without a guard";
+    if (!count[RECORD_GUARD]) return NULL;
+    if (!(spec->namespaces & K_CLONE_NEWPID) || count[RECORD_SERVE]) return "a guard without a PID namespace of one command";
+    return NULL;
 }
 
 /* A record that cannot take effect without another is a mistake of the compiler, not a no-op. */
@@ -155,6 +166,7 @@ int spec_decode(struct spec *spec, uint8_t *bytes, size_t size, const char **why
     if (!*why) *why = check_inside(spec);
     if (!*why) *why = check_dependencies(spec);
     if (!*why) *why = check_groups(spec);
+    if (!*why) *why = check_guard(spec);
     return *why ? -EINVAL : 0;
 }
 
@@ -186,6 +198,8 @@ void spec_free(struct spec *spec) {
     free(spec->settings);
     free(spec->mounts);
     free(spec->expects);
+    free(spec->guarded);
+    free(spec->names);
     free(spec->rlimits);
     free(spec->paths);
     free(spec->ports);

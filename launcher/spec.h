@@ -50,6 +50,9 @@ enum record_type {
     RECORD_GROUP,
     RECORD_GROUP_SETTING,
     RECORD_LISTEN,
+    RECORD_GUARD,
+    RECORD_GUARDED,
+    RECORD_NAME,
     RECORD_TYPES,
 };
 
@@ -168,6 +171,25 @@ struct listen_record {
     uint32_t number, strings; /* enum listen_mask */
 };
 
+/* A directory with protected names, and which of the spec's names are in it. */
+struct guarded_record {
+    uint64_t device, inode;
+    const char *path;
+    size_t first, end;
+};
+
+enum name_flag {
+    NAME_REPOSITORY = 1, /* a directory may be made there */
+    NAME_FLAGS = 1,
+};
+
+struct name_record {
+    uint32_t flags;
+    const char *name;
+    const char *link;  /* the text of a symbolic link that is there, and stays; empty: there is nothing */
+    const char *label; /* as the policy names it */
+};
+
 struct rlimit_record {
     uint32_t resource;
     uint64_t soft, hard;
@@ -197,6 +219,9 @@ struct spec {
     uint64_t areas_size, areas_inodes; /* of the file system that all private areas lie in */
     struct mount_record *mounts;
     struct expect_record *expects;
+    const char *quarantine; /* where what was taken away is kept; empty: it is removed */
+    struct guarded_record *guarded;
+    struct name_record *names;
     const char *hostname;
     struct rlimit_record *rlimits;
     uint64_t handled_fs, handled_net, scoped;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guard.h"
 #include "kernel.h"
 #include "launch.h"
 #include "listen.h"
@@ -106,7 +107,10 @@ static int tell_to_go(struct launch *launch) {
 static int release(struct launch *launch) {
     int err = launch->spec.namespaces & K_CLONE_NEWUSER ? id_maps_write(launch, launch->child) : 0;
     if (!err && has_namespaces(launch)) err = tell_to_go(launch);
-    if (!err) err = shed_privileges(launch);
+    if (!err) err = guard_open(launch); /* while init works, and with the rights that the caller has */
+    if (err) return err;
+    launch->phase = "namespaces";
+    err = shed_privileges(launch);
     if (err) return err;
     err = tell_to_go(launch);
     /* An init that has gone meanwhile has said why: what it said counts, and is read by supervisor_run(). */

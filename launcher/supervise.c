@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "guard.h"
 #include "kernel.h"
 #include "launch.h"
 #include "listen.h"
@@ -23,6 +24,7 @@ struct watch {
     struct launch *launch;
     int signals;
     bool executing, failed, started; /* the setup reports */
+    bool is_refused;                 /* a phase failed: there never was a command */
     bool ended, gone;                /* the command has ended; its whole tree is gone */
     bool killed, is_silent;          /* by us; init will say no more */
     bool has_more;                   /* of the dead, perhaps, that were not waited for yet */
@@ -78,7 +80,7 @@ static void read_setup(struct watch *w) {
         if (report.kind != REPORT_FAILED || w->failed) continue;
         report.phase[sizeof report.phase - 1] = report.detail[sizeof report.detail - 1] = 0;
         status_failed(report.phase, report.error, report.detail);
-        w->failed = true;
+        w->failed = w->is_refused = true;
     }
     if (w->launch->setup_fd < 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
     close(w->launch->setup_fd);
@@ -169,8 +171,9 @@ static void on_signals(struct watch *w) {
         if (signal == SIGCHLD) w->has_more = trace_act(w->launch);
         if (signal == SIGCHLD) return has_namespaces(w->launch) ? reap_init(w) : reap_command(w);
         if (signal <= 0) return;
+        if (signal == SIGIO) guard_stir();
         /* Those for the command of a job come by the lifeline; others are from commands. */
-        if (!w->launch->is_job) forward(w, signal);
+        else if (!w->launch->is_job) forward(w, signal);
     }
 }
 
@@ -253,7 +256,7 @@ static void watch_loop(struct watch *w) {
             {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
             {.fd = launch->listen_fd, .events = POLLIN},
         };
-        if (poll(fds, 5, poll_timeout(w)) < 0 && errno != EINTR) return give_up(w);
+        if (poll(fds, 5, guard_wait(poll_timeout(w))) < 0 && errno != EINTR) return give_up(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
         if (fds[4].revents) listen_act(launch, fds[4].revents);
@@ -265,6 +268,7 @@ static void watch_loop(struct watch *w) {
         if (!w->ended && !w->gone) on_time(w);
         if (!w->ended && !w->gone) on_cpu_time(w);
         if (!w->ended && !w->gone) on_watch(w);
+        if (!w->gone && guard_look() && !w->killed) kill_all(w); /* what a command leaves may go on for a moment */
     }
 }
 
@@ -277,7 +281,7 @@ int supervisor_run(struct launch *launch) {
     if (wall_ms) w.term_at = after_ms(wall_ms < INT64_MAX ? wall_ms + SETUP_MS : wall_ms);
     if ((w.executing = launch->is_executing)) begin(&w); /* a job knows */
     if (!has_namespaces(launch)) watcher_start(&w.watcher, launch, false);
-    w.signals = signals_open();
+    w.signals = signals_open(guard_is_open());
     bool has_setup = launch->setup_fd >= 0;
     if (w.signals < 0 || (has_setup && fcntl(launch->setup_fd, F_SETFL, O_NONBLOCK) < 0)) {
         status_failed("namespaces", w.signals < 0 ? -w.signals : errno, "watch the child");
@@ -287,6 +291,7 @@ int supervisor_run(struct launch *launch) {
     }
     watch_loop(&w);
     listen_finish(launch);
+    if (!w.is_refused) guard_sweep(); /* ORDER: everything is gone, and the account ends what is said */
     if (!has_namespaces(launch)) w.account = take_account(launch);
     if (!w.failed && !w.has_left) status_usage(&w.account, spent_by(launch));
     close(w.signals);

@@ -19,7 +19,8 @@ CODED |= {"bad_module", "MissingImport", "wrong_call"}  # of modules
 def _phases() -> set[str]:
     """Names in the launcher's tables: a phase that fails becomes a code of SetupError."""
     text = (ROOT / "launcher/main.c").read_text(encoding="utf-8")
-    return {"spec", *re.findall(r'^ +\{"(\w+)", phase_', text, re.MULTILINE)}
+    named = re.findall(r'launch->phase = "(\w+)"', (ROOT / "launcher/guard.c").read_text(encoding="utf-8"))
+    return {"spec", *named, *re.findall(r'^ +\{"(\w+)", phase_', text, re.MULTILINE)}
 
 
 def _codes_in_source() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import launches
 import of_filter
 import of_guard
+import of_launcher_guard
 import of_lifetime
 import of_network
 import of_phases
@@ -29,6 +30,7 @@ def all_mutants() -> list[Mutant]:
         *of_lifetime.MUTANTS,
         *of_network.connection_mutants(),
         *of_guard.guard_mutants(),
+        *of_launcher_guard.launcher_guard_mutants(),
         *of_filter.filter_mutants(),
     ]
     names = [mutant.name for mutant in made]

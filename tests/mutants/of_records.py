@@ -13,6 +13,8 @@ _PERMITTED = "tests/network/test_tools_allowlist.py::test_what_is_allowed_works[
 _NO_TCP = f"{_C}net_none.py::test_no_tcp_connection_reaches_the_host[native]"
 _MADE_UP = f"{_L}mounts.py::test_files_links_and_directories_are_made_up[plain-root]"
 
+_TAKEN = f"{_L}guard.py::test_what_is_planted_is_taken_away_while_the_command_runs[plain-root-a file]"
+
 RECORDS = {
     "NAMESPACES": refused("every namespace", "a mount without a mount namespace is refused", _READ),
     "ID_MAP": Entry("who the command is", f"{_L}command.py::test_every_user_may_be_mapped_by_root[plain]"),
@@ -110,6 +112,9 @@ RECORDS = {
         "tests/conformance/test_fs_protect.py::"
         "test_a_directory_that_outlives_the_sandbox_is_protected_still[native-config]",
     ),
+    "GUARD": refused("fs.protect of names", "names without a guard are refused", _TAKEN),
+    "GUARDED": refused("fs.protect of names", "a name in no directory is refused", _TAKEN),
+    "NAME": Entry("fs.protect of names", _TAKEN),
 }
 
 MOUNTS = {

@@ -14,12 +14,16 @@ from corral.linux.spec import (
     CgroupKillKind,
     CgroupKind,
     CpuTime,
+    Guarded,
     Landlock,
     LimitWatch,
     Mount,
     MountFlag,
     MountKind,
+    NameFlag,
+    NameGuard,
     PathRule,
+    ProtectedName,
     Rlimit,
     Spec,
 )
@@ -70,6 +74,15 @@ watches = st.builds(LimitWatch, u64, u64, st.integers(1, 1000), st.integers(1, 2
     LimitWatch, u64, u64
 )
 
+_protected = st.builds(ProtectedName, _parts, st.integers(0, 1).map(NameFlag), strings, strings)
+guards = st.builds(
+    NameGuard,
+    st.just("") | paths,
+    st.lists(
+        st.builds(Guarded, paths, u64, u64, st.lists(_protected, max_size=2).map(tuple)), max_size=2
+    ).map(tuple),
+)
+
 
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
@@ -108,6 +121,7 @@ def specs(draw: st.DrawFn) -> Spec:
         grace_ms=draw(u64) if wall else 0,
         terminal=draw(st.booleans()),
         lingers=draw(st.booleans()),
+        guard=draw(st.none() | guards) if spaces & _NEWPID else None,
     )
 
 

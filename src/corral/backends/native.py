@@ -139,6 +139,7 @@ class NativeBackend:
             ),
             gateway=gateway.request(resolved, observes=plan.observes),
             inside=Inside(command.env),
+            guards_names=not plan.command.keeps,
         )
 
 

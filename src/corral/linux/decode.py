@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from corral.linux.reader import MalformedSpec, Reader, is_group_path, is_made_path, is_plain_path
+from corral.linux import decode_groups as groups
+from corral.linux import decode_guard as guard
+from corral.linux.reader import MalformedSpec, Reader, is_plain_path
 from corral.linux.spec import (
     AREAS,
-    CPU_TIME,
     EXPECT,
     HEADER,
     LANDLOCK,
@@ -24,18 +25,19 @@ from corral.linux.spec import (
     Areas,
     Cgroup,
     CgroupKill,
-    CgroupKillKind,
     CgroupKind,
     CpuTime,
     Expect,
     ExpectFlag,
     GatewayFlag,
     GatewaySockets,
+    Guarded,
     Landlock,
     LimitWatch,
     Mount,
     MountFlag,
     MountKind,
+    NameGuard,
     PathRule,
     RecordType,
     Rlimit,
@@ -54,6 +56,7 @@ _SINGLE = frozenset(
         *(RecordType.FAULT, RecordType.AREAS, RecordType.CGROUP_KILL, RecordType.CPU_TIME),
         *(RecordType.WATCH, RecordType.LINGER, RecordType.INSIDE, RecordType.IMAGE_ENVIRONMENT),
         *(RecordType.SERVE, RecordType.KEEP, RecordType.GATEWAY, RecordType.LOCK),
+        RecordType.GUARD,
     }
 )
 _OF_COMMANDS = frozenset(
@@ -65,7 +68,6 @@ _OF_COMMANDS = frozenset(
 _NAMESPACE_BITS = 0x7E020000
 _NEWNS, _NEWUSER, _NEWUTS, _NEWNET = 0x00020000, 0x10000000, 0x04000000, 0x40000000
 _NEWPID = 0x20000000
-_MOST_GROUPS = 10  # to make: each has a digit
 _IN_PLACE = frozenset({MountKind.MASK, MountKind.FILE, MountKind.DEVPTS})
 _LED = frozenset(
     {MountKind.BIND, MountKind.LINK, MountKind.COPY, MountKind.OVERLAY}
@@ -74,10 +76,9 @@ _SERVE_FLAGS = int(ServeFlag.FILTERED | ServeFlag.SIGNALS | ServeFlag.SOCKETS)
 _GATEWAY_FLAGS, _MOST_PORT = sum(GatewayFlag), 65535
 _LISTEN_MASK = 0x13F3F
 _MAX_SECCOMP_BYTES = 4096 * 8
-_MOST_MICROSECONDS = (2**63 - 1) // 2
 
 
-class _Draft:
+class Draft:
     """What has been read so far."""
 
     def __init__(self) -> None:
@@ -107,6 +108,8 @@ class _Draft:
         self.fault = ""
         self.serves: ServeFlag | None = None
         self.gateway: GatewaySockets | None = None
+        self.quarantine = ""
+        self.guarded: list[Guarded] = []
 
 
 def decode(raw: bytes, *, faults: bool = False) -> Spec:
@@ -116,7 +119,7 @@ def decode(raw: bytes, *, faults: bool = False) -> Spec:
     magic, length, count = HEADER.unpack_from(raw)
     if magic != MAGIC or length != len(raw) or count > MAX_RECORDS:
         raise MalformedSpec("the header is wrong")
-    draft, at = _Draft(), HEADER.size
+    draft, at = Draft(), HEADER.size
     for _ in range(count):
         if at + RECORD.size > length:
             raise MalformedSpec("a record header is cut off")
@@ -132,7 +135,7 @@ def decode(raw: bytes, *, faults: bool = False) -> Spec:
     return _finish(draft)
 
 
-def _read_record(draft: _Draft, kind: int, payload: bytes, *, faults: bool) -> None:
+def _read_record(draft: Draft, kind: int, payload: bytes, *, faults: bool) -> None:
     if kind not in _READERS or (kind == RecordType.FAULT and not faults):
         raise MalformedSpec(f"record type {kind} is unknown")
     if kind in _SINGLE and kind in draft.seen:
@@ -148,13 +151,13 @@ def _read_record(draft: _Draft, kind: int, payload: bytes, *, faults: bool) -> N
     reader.end()
 
 
-def _read_namespaces(draft: _Draft, reader: Reader) -> None:
+def _read_namespaces(draft: Draft, reader: Reader) -> None:
     (draft.namespaces,) = reader.fixed(U32)
     if draft.namespaces & ~_NAMESPACE_BITS or not draft.namespaces:
         raise MalformedSpec("a namespace is unknown")
 
 
-def _read_id_map(draft: _Draft, reader: Reader) -> None:
+def _read_id_map(draft: Draft, reader: Reader) -> None:
     (which,) = reader.fixed(U32)
     if which > 1 or draft.maps[which]:
         raise MalformedSpec("an id map is unknown or repeated")
@@ -163,7 +166,7 @@ def _read_id_map(draft: _Draft, reader: Reader) -> None:
         raise MalformedSpec("an id map is empty")
 
 
-def _read_mount(draft: _Draft, reader: Reader) -> None:
+def _read_mount(draft: Draft, reader: Reader) -> None:
     kind, flags, device, inode, size, mode = reader.fixed(MOUNT)
     source, target = reader.string(), reader.string()
     content = reader.layers() if kind == MountKind.OVERLAY else reader.blob()
@@ -176,7 +179,7 @@ def _read_mount(draft: _Draft, reader: Reader) -> None:
     )
 
 
-def _read_expect(draft: _Draft, reader: Reader) -> None:
+def _read_expect(draft: Draft, reader: Reader) -> None:
     flags, device, inode = reader.fixed(EXPECT)
     path = reader.string()
     if flags & ~0x3F or not is_plain_path(path):
@@ -184,121 +187,88 @@ def _read_expect(draft: _Draft, reader: Reader) -> None:
     draft.expects.append(Expect(path, ExpectFlag(flags), device, inode))
 
 
-def _read_rlimit(draft: _Draft, reader: Reader) -> None:
+def _read_rlimit(draft: Draft, reader: Reader) -> None:
     draft.rlimits.append(Rlimit(*reader.fixed(RLIMIT)))
 
 
-def _read_landlock(draft: _Draft, reader: Reader) -> None:
+def _read_landlock(draft: Draft, reader: Reader) -> None:
     handled_fs, handled_net, scoped = reader.fixed(LANDLOCK)
     draft.landlock = (handled_fs, handled_net, scoped)
 
 
-def _read_landlock_path(draft: _Draft, reader: Reader) -> None:
+def _read_landlock_path(draft: Draft, reader: Reader) -> None:
     rights, device, inode = reader.fixed(PATH_RULE)
     draft.paths.append(PathRule(rights, reader.string(), device, inode))
     if not is_plain_path(draft.paths[-1].path):
         raise MalformedSpec("a Landlock path is not plain")
 
 
-def _read_landlock_port(draft: _Draft, reader: Reader) -> None:
+def _read_landlock_port(draft: Draft, reader: Reader) -> None:
     (rights,), (port,) = reader.fixed(U64), reader.fixed(U64)
     draft.ports.append((rights, port))
 
 
-def _read_listen(draft: _Draft, reader: Reader) -> None:
+def _read_listen(draft: Draft, reader: Reader) -> None:
     number, strings = reader.fixed(LISTEN)
     if strings & ~_LISTEN_MASK:
         raise MalformedSpec("a call has six arguments")
     draft.listens.append((number, strings))
 
 
-def _read_cwd(draft: _Draft, reader: Reader) -> None:
+def _read_cwd(draft: Draft, reader: Reader) -> None:
     draft.cwd = reader.string()
     if not is_plain_path(draft.cwd):
         raise MalformedSpec("the working directory is not plain")
 
 
-def _read_environment(draft: _Draft, reader: Reader) -> None:
+def _read_environment(draft: Draft, reader: Reader) -> None:
     name, equals, value = reader.string().partition("=")
     if not name or not equals:
         raise MalformedSpec("an environment entry has no name")
     draft.env.append((name, value))
 
 
-def _read_wall(draft: _Draft, reader: Reader) -> None:
+def _read_wall(draft: Draft, reader: Reader) -> None:
     (wall,), (grace,) = reader.fixed(U64), reader.fixed(U64)
     if not wall:
         raise MalformedSpec("the time limit is zero")
     draft.wall = (wall, grace)
 
 
-def _read_hostname(draft: _Draft, reader: Reader) -> None:
+def _read_hostname(draft: Draft, reader: Reader) -> None:
     draft.hostname = reader.string()
     if not 0 < len(draft.hostname.encode("utf-8", "surrogateescape")) <= 64:
         raise MalformedSpec("the host name's length is impossible")
 
 
-def _read_cgroup(draft: _Draft, reader: Reader) -> None:
-    (kind,), path = reader.fixed(U32), reader.string()
-    if kind not in CgroupKind._value2member_map_ or not is_group_path(path):
-        raise MalformedSpec("a cgroup is of an unknown kind, or its path is not plain")
-    draft.cgroups.append(Cgroup(CgroupKind(kind), path))
-
-
-def _read_cgroup_kill(draft: _Draft, reader: Reader) -> None:
-    (kind,), path = reader.fixed(U32), reader.string()
-    if kind not in CgroupKillKind._value2member_map_ or not (is_plain_path(path) or is_made_path(path)):
-        raise MalformedSpec("the way to end a cgroup is unknown, or its path is not plain")
-    draft.cgroup_kill = CgroupKill(CgroupKillKind(kind), path)
-
-
-def _read_group(draft: _Draft, reader: Reader) -> None:
-    draft.groups.append(reader.string())
-    if len(draft.groups) > _MOST_GROUPS or not is_plain_path(draft.groups[-1]):
-        raise MalformedSpec("there are too many groups to make, or a path is not plain")
-
-
-def _read_group_setting(draft: _Draft, reader: Reader) -> None:
-    draft.group_settings.append((reader.string(), reader.string()))
-    if not is_made_path(draft.group_settings[-1][0]) or "/" not in draft.group_settings[-1][0]:
-        raise MalformedSpec("a setting is of no group that is made")
-
-
-def _read_cpu_time(draft: _Draft, reader: Reader) -> None:
-    limit, grace, divisor = reader.fixed(CPU_TIME)
-    draft.cpu_time = CpuTime(limit, grace, divisor, reader.string())
-    if not 0 < limit <= _MOST_MICROSECONDS or not divisor or not is_group_path(draft.cpu_time.path):
-        raise MalformedSpec("the processor time is impossible")
-
-
-def _read_watch(draft: _Draft, reader: Reader) -> None:
+def _read_watch(draft: Draft, reader: Reader) -> None:
     draft.watch = LimitWatch(*reader.fixed(WATCH))
     if draft.watch.share_permille > 1000 or bool(draft.watch.share_permille) != bool(draft.watch.processors):
         raise MalformedSpec("a share of the processors is impossible")
 
 
-def _read_areas(draft: _Draft, reader: Reader) -> None:
+def _read_areas(draft: Draft, reader: Reader) -> None:
     draft.areas = Areas(*reader.fixed(AREAS))
     if not draft.areas.size_bytes or not draft.areas.inodes:
         raise MalformedSpec("the private areas have no room")
 
 
-def _read_argument(draft: _Draft, reader: Reader) -> None:
+def _read_argument(draft: Draft, reader: Reader) -> None:
     draft.argv.append(reader.string())
 
 
-def _read_fault(draft: _Draft, reader: Reader) -> None:
+def _read_fault(draft: Draft, reader: Reader) -> None:
     draft.fault = reader.string()
 
 
-def _read_serve(draft: _Draft, reader: Reader) -> None:
+def _read_serve(draft: Draft, reader: Reader) -> None:
     (flags,) = reader.fixed(U32)
     if flags & ~_SERVE_FLAGS:
         raise MalformedSpec("unknown serve flag")
     draft.serves = ServeFlag(flags)
 
 
-def _read_gateway(draft: _Draft, reader: Reader) -> None:
+def _read_gateway(draft: Draft, reader: Reader) -> None:
     (flags,) = reader.fixed(U32)
     if flags & ~_GATEWAY_FLAGS:
         raise MalformedSpec("unknown gateway flag")
@@ -310,14 +280,14 @@ def _read_gateway(draft: _Draft, reader: Reader) -> None:
     draft.gateway = GatewaySockets(tuple(ports), GatewayFlag(flags))
 
 
-def _read_nothing(draft: _Draft, reader: Reader) -> None:
+def _read_nothing(draft: Draft, reader: Reader) -> None:
     """The record's presence is its meaning."""
 
 
-_READERS: dict[int, Callable[[_Draft, Reader], None]] = {
+_READERS: dict[int, Callable[[Draft, Reader], None]] = {
     RecordType.NAMESPACES: _read_namespaces,
     RecordType.ID_MAP: _read_id_map,
-    RecordType.CGROUP: _read_cgroup,
+    RecordType.CGROUP: groups.read_cgroup,
     RecordType.MOUNT: _read_mount,
     RecordType.HOSTNAME: _read_hostname,
     RecordType.LOOPBACK: _read_nothing,
@@ -334,8 +304,8 @@ _READERS: dict[int, Callable[[_Draft, Reader], None]] = {
     RecordType.TERMINAL: _read_nothing,
     RecordType.FAULT: _read_fault,
     RecordType.AREAS: _read_areas,
-    RecordType.CGROUP_KILL: _read_cgroup_kill,
-    RecordType.CPU_TIME: _read_cpu_time,
+    RecordType.CGROUP_KILL: groups.read_cgroup_kill,
+    RecordType.CPU_TIME: groups.read_cpu_time,
     RecordType.WATCH: _read_watch,
     RecordType.LINGER: _read_nothing,
     RecordType.INSIDE: _read_nothing,
@@ -345,24 +315,27 @@ _READERS: dict[int, Callable[[_Draft, Reader], None]] = {
     RecordType.KEEP: _read_nothing,
     RecordType.GATEWAY: _read_gateway,
     RecordType.LOCK: _read_nothing,
-    RecordType.GROUP: _read_group,
-    RecordType.GROUP_SETTING: _read_group_setting,
+    RecordType.GROUP: groups.read_group,
+    RecordType.GROUP_SETTING: groups.read_group_setting,
+    RecordType.GUARD: guard.read_guard,
+    RecordType.GUARDED: guard.read_guarded,
+    RecordType.NAME: guard.read_name,
 }
 
 
-def _has_network(draft: _Draft) -> bool:
+def _has_network(draft: Draft) -> bool:
     """Whether there is a network of the sandbox's own, or the filter stands in for one."""
     own = {RecordType.LOOPBACK, RecordType.INSIDE} & draft.seen
     return bool(own) or (draft.gateway is not None and GatewayFlag.NOTIFY in draft.gateway.flags)
 
 
-def _group_paths(draft: _Draft) -> Iterator[str]:
+def _group_paths(draft: Draft) -> Iterator[str]:
     yield from (group.path for group in draft.cgroups)
     yield from (path for path, _ in draft.group_settings)
     yield from (record.path for record in (draft.cgroup_kill, draft.cpu_time) if record is not None)
 
 
-def _check_whole(draft: _Draft) -> None:
+def _check_whole(draft: Draft) -> None:
     spaces = draft.namespaces
     needs_mounts = _NEWNS | _NEWUSER
     inside = RecordType.INSIDE in draft.seen
@@ -374,6 +347,7 @@ def _check_whole(draft: _Draft) -> None:
     )
     kinds = {mount.kind for mount in draft.mounts}
     births = sum(group.kind is CgroupKind.BIRTH for group in draft.cgroups)
+    guards = RecordType.GUARD in draft.seen
     shares = draft.watch is not None and draft.watch.share_permille > 0
     for broken, why in (
         (draft.serves is None and not draft.cwd, "no working directory"),
@@ -406,12 +380,14 @@ def _check_whole(draft: _Draft) -> None:
             "a group that is not made",
         ),
         (shares and not spaces & _NEWPID, "a share without a PID namespace"),
+        (bool(draft.guarded) and not guards, "protected names without a guard"),
+        (guards and (not spaces & _NEWPID or draft.serves is not None), "a guard of no single command"),
     ):
         if broken:
             raise MalformedSpec(why)
 
 
-def _finish(draft: _Draft) -> Spec:
+def _finish(draft: Draft) -> Spec:
     landlock = None
     if draft.landlock is not None:
         landlock = Landlock(*draft.landlock, paths=tuple(draft.paths), ports=tuple(draft.ports))
@@ -444,6 +420,7 @@ def _finish(draft: _Draft) -> Spec:
         inside=RecordType.INSIDE in draft.seen,
         expects=tuple(draft.expects),
         image_environment=RecordType.IMAGE_ENVIRONMENT in draft.seen,
+        guard=NameGuard(draft.quarantine, tuple(draft.guarded)) if RecordType.GUARD in draft.seen else None,
         lingers=RecordType.LINGER in draft.seen,
         serves=draft.serves,
         keeps=RecordType.KEEP in draft.seen,

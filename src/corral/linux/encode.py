@@ -6,6 +6,7 @@ from corral.linux.spec import (
     AREAS,
     CPU_TIME,
     EXPECT,
+    GUARDED,
     HEADER,
     LANDLOCK,
     LISTEN,
@@ -28,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.linux.spec import Cgroup, CgroupKill, CpuTime, Landlock
+    from corral.linux.spec import Cgroup, CgroupKill, CpuTime, Landlock, NameGuard
 
 
 def encode(spec: Spec) -> bytes:
@@ -141,6 +142,8 @@ def _inside_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
 def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     yield from _group_records(spec.cgroups, spec.cgroup_kill, spec.cpu_time)
     yield from _made_groups(spec.groups, spec.group_settings)
+    if spec.guard is not None:
+        yield from _guard_records(spec.guard)
     if spec.lingers:
         yield RecordType.LINGER, b""
     if spec.fault:
@@ -201,6 +204,22 @@ def append_made_groups(
     """Have the launcher make a control group in each directory, with settings."""
     magic, length, count = HEADER.unpack_from(encoded)
     added, records = _gather(_made_groups(directories, settings))
+    return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
+
+
+def _guard_records(guard: NameGuard) -> Iterator[tuple[RecordType, bytes]]:
+    yield RecordType.GUARD, _string(guard.quarantine)
+    for directory in guard.directories:
+        yield RecordType.GUARDED, GUARDED.pack(directory.device, directory.inode) + _string(directory.path)
+        for name in directory.names:
+            texts = b"".join(map(_string, (name.name, name.link, name.label)))
+            yield RecordType.NAME, U32.pack(name.flags) + texts
+
+
+def append_guard(encoded: bytes, guard: NameGuard) -> bytes:
+    """Have the launcher watch over protected names."""
+    magic, length, count = HEADER.unpack_from(encoded)
+    added, records = _gather(_guard_records(guard))
     return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
 
 

@@ -34,6 +34,7 @@ CPU_TIME = struct.Struct("<QQI")
 WATCH = struct.Struct("<QQII")
 EXPECT = struct.Struct("<IQQ")
 LISTEN = struct.Struct("<II")
+GUARDED = struct.Struct("<QQ")
 
 
 class RecordType(IntEnum):
@@ -70,6 +71,9 @@ class RecordType(IntEnum):
     GROUP = 30  # string directory: a control group is made in it, and removed; "%0" is the first of them
     GROUP_SETTING = 31  # string "%N/FILE", string value, written there before anything is started
     LISTEN = 32  # u32 number of a call that the filter sends to the supervisor, u32 mask (linux/listening.py)
+    GUARD = 33  # string quarantine directory, or nothing: protected names are watched over; at most once
+    GUARDED = 34  # u64 device, u64 inode, string path: a directory with protected names
+    NAME = 35  # u32 flags, string name, string link text, string label: in the directory that came last
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
@@ -189,6 +193,31 @@ class Expect(Record):
     inode: int = 0
 
 
+class NameFlag(IntFlag):
+    REPOSITORY = 1  # a directory may be made there
+
+
+class ProtectedName(Record):
+    name: str
+    flags: NameFlag = NameFlag(0)
+    link: str = ""  # the text of a symbolic link that is there, and stays
+    label: str = ""  # as the policy names it
+
+
+class Guarded(Record):
+    """A directory with protected names that are not there yet. What appears goes to quarantine."""
+
+    path: str
+    device: int
+    inode: int
+    names: tuple[ProtectedName, ...] = ()
+
+
+class NameGuard(Record):
+    quarantine: str = ""  # a directory, which is made when it is needed; empty: what is taken is removed
+    directories: tuple[Guarded, ...] = ()
+
+
 class Rlimit(Record):
     resource: int
     soft: int
@@ -239,6 +268,7 @@ class Spec(Record):
     inside: bool = False
     expects: tuple[Expect, ...] = ()
     image_environment: bool = False
+    guard: NameGuard | None = None
     lingers: bool = False
     serves: ServeFlag | None = None  # there is no command: the sandbox is kept
     keeps: bool = False

@@ -116,4 +116,5 @@ class Launch(Record):
     ulimits: tuple[tuple[str, int], ...] = ()  # options of the shell's `ulimit`, where there is no launcher
     inside: Inside | None = None  # for commands that are started later; None: it cannot be kept
     holds_descriptors: bool = False  # a file that is open for reading cannot be reopened for writing
+    guards_names: bool = False  # its launcher can watch over protected names itself: it is on the host
     started: str = ""  # a file that appears when a sandbox without a launcher stands; else nothing has run

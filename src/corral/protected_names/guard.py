@@ -211,6 +211,14 @@ class Guard:
         except OSError:  # there are more directories than the kernel tells of
             self._stop_listening()
 
+    def hear(self, lines: Iterable[str]) -> None:
+        """What a launcher tells that watches over names itself."""
+
+    @property
+    def has_ended_it(self) -> bool:
+        """Whether such a launcher has ended the command, for having tried too often."""
+        return False
+
     def acquit(self) -> None:
         """Nothing has run: there is nothing to look at."""
         self._repositories.acquit()

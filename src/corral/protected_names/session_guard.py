@@ -269,8 +269,15 @@ def _unmended(problem: SetupError) -> SetupError:
     )
 
 
-def open_guard(plan: Plan, quarantine: str) -> Guard:
-    """The guard of a plan. Raises SetupError if the directories cannot be watched, or are others by now."""
+def open_guard(plan: Plan, quarantine: str, *, by_launcher: bool = False) -> Guard:
+    """The guard of a plan. Raises SetupError if the directories cannot be watched, or are others by now.
+
+    `by_launcher`: the launcher watches over the names, and tells.
+    """
+    if by_launcher:
+        from corral.protected_names.launcher_guard import LauncherGuard
+
+        return LauncherGuard(plan, quarantine, _repositories(plan, quarantine))
     try:
         guard = Guard(plan.watches, quarantine, _repositories(plan, quarantine), plan.searches)
     except OSError as problem:

@@ -101,6 +101,7 @@ class Run(Supervision):
             if copies is not None:
                 self._copies, self._launch = copies, copies.launch
             self._group = self._make_group()
+            self._launch = self._have_names_guarded()
             self._starter = make_starter(self._launch, self._group)
             self._starter.say = self.say
             try:
@@ -207,7 +208,28 @@ class Run(Supervision):
             return None
         from corral.protected_names.session_guard import open_guard
 
-        return open_guard(self._plan, self._quarantine)
+        return open_guard(self._plan, self._quarantine, by_launcher=self._is_guarded_by_launcher)
+
+    @property
+    def _is_guarded_by_launcher(self) -> bool:
+        """Whether the launcher watches over names, on the host. INVARIANT: then nobody else does."""
+        plan = self._plan
+        return self._launch.guards_names and bool(plan.watches) and not plan.searches
+
+    def _have_names_guarded(self) -> Launch:
+        launch = self._launch
+        if launch.spec is None or not self._is_guarded_by_launcher:
+            return launch
+        from corral.linux.encode import append_guard
+        from corral.protected_names.launcher_guard import name_guard
+
+        return launch.replace(spec=append_guard(launch.spec, name_guard(self._plan, self._quarantine)))
+
+    def _hear_guarded(self) -> None:
+        """What the launcher has found at protected names."""
+        lines, self._status.guarded = self._status.guarded, []
+        if self._guard is not None and lines:
+            self._guard.hear(lines)
 
     def _close_guard(self) -> None:
         """INVARIANT: whatever happened, nothing planted is left when the caller gets the answer."""
@@ -216,6 +238,8 @@ class Run(Supervision):
         # Only a launcher that said so has surely run nothing; a silent one may have been killed later.
         nothing_ran = self._status.failure is not None
         self.is_checking = not nothing_ran
+        self._hear_guarded()
+        self._blocked |= self._guard.has_ended_it
         try:
             if nothing_ran:
                 self._guard.acquit()
@@ -319,6 +343,7 @@ class Run(Supervision):
             poller.unregister(descriptor)
             self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
         self._tell_refused()
+        self._hear_guarded()
         connect_network(self._status, self._network)
         if len(self._status.violations) > self._heard:
             self._hear_module()

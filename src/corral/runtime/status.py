@@ -20,10 +20,12 @@ _INT = struct.Struct("i")
 _MOST_VIOLATIONS = 256
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
+_OF_THE_GUARD = frozenset({"planted", "made", "gone", "unmended", "swept", "blocked"})
 
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",
     "cgroup": "run `corral doctor` to see which limits hold here",
+    "guard": "make the directory readable, or raise the limit on open files",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
     "helper": "run the command again; if that fails too, too many processes run here (`ulimit -u`)",
     "lock": "run `corral doctor`; a second user namespace may be forbidden here (`sysctl "
@@ -67,6 +69,7 @@ class Status:
         self.exceeded = ""  # the limit that the launcher itself found broken
         self.is_done = False  # all is said, and the launcher waits to be released
         self.has_left = False  # the command has ended, and something that it started goes on
+        self.guarded: list[str] = []  # lines of the guard over protected names; whoever hears them takes them
         self.failure: tuple[str, int, str] | None = None
         self.violations: list[str] = []  # that the process which runs a module has seen, as it tells them
         self.said = b""  # the end of standard error, where the filter heard it
@@ -139,6 +142,8 @@ class Status:
             self.is_done = True
         elif word == "left":
             self.has_left = True
+        elif word in _OF_THE_GUARD:
+            self.guarded.append(line)
         elif word == "limit":
             self.exceeded = self.exceeded or rest
         elif word == "violation" and len(self.violations) < _MOST_VIOLATIONS:
