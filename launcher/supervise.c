@@ -39,13 +39,6 @@ struct watch {
 
 enum { SIGNALS = 16, SETUP_MS = 10000 }; /* the most that one turn reads; that a sandbox may take to stand */
 
-/* Where there is no init to give one. */
-static struct notice take_account(const struct launch *launch) {
-    bool is_inside = launch->spec.count[RECORD_INSIDE];
-    return (struct notice){.processes = is_inside && is_first_process() ? count_processes(launch) : 0,
-                           .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch)};
-}
-
 static const struct rusage *spent_by(const struct launch *launch) { return launch->is_job ? &tree_spent : NULL; }
 static void forward(const struct watch *w, int signal) {
     if (has_namespaces(w->launch)) kill(w->launch->child, signal); /* init passes it on */
