@@ -78,11 +78,13 @@ def pytest_configure(config: pytest.Config) -> None:
     _prefer_real_interpreter()
     from support import scope
     from support.control_once import share_controls
-    from support.examples import register_examples
     from support.summary import Summary
 
     config.pluginmanager.register(scope)
-    register_examples(is_all=config.getoption("--all"))
+    if importlib.util.find_spec("hypothesis") is not None:  # an ordinary user's few packages lack it
+        from support.examples import register_examples
+
+        register_examples(is_all=config.getoption("--all"))
     share_controls(is_shared=not config.getoption("--all") and not scope.is_narrowed(config))
     if "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(Summary())
