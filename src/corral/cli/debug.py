@@ -29,7 +29,7 @@ def run_debugged(sandbox: Sandbox, command: Command, listener: Listener) -> Resu
             fix="type it at a terminal, or leave --debug out",
         )
     with sandbox.session() as session:
-        job = session.prepare(command.argv, _streams(session), cwd=command.cwd)
+        job = session.prepare_on(_streams(session), command.argv, cwd=command.cwd)
         job.listen(listener)
         _pass_signals(job)
         result = session.finish(job)
