@@ -25,7 +25,7 @@ ROWS = (
     {"sandbox", "sessions"},
     {"parallel", "compiled_plans", "aio", "wasm"},
     {"config"},
-    {"selftest"},
+    {"selftest", "learning"},
     {"cli", "mcp", "tui", "web", "integrations", "testing"},
     {"__main__"},
 )

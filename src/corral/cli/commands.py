@@ -119,6 +119,28 @@ def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) ->
     sys.exit(check_command(command, rules, as_json=as_json))
 
 
+@cli.command(context_settings={"allow_interspersed_args": False})
+@with_options(without=("terminal", "stats", "json", "verbose"))
+@click.option(
+    "--apply", is_flag=True, help="Write it to the project's corral.toml, after showing what changes."
+)
+@click.option("--user", "for_user", is_flag=True, help="With --apply: your own configuration instead.")
+@click.option("--yes", is_flag=True, help="With --apply: do not ask.")
+@click.option("--forget", is_flag=True, help="Leave out what earlier runs in this workspace have used.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def learn(
+    command: tuple[str, ...], *, apply: bool, for_user: bool, yes: bool, forget: bool, **options: Any
+) -> None:
+    """Run a command in an observed sandbox, and print the smallest policy that would have done.
+
+    What several runs have used adds up. Without a command it prints what is known by now. The options are
+    those of `corral run`, and say what the command may do while it is observed.
+    """
+    from corral.cli.learn import learn_policy
+
+    sys.exit(learn_policy(options, command, forget=forget, apply=apply, for_user=for_user, yes=yes))
+
+
 @cli.command(name="compile")
 @with_options(without=("sandbox", "image", "line", "terminal", "stats", "trace", "debug", "json", "verbose", "trial"))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
