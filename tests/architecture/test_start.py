@@ -52,5 +52,14 @@ def test_importing_it_pulls_in_nothing_slow(module: str) -> None:
     assert _imports_of(module) & SLOW == set()
 
 
+@pytest.mark.parametrize("module", [*ON_THE_WAY, "corral.cli.request", "corral.pipeline.planned_run"])
+def test_who_has_nothing_checked_or_recorded_does_not_pay_for_it(module: str) -> None:
+    unused = ("corral.audit", "corral.learning", "corral.shell_check", "tree_sitter")
+    loaded = {name for name in _imports_of(module) if name.startswith(unused)}
+
+    # The names of the modes are among the keys of a configuration.
+    assert loaded <= {"corral.shell_check", "corral.shell_check.mode"}
+
+
 def test_importing_corral_alone_imports_nothing_else() -> None:
     assert {name for name in _imports_of("corral") if name.startswith("corral")} == {"corral"}

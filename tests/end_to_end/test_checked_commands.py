@@ -55,6 +55,15 @@ def test_run_refuses_what_the_check_denies_and_the_command_does_not_run(
     assert (workspace / "ran").exists()
 
 
+def test_a_refusal_is_on_record(corral, tmp_path, monkeypatch) -> None:
+    workspace = _configure(tmp_path, monkeypatch, "enforce")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("CORRAL_AUDIT_ENABLED", "true")
+
+    assert corral("run", "-c", "sudo true", cwd=workspace).returncode == 2
+    assert b"code=check-refused" in corral("audit", "tail").stdout
+
+
 @pytest.mark.starts_sandboxes
 def test_a_project_can_have_it_stricter_and_not_milder(corral, tmp_path, monkeypatch) -> None:
     workspace = _configure(tmp_path, monkeypatch, "enforce")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 
 import pytest
 
@@ -86,6 +87,15 @@ def test_runs_add_up_and_the_file_is_written_after_the_difference_was_shown(corr
     assert (work / "corral.toml").read_bytes() == shown
     (work / "corral.toml").write_text("[sandbox]\n")
     assert b"written it by hand" in corral("learn", "--apply", "--yes", cwd=work).stderr
+
+
+def test_a_trace_that_the_command_made_a_pipe_or_a_link_of_is_not_read(corral, place) -> None:
+    for plant in ("mkfifo", "ln -s /etc/passwd"):
+        line = f"cd {tempfile.gettempdir()}/corral-learn-*/ && rm trace && {plant} trace"
+        done = corral("learn", "-c", line, cwd=place / "work")
+
+        assert done.returncode == 2
+        assert b"nothing was traced" in done.stderr
 
 
 def test_nothing_is_learned_without_a_sandbox(corral, place) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from corral.cli.run import print_json, report_error, say
-from corral.model.errors import CorralError
+from corral.model.errors import CorralError, PolicyError
 from corral.model.printable import printable
 from corral.shell_check.apply import apply_check
 from corral.shell_check.check import check
@@ -46,11 +46,21 @@ def check_command(words: Sequence[str], rules: Sequence[str], *, as_json: bool) 
     return _STATUS[result.verdict]
 
 
-def check_configured(configuration: Configuration, command: str | tuple[str, ...]) -> None:
-    """Check what is about to run, as configured. Raises PolicyError if it may not."""
-    apply_check(
-        configuration.check_mode, command, rules=configuration.check_rules, say=say, ask=_ask_at_terminal
-    )
+def check_configured(
+    configuration: Configuration, command: str | tuple[str, ...], *, for_agent: bool = False
+) -> None:
+    """Check what is about to run, as configured. Raises PolicyError if it may not, which is recorded.
+
+    Nobody is asked for an agent: the terminal, if there is one, is the agent's own.
+    """
+    ask = None if for_agent else _ask_at_terminal
+    try:
+        apply_check(configuration.check_mode, command, rules=configuration.check_rules, say=say, ask=ask)
+    except PolicyError as refusal:
+        recorder = configuration.recorder()
+        if recorder is not None:
+            recorder.note_failed("", refusal)
+        raise
 
 
 def _ask_at_terminal(result: CheckResult) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 
 from corral.host.state import read_state, write_state
@@ -22,6 +24,7 @@ from corral.planning.decide import decide_path
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import TextIO
 
     from corral.learning.trace import Access
     from corral.model.policy import Policy
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
 
 _MOST_BYTES = 8 * 1024 * 1024
+_MOST_TRACE_BYTES = 1024 * 1024 * 1024
 
 
 def learn(
@@ -58,15 +62,26 @@ def learn(
         argv = (tracer, *OPTIONS, "-o", trace, "--", *words)
         planned = observed.prepare(observed.read_command(argv, stdin=None, stdio=StdioMode.INHERIT))
         result = planned.run(say)
-        with open(trace, encoding="utf-8", errors="surrogateescape") as lines:
+        with _open_trace(trace) as lines:
             accesses = list(_of_the_host(observed, parse_trace(lines, sandbox.workspace), place))
-    except FileNotFoundError as problem:
+    except OSError as problem:
         raise PolicyError(
             "learn-trace", "nothing was traced", why=str(problem), fix="look at what strace printed"
         ) from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return result, observe(accesses, result, os.path.basename(words[0]))
+
+
+def _open_trace(path: str) -> TextIO:
+    """TRUST: the command could write there, and may have left a link, a pipe, or more than anybody reads."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_TRACE_BYTES:
+        os.close(descriptor)
+        raise OSError(errno.EFBIG, "it is no trace of a usual size", path)
+    return open(descriptor, encoding="utf-8", errors="surrogateescape")
 
 
 def _of_the_host(sandbox: Sandbox, accesses: Iterable[Access], place: str) -> Iterator[Access]:

@@ -53,7 +53,7 @@ def check_line(agent: str, line: str) -> None:
     if configuration.check_mode != "off":
         from corral.cli.check import check_configured
 
-        check_configured(configuration, line)
+        check_configured(configuration, line, for_agent=True)
 
 
 def command_of(script: str) -> str:

@@ -20,7 +20,13 @@ _FEW = 3
 #: What most configurations do not speak of.
 _CONTAINER = ("user", "name", "start_timeout", "pull", "network", "root", "keep")
 _ONLY_IF_SAID = frozenset(
-    {"fallback", "check.mode", "container.workspace", *(f"container.{name}" for name in _CONTAINER)}
+    {
+        "fallback",
+        "check.mode",
+        "audit.enabled",
+        "container.workspace",
+        *(f"container.{name}" for name in _CONTAINER),
+    }
 )
 
 
@@ -118,6 +124,7 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         "keep_alive": configuration.keep_alive,
         "check.mode": configuration.check_mode,
         "ask_unconfined": configuration.asks_unconfined,
+        "audit.enabled": configuration.is_audited,
     }
     for name, value in plain.items():
         if value != "" and (name not in _ONLY_IF_SAID or configuration.compiled.last(name) is not None):
