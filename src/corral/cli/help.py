@@ -18,8 +18,8 @@ _EVERYDAY = frozenset({
 })  # fmt: skip
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run commands", ("run", "shell", "session", "status", "wrap")),
-    ("Ask", ("why", "explain", "doctor", "policy")),
-    ("Set up", ("install", "image", "compile")),
+    ("Ask", ("why", "explain", "check", "doctor", "policy", "audit")),
+    ("Set up", ("install", "learn", "image", "compile")),
     ("See it hold", ("demo", "selftest")),
 )
 
