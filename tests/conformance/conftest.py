@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from support.bystanders import Listener, SharedMemory, Victim
-from support.confinement import Stage
+from support.confinement import Stage, make_stage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Fresh directories; HOME, TMPDIR and PATH are such that no test depends on who runs it."""
-    names = ("work", "outside", "home", "temporary")
-    for name in names:
-        (tmp_path / name).mkdir()
-    made = Stage(*(tmp_path / name for name in names), quarantine=tmp_path / "quarantine")
-    monkeypatch.setenv("HOME", str(made.home))
-    monkeypatch.setenv("TMPDIR", str(made.temporary))
-    monkeypatch.setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-    return made
+    return make_stage(tmp_path, monkeypatch)
 
 
 @pytest.fixture

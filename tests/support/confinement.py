@@ -37,6 +37,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import pytest
+
     from corral.model.backend import Backend
     from corral.model.probe import Probe
     from corral.model.result import Result
@@ -77,6 +79,18 @@ class Stage:
     home: Path
     temporary: Path
     quarantine: Path
+
+
+def make_stage(place: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Fresh directories; the variables lead there for as long as the test lasts."""
+    names = ("work", "outside", "home", "temporary")
+    for name in names:
+        (place / name).mkdir()
+    made = Stage(*(place / name for name in names), quarantine=place / "quarantine")
+    monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.setenv("TMPDIR", str(made.temporary))
+    monkeypatch.setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    return made
 
 
 @dataclass(frozen=True)

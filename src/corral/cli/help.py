@@ -17,7 +17,7 @@ _EVERYDAY = frozenset({
     *("memory", "timeout", "line", "json", "verbose"),
 })  # fmt: skip
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Run commands", ("run", "shell", "session", "status", "wrap")),
+    ("Run commands", ("run", "shell", "session", "status", "wrap", "module")),
     ("Ask", ("why", "explain", "check", "doctor", "policy", "audit")),
     ("Set up", ("install", "learn", "image", "compile")),
     ("See it hold", ("demo", "selftest")),
