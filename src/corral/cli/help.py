@@ -18,6 +18,7 @@ _EVERYDAY = frozenset({
 })  # fmt: skip
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run commands", ("run", "shell", "session", "status", "wrap", "module")),
+    ("Try first", ("try", "changes", "diff", "apply", "undo", "discard", "trials")),
     ("Ask", ("why", "explain", "check", "doctor", "policy", "audit")),
     ("Set up", ("install", "learn", "image", "compile")),
     ("See it hold", ("demo", "selftest")),

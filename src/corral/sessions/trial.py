@@ -99,7 +99,7 @@ class Trial:
             try:
                 yield
             finally:
-                Bases(self.record).settle()
+                Bases(self.record).settle(find_changes(self.record))
 
     def changes(self) -> tuple[TrialChange, ...]:
         """How the workspace would be different, if all of it were applied now."""

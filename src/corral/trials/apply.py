@@ -56,8 +56,9 @@ def apply_trial(
     with reading_trial(record), hold_trial(record), HostTree(record) as tree:
         resumed = _finish(record, tree)
         bases = Bases(record)
-        bases.settle()
-        selection = select_changes(find_changes(record), paths, without=without, protected=protected)
+        changes = tuple(find_changes(record))
+        bases.settle(changes)
+        selection = select_changes(changes, paths, without=without, protected=protected)
         _check_asked(selection, protected)
         chosen, left = _decide(bases, tree, selection, prefer)
         if not chosen:

@@ -11,7 +11,6 @@ import json
 import os
 
 from corral.trials.change import EntryKind
-from corral.trials.changes import find_changes
 from corral.trials.host_tree import HostTree
 from corral.trials.stamp import Stamp, stamp_at
 
@@ -39,11 +38,11 @@ class Bases:
                 path, fields, late = json.loads(line)
                 self._known[path] = (Stamp(*fields) if fields is not None else None, late)
 
-    def settle(self) -> None:
+    def settle(self, changes: Iterable[TrialChange]) -> None:
         """Look at what the host has, where nobody has looked before. ORDER: when the command has ended."""
         with HostTree(self._record) as tree:
             found: dict[str, tuple[Stamp | None, bool]] = {}
-            for change in find_changes(self._record):
+            for change in changes:
                 for path in (*_above(change.path), change.path):
                     if path not in self._known and path not in found:
                         stamp = _stamp(tree, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from corral.model.rules.pattern import is_protected
+from corral.model.rules.pattern import is_pattern, is_protected, literal
 from corral.runtime.handoff import is_handoff
 from corral.trials.change import ChangeAction, EntryKind, Reserve, TrialChange, kind_of
 from corral.trials.layer import open_stack
@@ -37,6 +37,10 @@ def find_changes(record: TrialRecord) -> Iterator[TrialChange]:
 class _Walk:
     def __init__(self, record: TrialRecord) -> None:
         self._record = record
+        names = tuple(map(_folded, record.protect))
+        self._patterns = tuple(filter(is_pattern, names))
+        self._names = tuple(f"/{literal(name)}/" for name in names if not is_pattern(name))
+        self._held = tuple(f"/{_folded(held)}/" for held in record.protected)
 
     def directory(self, stack: LayerStack, host: int, above: str) -> Iterator[TrialChange]:
         """`host` is the same directory on the host, or -1 where nothing of it shows through."""
@@ -137,10 +141,9 @@ class _Walk:
             return Reserve.GIT
         if kind is EntryKind.OTHER:
             return Reserve.SPECIAL
-        protected = map(_folded, self._record.protect)
-        below = f"{'/'.join(parts)}/"
-        is_planned = any(below.startswith(f"{_folded(held)}/") for held in self._record.protected)
-        return Reserve.PROTECTED if is_planned or is_protected(parts, protected) else Reserve.NONE
+        below = f"/{'/'.join(parts)}/"
+        is_held = below.startswith(self._held) or any(name in below for name in self._names)
+        return Reserve.PROTECTED if is_held or is_protected(parts, self._patterns) else Reserve.NONE
 
     def _in_workspace(self, path: str) -> str:
         offset = self._record.workspace[len(self._record.root) + 1 :]
