@@ -108,6 +108,23 @@ def test_nothing_of_git_is_applied_whoever_asks(trial: Trial, work: Path) -> Non
     assert not (work / ".git").exists()
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_repository_by_another_name_is_not_applied(trial: Trial, work: Path, *, there: bool) -> None:
+    """Git takes any directory with these names for one, and does what its configuration says."""
+    if there:
+        for name in ("objects", "refs"):
+            (work / "plain" / name).mkdir(parents=True)
+    script = (
+        "mkdir -p plain/objects plain/refs; echo ref: refs/heads/main > plain/HEAD; echo harm > plain/config"
+    )
+    assert trial.run(script).ok
+
+    applied = trial.apply()
+
+    assert not (work / "plain/config").exists() and not (work / "plain/HEAD").exists()
+    assert {change.reserve for change in applied.reserved} == {Reserve.GIT}
+
+
 def test_a_link_in_place_of_a_directory_has_to_be_named(trial: Trial, work: Path) -> None:
     """Whoever goes this way on the host would go elsewhere."""
     assert trial.run("rm -r src; ln -s / src").ok

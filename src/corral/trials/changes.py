@@ -40,13 +40,16 @@ class _Walk:
         names = tuple(map(_folded, record.protect))
         self._patterns = tuple(filter(is_pattern, names))
         self._names = tuple(f"/{literal(name)}/" for name in names if not is_pattern(name))
+        self._git_directories: tuple[str, ...] = ()  # without the name `.git`, each with a slash
         self._held = tuple(f"/{_folded(held)}/" for held in record.protected)
 
     def directory(self, stack: LayerStack, host: int, above: str) -> Iterator[TrialChange]:
         """`host` is the same directory on the host, or -1 where nothing of it shows through."""
-        known = set()
-        for entry in stack.entries():
-            known.add(entry.name)
+        entries = tuple(stack.entries())
+        known = {entry.name for entry in entries}
+        if above and _is_git_directory({entry.name for entry in entries if entry.status is not None}, host):
+            self._git_directories += (above,)
+        for entry in entries:
             yield from self._entry(stack, entry, host, f"{above}{entry.name}")
         if stack.is_opaque and host >= 0:
             for name in sorted(set(os.listdir(host)) - known):
@@ -137,7 +140,7 @@ class _Walk:
     def _reserve(self, path: str, kind: EntryKind) -> Reserve:
         """INVARIANT: names are compared folded: the file system of the workspace may find them so."""
         parts = [_folded(part) for part in path.split("/")]
-        if ".git" in parts or "git~1" in parts:
+        if ".git" in parts or "git~1" in parts or path.startswith(self._git_directories):
             return Reserve.GIT
         if kind is EntryKind.OTHER:
             return Reserve.SPECIAL
@@ -148,6 +151,14 @@ class _Walk:
     def _in_workspace(self, path: str) -> str:
         offset = self._record.workspace[len(self._record.root) + 1 :]
         return path.removeprefix(f"{offset}/") if offset else path
+
+
+def _is_git_directory(names: set[str], host: int) -> bool:
+    """Whether git would take it for a repository, by what a trial and the host have there together."""
+    folded = set(map(_folded, names))
+    return all(
+        name.lower() in folded or _look(host, name) is not None for name in ("HEAD", "objects", "refs")
+    )
 
 
 def _folded(text: str) -> str:
