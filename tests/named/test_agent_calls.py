@@ -155,6 +155,22 @@ def test_the_agents_shell_lets_its_hooks_be_but_no_command(root_person: Person, 
     assert not made.exists()
 
 
+def test_a_command_does_not_name_the_file_that_tells_its_directory(
+    root_person: Person, programs: Path
+) -> None:
+    """Nor where a script of the agent's does not end with one."""
+    planted = root_person.root / "planted"
+
+    _run(
+        root_person,
+        [str(programs / "corral-agent-shell"), f"true && eval 'true && pwd -P >| {planted};#'"],
+        CLAUDE_CODE_SESSION_ID=_TALK,
+        AI_AGENT="claude-code_2-1-197_agent",
+    )
+
+    assert list(root_person.root.glob("planted*")) == []
+
+
 def test_the_hook_trusts_the_agents_shell_only_if_it_is_corrals(root_person: Person, programs: Path) -> None:
     asked = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "id"}}
     data = json.dumps({**asked, "session_id": _TALK, "cwd": str(root_person.project)}).encode()

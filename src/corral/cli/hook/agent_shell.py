@@ -37,6 +37,7 @@ _TELLS_DIRECTORY = " && pwd -P >| "
 #: What comes before the command in such a script.
 _RUNS = " && eval "
 _MOST_PATH_BYTES = 4096
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+@")
 
 
 def run_script(arguments: list[str]) -> int:
@@ -45,8 +46,8 @@ def run_script(arguments: list[str]) -> int:
         os.write(2, b"corral-agent-shell: takes one argument, a script; Claude Code calls it\n")
         return 2
     script = arguments[0]
-    head, tells, file = script.rpartition(_TELLS_DIRECTORY)
-    if not tells and _is_of_harness():
+    head, tells, file = _split(script)
+    if _TELLS_DIRECTORY not in script and _is_of_harness():
         os.execv("/bin/sh", ("/bin/sh", "-c", script))
     run_as_is_if_wrapped(script)
     conversation = os.environ.get("CLAUDE_CODE_SESSION_ID", "") or f"process {os.getppid()}"
@@ -88,6 +89,16 @@ def run_as_is_if_permitted(command: str, script: str) -> None:
         return
     say("this command ran without a sandbox, as the user permitted")
     os.execv(shell(), (shell(), "-c", script))
+
+
+def _split(script: str) -> tuple[str, str, str]:
+    """What runs, and the file that is to tell the directory; empty if the script does not end so.
+
+    TRUST: the command stands before it, in quotes. A name with anything in it that a shell reads may be part
+    of the command.
+    """
+    head, tells, file = script.rpartition(_TELLS_DIRECTORY)
+    return (head, tells, file) if _PLAIN.issuperset(file) and file[:1] == "/" else ("", "", "")
 
 
 def _is_of_harness() -> bool:
