@@ -127,6 +127,7 @@ def test_a_denied_path_that_comes_into_being(stage: Stage) -> None:
     assert f"{stage.project}/secrets is there now" in _refusal(stage)
     stage.compile("-p", "strict", "--deny", str(stage.project / "secrets"))
     assert b"SECRET" not in stage.run("cat", "secrets").stdout
+    assert _runs(stage)  # a denial of what is there holds from one run to the next
 
 
 def test_a_link_that_leads_elsewhere(stage: Stage) -> None:

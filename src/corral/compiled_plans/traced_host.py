@@ -17,6 +17,7 @@ from corral.linux.compiled import (
     SeenText,
 )
 from corral.model.enforcer import CGROUP1, CGROUP2
+from corral.planning.second_mounts import MOUNTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ class TracedHost:
         return self._host.entries(path)
 
     def read_text(self, path: str, limit_bytes: int) -> str:
-        self._trace.note_content(path)
+        if path != MOUNTS:  # each process has a table of its own: docs/compiled-plans.md says what follows
+            self._trace.note_content(path)
         return self._host.read_text(path, limit_bytes)
 
     def stamp(self, path: str) -> FileStamp:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.plan import ResolvedPath
 
-_MOUNTS = "/proc/self/mountinfo"
+MOUNTS = "/proc/self/mountinfo"
 _MOST_BYTES = 4 * 1024 * 1024
 _OCTAL_DIGITS = 3
 
@@ -32,7 +32,7 @@ def check_second_mounts(denied: Iterable[ResolvedPath], granted: Collection[str]
     there = [target for target in denied if target.kind is not PathKind.MISSING]
     if not there:
         return
-    mounts = _read_mounts(host.read_text(_MOUNTS, _MOST_BYTES))
+    mounts = _read_mounts(host.read_text(MOUNTS, _MOST_BYTES))
     closed = {target.path for target in there}
     for target in there:
         for seen, inner in _seen_elsewhere(target.path, mounts):
