@@ -85,7 +85,7 @@ def run(command: tuple[str, ...], **options: Any) -> None:
 
 
 @cli.command()
-@with_options(without=("line", "terminal", "json"))
+@with_options(without=("line", "terminal", "debug", "json"))
 def shell(**options: Any) -> None:
     """Open a shell in a sandbox."""
     from corral.cli.run import run_shell

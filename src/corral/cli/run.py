@@ -98,7 +98,9 @@ def run_shell(options: Mapping[str, Any]) -> int:
     """An interactive shell in a sandbox."""
     shell = os.environ.get("SHELL") or "/bin/sh"
     # Without a terminal it reads a script, and must come to the end of it.
-    return run_request({**options, "terminal": sys.stdin.isatty(), "line": None, "json": False}, (shell,))
+    return run_request(
+        {**options, "terminal": sys.stdin.isatty(), "line": None, "json": False, "debug": False}, (shell,)
+    )
 
 
 def report_error(error: CorralError, *, as_json: bool, about_command: bool = True) -> int:

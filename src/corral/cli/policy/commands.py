@@ -17,7 +17,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="List everything.")
 _OPERATIONS = ("read", "write", "exec", "connect")
 #: Options of `run` that shape a policy: the others say how a command is started or shown.
-_NOT_POLICY = frozenset({"line", "terminal", "stats", "json", "verbose", "trial"})
+_NOT_POLICY = frozenset({"line", "terminal", "stats", "trace", "debug", "json", "verbose", "trial"})
 
 
 def with_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:
