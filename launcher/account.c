@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <limits.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EXIT_TIMED_OUT = 124, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
@@ -73,7 +75,69 @@ static void take_failure(struct account *account, const char *rest) {
     snprintf(account->detail, sizeof account->detail, "%s", *end == ' ' ? end + 1 : end);
 }
 
+int account_name_quarantine(struct spec *spec) {
+    char *place = NULL;
+    struct timespec now;
+    if (!spec->quarantine || !*spec->quarantine) return 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (asprintf(&place, "%s/plan-%llx-%d", spec->quarantine, (unsigned long long)now.tv_sec, (int)getpid()) < 0) return -1;
+    spec->quarantine = place;
+    return 0;
+}
+
+static const char *fate_of(const struct account *account, const char *fate, const char *name, char text[PATH_MAX]) {
+    bool is_kept = *fate >= '0' && *fate <= '9';
+    if (is_kept) snprintf(text, PATH_MAX, "it was moved to %s/%s-%s", account->spec->quarantine, fate, name);
+    return is_kept ? text : "it was removed";
+}
+
+/* "planted NAME FATE", "unmended NAME": a name of the spec. */
+static void tell_name(struct account *account, const char *rest, bool is_left) {
+    char text[2 * PATH_MAX], fate[PATH_MAX];
+    char *end = NULL;
+    const struct spec *spec = account->spec;
+    unsigned long number = strtoul(rest, &end, 10);
+    size_t directory = 0;
+    if (!spec || end == rest || number >= spec->count[RECORD_NAME]) return;
+    while (number >= spec->guarded[directory].end) directory++;
+    const struct name_record *name = &spec->names[number];
+    if (is_left) account->is_unmended = true;
+    const char *became = is_left ? "it could not be taken away: remove it by hand before anything on the host reads it"
+                                 : fate_of(account, *end == ' ' ? end + 1 : end, name->name, fate);
+    snprintf(text, sizeof text, "corral: fs.protect: %s/%s: %s is protected and must not be made by the command; %s",
+             spec->guarded[directory].path, name->name, name->label, became);
+    make_printable(text);
+    say(text);
+    say("\n");
+}
+
+/* "repository FATE PATH", "link FATE PATH": what git would come upon. */
+static void tell_found(const struct account *account, const char *rest, const char *why) {
+    char text[2 * PATH_MAX], fate[PATH_MAX], number[16];
+    size_t length = strcspn(rest, " ");
+    const char *path = rest + length + (rest[length] == ' ');
+    const char *name = strrchr(path, '/');
+    if (!account->spec) return;
+    snprintf(number, sizeof number, "%.*s", (int)length, rest);
+    snprintf(text, sizeof text, "corral: fs.protect: %s: %s; %s\n", path, why,
+             fate_of(account, number, name ? name + 1 : path, fate));
+    say(text);
+}
+
+static bool take_guarded(struct account *account, const char *line) {
+    if (begins(&line, "planted")) tell_name(account, line, false);
+    else if (begins(&line, "unmended")) tell_name(account, line, true);
+    else if (begins(&line, "repository")) tell_found(account, line, "a command by a compiled plan makes no repository");
+    else if (begins(&line, "link")) tell_found(account, line, "git would follow it out of what the command may write");
+    else if (begins(&line, "unsearched")) tell_found(account, line, "nobody can say whether a repository lies there"), account->is_unmended = true;
+    else if (begins(&line, "blocked")) account->was_blocked = true;
+    else if (begins(&line, "swept")) account->was_swept = true;
+    else return false;
+    return true;
+}
+
 static void take_line(struct account *account, const char *line) {
+    if (take_guarded(account, line)) return;
     if (begins(&line, "started")) account->has_started = true;
     else if (begins(&line, "timed-out")) account->has_timed_out = true;
     else if (begins(&line, "lost")) account->is_lost = true;
@@ -121,7 +185,7 @@ static int refuse_phase(const struct account *account) {
 
 /* Which limit, or which wall, ended it; NULL: none. The first that holds counts, as in runtime/outcome.py. */
 static const char *outcome_of(const struct account *account, bool is_over_output) {
-    if (account->signal == SIGSYS) return "the sandbox ended it (blocked)";
+    if (account->was_blocked || account->signal == SIGSYS) return "the sandbox ended it (blocked)";
     if (is_over_output) return "it hit the output limit (output-limit)";
     if (strcmp(account->exceeded, "memory") == 0) return "it hit the memory limit (out-of-memory)";
     if (strcmp(account->exceeded, "processes") == 0) return "it hit the process limit (pids-limit)";
@@ -147,6 +211,9 @@ int account_close(const struct account *account, bool is_over_output) {
         say(text);
     }
     if (account->is_lost) say("corral: a process of the run could not be ended\n");
+    bool is_guarded = account->spec && account->spec->count[RECORD_GUARD];
+    if (is_guarded && !account->was_swept) say("corral: nobody has looked at what the command left: the launcher was killed\n");
+    if (account->is_unmended || (is_guarded && !account->was_swept)) return EXIT_FAILED;
     if (account->has_timed_out && !is_over_output && !account->exceeded[0]) return EXIT_TIMED_OUT;
     if (is_own) return account->exit_code;
     return EXIT_SIGNAL + (account->signal ? account->signal : SIGKILL);

@@ -8,6 +8,8 @@
 #include "plan.h"
 
 struct account {
+    const struct spec *spec; /* whose names are told by number */
+    bool was_blocked, was_swept, is_unmended;
     char line[1024]; /* as much of it as was read */
     size_t length;
     bool has_started, has_timed_out, is_lost, is_full, has_failed;
@@ -17,6 +19,9 @@ struct account {
     char phase[16], detail[640];
     int error;
 };
+
+/* Each run has a quarantine of its own, beside those of others. Returns 0 or -1. */
+int account_name_quarantine(struct spec *spec);
 
 void account_feed(struct account *account, const char *text, size_t size);
 

@@ -25,6 +25,7 @@
 
 enum { FIRST_FREE = 10, MOST_SIGNALS = 65, GRACE_MS = 2000, EXIT_USAGE = 2 };
 
+static const char UNNAMED[] = "there is no place for what a command must not leave";
 static const char NO_STREAMS[] = "the command's input and output could not be set up";
 
 struct front {
@@ -35,6 +36,7 @@ struct front {
     off_t begun_at; /* where the caller stood in it */
     struct relays relays;
     struct account account;
+    struct launch launch;
 };
 
 static int refuse(struct problem *problem, const char *what, const char *fix, int err) {
@@ -235,6 +237,7 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
         return problem_set(problem, "the plan cannot be used", "write it anew with `corral compile`", "%s: %s", path,
                            why ? why : "out of memory");
     if (plan_check_place(plan, &launch->spec, problem)) return -1;
+    if (account_name_quarantine(&launch->spec)) return refuse(problem, UNNAMED, "run it again", -ENOMEM);
     launch->must_be_here = true;
     launch->here_device = (uint64_t)here.st_dev;
     launch->here_inode = (uint64_t)here.st_ino;
@@ -242,19 +245,20 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
 }
 
 static int run(struct front *front, const char *path, char **argv, char **command, struct problem *problem) {
-    struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
-                            .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
+    struct launch *launch = &front->launch;
+    *launch = (struct launch){.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
+                              .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
     struct plan plan = {0};
     int given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
-    if (prepare(&launch, &plan, path, command, problem)) return -1;
+    if (prepare(launch, &plan, path, command, problem)) return -1;
+    front->account.spec = &launch->spec; /* numbers of names are told */
     int err = take_signals(front);
     if (!err) err = watch_caller(front);
     if (err) return refuse(problem, "the caller cannot be watched", "run `corral doctor`", err);
-    if (prepare_streams(front, &launch, &plan, given, problem)) return -1;
-    if ((err = start(front, &launch, given, argv)))
+    if (prepare_streams(front, launch, &plan, given, problem)) return -1;
+    if ((err = start(front, launch, given, argv)))
         return refuse(problem, "the launcher could not be started", "close files, or raise the limit on open files", err);
     plan_free(&plan);
-    spec_free(&launch.spec);
     watch(front);
     return 0;
 }

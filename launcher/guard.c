@@ -23,6 +23,7 @@
 
 #include "kernel.h"
 #include "report.h"
+#include "search.h"
 
 /* A command that keeps trying is ended: it must not find the moment between appearing and vanishing. As in guard.py. */
 enum { PATIENCE = 8, ROUNDS = 4, GLANCE_MS = 2, REST_FOR_LOOK = 4, SPARE_DESCRIPTORS = 64 };
@@ -61,7 +62,7 @@ static void tell(const char *word, size_t number) {
 }
 
 /* Step by step and without a link: what lies above may be exchanged by another command of the same workspace. */
-static int open_directory(const struct guarded_record *planned) {
+int guarded_open(const struct guarded_record *planned) {
     struct stat status;
     int fd = k_openat2(AT_FDCWD, planned->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
     if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP) return -ESTALE;
@@ -157,7 +158,7 @@ static void tell_gone(size_t directory) {
 /* A descriptor of one, or -errno; -ESTALE: it is not there any more. */
 static int borrow(size_t directory) {
     int fd = guard.held[directory].fd;
-    if (fd < 0) fd = open_directory(&guard.launch->spec.guarded[directory]);
+    if (fd < 0) fd = guarded_open(&guard.launch->spec.guarded[directory]);
     if (fd == -ESTALE) tell_gone(directory);
     return fd;
 }
@@ -182,7 +183,7 @@ static int hold(struct launch *launch, size_t directory, bool is_held) {
     const struct guarded_record *planned = &launch->spec.guarded[directory];
     struct held *held = &guard.held[directory];
     set_detail(launch, "%s", planned->path);
-    int fd = open_directory(planned), err = 0;
+    int fd = guarded_open(planned), err = 0;
     if (fd < 0) return fd;
     if (!is_held || !have_told(fd)) guard.is_told = false;
     (void)has_changed(held, fd);
@@ -215,7 +216,7 @@ int guard_open(struct launch *launch) {
     int err = 0;
     for (size_t i = 0; !err && i < count; i++) err = hold(launch, i, i < most);
     guard.look_at = guard.is_told ? NEVER : 0;
-    return err;
+    return err ? err : search_before(launch);
 }
 
 /* One directory: whether everything in it is right; what is not is put right, if asked for. */
@@ -293,6 +294,7 @@ void guard_sweep(void) {
     for (int round = 0; round < ROUNDS && !is_fine; round++) is_fine = sweep_all(true);
     if (!is_fine) is_fine = sweep_all(false);
     if (!is_fine) tell_unmended();
+    search_afterwards(guard.launch);
     quarantine_clear();
     status_line("swept\n");
 }

@@ -25,6 +25,9 @@ bool guard_look(void);
 /* The last look, at everything, when nothing runs any more; says "swept" in the end. */
 void guard_sweep(void);
 
+/* A descriptor of a planned directory, or -errno; -ESTALE: it is not there, or another one. */
+int guarded_open(const struct guarded_record *planned);
+
 /* quarantine.c: what was taken away, and where it is kept. */
 enum { FATE_REMOVED = -1 };
 

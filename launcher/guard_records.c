@@ -17,6 +17,14 @@ const char *parse_guarded(struct spec *spec, struct cursor *c) {
     return is_plain_path(guarded->path) ? NULL : "guarded directory is not a plain absolute path";
 }
 
+const char *parse_searched(struct spec *spec, struct cursor *c) {
+    struct guarded_record *searched = &spec->searched[spec->count[RECORD_SEARCHED]];
+    searched->device = cursor_u64(c);
+    searched->inode = cursor_u64(c);
+    searched->path = cursor_string(c);
+    return is_plain_path(searched->path) ? NULL : "searched directory is not a plain absolute path";
+}
+
 /* Of the directory that came last. */
 const char *parse_name(struct spec *spec, struct cursor *c) {
     struct name_record *name = &spec->names[spec->count[RECORD_NAME]];

@@ -297,6 +297,7 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_GUARD] = parse_guard,
     [RECORD_GUARDED] = parse_guarded,
     [RECORD_NAME] = parse_name,
+    [RECORD_SEARCHED] = parse_searched,
 };
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {

@@ -12,6 +12,7 @@ const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload
 bool is_plain_path(const char *path);
 const char *parse_guard(struct spec *spec, struct cursor *c);   /* guard_records.c */
 const char *parse_guarded(struct spec *spec, struct cursor *c); /* guard_records.c */
+const char *parse_searched(struct spec *spec, struct cursor *c); /* guard_records.c */
 const char *parse_name(struct spec *spec, struct cursor *c);    /* guard_records.c */
 
 #endif

@@ -82,6 +82,13 @@ static void make_printable(char *text) {
         if (*c < ' ' || *c == 0x7f) *c = '?';
 }
 
+void status_words(char *words) {
+    char line[DETAIL_SIZE + 64];
+    make_printable(words);
+    snprintf(line, sizeof line, "%s\n", words);
+    status_line(line);
+}
+
 void status_failed(const char *phase, int error, const char *detail) {
     char text[DETAIL_SIZE], line[DETAIL_SIZE + 64];
     snprintf(text, sizeof text, "%s", detail);

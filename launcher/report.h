@@ -45,6 +45,7 @@ void status_line(const char *line);
 /* A longer one: at most PIPE_BUF bytes, its line feed included. */
 void status_write(const char *line, size_t size);
 size_t hex_put(char *into, const char *bytes, size_t size); /* and a NUL; returns how many digits */
+void status_words(char *words); /* a line whose words may be a command's: it cannot add another */
 void status_hold(void); /* from now on, how it began and ended is told at once, with the account */
 /* What it has cost: `spent`, or else all that was ever waited for; and what init told. */
 void status_usage(const struct notice *account, const struct rusage *spent);

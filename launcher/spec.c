@@ -47,6 +47,7 @@ static int allocate(struct spec *spec) {
     spec->settings = calloc(count[RECORD_GROUP_SETTING] + 1, sizeof *spec->settings);
     spec->mounts = calloc(count[RECORD_MOUNT] + 1, sizeof *spec->mounts);
     spec->guarded = calloc(count[RECORD_GUARDED] + 1, sizeof *spec->guarded);
+    spec->searched = calloc(count[RECORD_SEARCHED] + 1, sizeof *spec->searched);
     spec->names = calloc(count[RECORD_NAME] + 1, sizeof *spec->names);
     spec->expects = calloc(count[RECORD_EXPECT] + 1, sizeof *spec->expects);
     spec->rlimits = calloc(count[RECORD_RLIMIT] + 1, sizeof *spec->rlimits);
@@ -56,7 +57,7 @@ static int allocate(struct spec *spec) {
     spec->argv = calloc(count[RECORD_ARGUMENT] + 1, sizeof *spec->argv);
     spec->envp = calloc(count[RECORD_ENVIRONMENT] + 1, sizeof *spec->envp);
     if (!spec->cgroups || !spec->mounts || !spec->rlimits || !spec->paths || !spec->ports || !spec->argv || !spec->envp ||
-        !spec->expects || !spec->settings || !spec->listens || !spec->guarded || !spec->names)
+        !spec->expects || !spec->settings || !spec->listens || !spec->guarded || !spec->names || !spec->searched)
         return -ENOMEM;
     return 0;
 }
@@ -111,7 +112,7 @@ static const char *check_groups(const struct spec *spec) {
 /* Who guards must know when everything has ended, and acts on the host. */
 static const char *check_guard(const struct spec *spec) {
     const size_t *count = spec->count;
-    if ((count[RECORD_GUARDED] || count[RECORD_NAME]) && !count[RECORD_GUARD]) return "protected names without a guard";
+    if ((count[RECORD_GUARDED] || count[RECORD_NAME] || count[RECORD_SEARCHED]) && !count[RECORD_GUARD]) return "protected names without a guard";
     if (!count[RECORD_GUARD]) return NULL;
     if (!(spec->namespaces & K_CLONE_NEWPID) || count[RECORD_SERVE]) return "a guard without a PID namespace of one command";
     return NULL;
@@ -200,6 +201,7 @@ void spec_free(struct spec *spec) {
     free(spec->expects);
     free(spec->guarded);
     free(spec->names);
+    free(spec->searched);
     free(spec->rlimits);
     free(spec->paths);
     free(spec->ports);

@@ -53,6 +53,7 @@ enum record_type {
     RECORD_GUARD,
     RECORD_GUARDED,
     RECORD_NAME,
+    RECORD_SEARCHED,
     RECORD_TYPES,
 };
 
@@ -222,6 +223,7 @@ struct spec {
     const char *quarantine; /* where what was taken away is kept; empty: it is removed */
     struct guarded_record *guarded;
     struct name_record *names;
+    struct guarded_record *searched; /* for git directories, of which there may be none but those that mounts hold */
     const char *hostname;
     struct rlimit_record *rlimits;
     uint64_t handled_fs, handled_net, scoped;

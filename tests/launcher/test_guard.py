@@ -166,6 +166,7 @@ def test_a_link_that_was_there_is_put_back(
     done = launch(checked, guarded(script, workspace, user, name, quarantine=quarantine))
 
     assert done.lines[-1] == "swept"
+    assert os.path.islink(workspace / ".envrc")
     assert os.readlink(workspace / ".envrc") == "elsewhere"
 
 

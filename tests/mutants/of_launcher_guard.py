@@ -112,7 +112,7 @@ MUTANTS = (
         "litter",
         _QUARANTINE,
         "        if (is_known) remove_tree(first->directory, first->name);\n",
-        "",
+        "        (void)remove_tree;\n",
         f"{_T}what_cannot_be_kept_is_removed_in_the_end[root]",
     ),
 )

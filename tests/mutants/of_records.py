@@ -115,6 +115,11 @@ RECORDS = {
     "GUARD": refused("fs.protect of names", "names without a guard are refused", _TAKEN),
     "GUARDED": refused("fs.protect of names", "a name in no directory is refused", _TAKEN),
     "NAME": Entry("fs.protect of names", _TAKEN),
+    "SEARCHED": Entry(
+        "fs.protect of compiled plans",
+        "tests/compiled/test_compiled_guard.py"
+        "::test_a_repository_that_a_command_makes_does_not_stay[root-at once]",
+    ),
 }
 
 MOUNTS = {

@@ -81,6 +81,7 @@ guards = st.builds(
     st.lists(
         st.builds(Guarded, paths, u64, u64, st.lists(_protected, max_size=2).map(tuple)), max_size=2
     ).map(tuple),
+    st.lists(st.builds(Guarded, paths, u64, u64), max_size=2).map(tuple),
 )
 
 

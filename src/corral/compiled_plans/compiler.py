@@ -1,8 +1,9 @@
 """Compile a sandbox: its plan, made by the same code as for a run, for the launcher to use alone.
 
-What only the runner does, a compiled plan cannot have: scopes of systemd's, the guard of names that do not
-exist yet, directories that are made and removed for a run. A policy that asks for these is refused, unless
-they are waived. Control groups are made by the launcher, as the runner makes them here once for a trial.
+What only the runner does, a compiled plan cannot have: scopes of systemd's, patterns that are held,
+directories that are made and removed for a run. A policy that asks for these is refused, unless they are
+waived. Control groups are made by the launcher, as the runner makes them here once for a trial; it guards
+names that do not exist yet, and repositories are held read-only.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ import os
 import time
 
 from corral.backends.registry import get_backend
+from corral.compiled_plans.repositories import hold_repositories
 from corral.compiled_plans.traced_host import Trace, TracedHost
 from corral.limits.discover import make_own_group
 from corral.limits.files import read
 from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, resolved_of
-from corral.linux.encode import append_groups, append_made_groups
+from corral.linux.encode import append_groups, append_guard, append_made_groups
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, StdioMode
 from corral.model.policy import FsAccess
+from corral.pipeline.planned_run import quarantine_for
 from corral.planning.build import DEFAULT_PATH, fixed_environment
 from corral.planning.resolve import is_beneath
 from corral.policy import preset
+from corral.protected_names.launcher_guard import name_guard
 from corral.runtime.check import check
 from corral.runtime.starter import GRACE_SECONDS
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from corral.linux.spec import Guarded
     from corral.model.backend import Host
     from corral.model.launch import Launch
     from corral.model.plan import Plan
@@ -205,26 +210,10 @@ def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
             fix="use `corral run`, or a policy with `network:none` or `network:full`",
             lacking=frozenset({Feature.NET_PORTS, Feature.NET_DOMAINS}),
         )
-    if plan.watches or plan.searches:
-        # What keeps a name from appearing is asked for by the one feature or the other.
-        asked = plan.requires - plan.waived
-        feature = Feature.FS_PROTECT if Feature.FS_PROTECT in asked else Feature.FS_DENY
-        if feature not in plan.waived:
-            names = [f"{watch.directory}/{watch.name}" for watch in plan.watches]
-            names += [glob.text for search in plan.searches for glob in search.globs]
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise _cannot_compile(
-                frozenset({feature}),
-                f"nobody would take away what a command puts at {names[0]}{more}: corral's runner does that",
-            )
-        plan = plan.replace(watches=(), searches=())
-    if plan.worktrees:
-        if Feature.FS_PROTECT not in plan.waived:
-            raise _cannot_compile(
-                frozenset({Feature.FS_PROTECT}),
-                f"corral's runner checks what a command leaves for git in {plan.worktrees[0]}",
-            )
-        plan = plan.replace(worktrees=())
+    if launch.guards_names and not plan.searches:
+        plan, launch = _have_guarded(explanation)
+    elif plan.watches or plan.searches or plan.worktrees:
+        plan = _check_unguarded(plan)
     if launch.copies:
         copied = launch.copies[0].copy.target.path
         raise _cannot_compile(
@@ -241,6 +230,43 @@ def _check_runner(explanation: Explanation) -> tuple[Plan, Launch]:
         plan = plan.replace(resolved=plan.resolved.replace(private=(), private_files=()))
         launch = get_backend(launch.backend).lower(plan, explanation.probe)
     return plan, launch
+
+
+def _have_guarded(explanation: Explanation) -> tuple[Plan, Launch]:
+    """The plan and launch with the names, and the repositories, that the launcher sees to."""
+    plan, launch = explanation.plan, explanation.launch
+    searched: tuple[Guarded, ...] = ()
+    if Feature.FS_PROTECT in plan.waived:
+        plan = plan.replace(worktrees=())
+    elif plan.worktrees:
+        plan, searched = hold_repositories(plan)
+        launch = get_backend(launch.backend).lower(plan, explanation.probe)
+    if not plan.watches and not searched:
+        return plan, launch
+    assert launch.spec is not None
+    guard = name_guard(plan, os.path.dirname(quarantine_for("any"))).replace(searched=searched)
+    return plan, launch.replace(spec=append_guard(launch.spec, guard))
+
+
+def _check_unguarded(plan: Plan) -> Plan:
+    """The plan without what nobody would watch over; that has to be waived."""
+    # What keeps a name from appearing is asked for by the one feature or the other.
+    asked = plan.requires - plan.waived
+    feature = Feature.FS_PROTECT if Feature.FS_PROTECT in asked else Feature.FS_DENY
+    names = sorted({glob.text for search in plan.searches for glob in search.globs})
+    names += [f"{watch.directory}/{watch.name}" for watch in plan.watches if not names]
+    if names and feature not in plan.waived:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise _cannot_compile(
+            frozenset({feature}),
+            f"nobody would take away what a command puts at {names[0]}{more}: corral's runner does that",
+        )
+    if plan.worktrees and Feature.FS_PROTECT not in plan.waived:
+        raise _cannot_compile(
+            frozenset({Feature.FS_PROTECT}),
+            f"corral's runner checks what a command leaves for git in {plan.worktrees[0]}",
+        )
+    return plan.replace(watches=(), searches=(), worktrees=())
 
 
 def _cannot_compile(features: frozenset[Feature], why: str) -> UnenforceableError:

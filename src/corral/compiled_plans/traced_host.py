@@ -95,6 +95,11 @@ class TracedHost:
         self.platform, self.machine = host.platform, host.machine
         self.uid, self.gid, self.home = host.uid, host.gid, host.home
 
+    @property
+    def untraced(self) -> Host:
+        """For the search for repositories alone: the launcher searches anew on each run."""
+        return self._host
+
     def lstat(self, path: str) -> Stat | None:
         found = self._host.lstat(path)
         self._trace.note_object(path, found)
@@ -119,12 +124,20 @@ class TracedHost:
 
     def read_text(self, path: str, limit_bytes: int) -> str:
         if path != MOUNTS:  # each process has a table of its own: docs/compiled-plans.md says what follows
-            self._trace.note_content(path)
+            self._note_file(path)
         return self._host.read_text(path, limit_bytes)
 
     def stamp(self, path: str) -> FileStamp:
-        self._trace.note_content(path)
+        self._note_file(path)
         return self._host.stamp(path)
+
+    def _note_file(self, path: str) -> None:
+        """A directory in its place says nothing, whatever comes and goes in it: a `.git`, for one."""
+        found = self._host.lstat(path)
+        if found is not None and found.is_directory:
+            self._trace.note_object(path, found)
+        else:
+            self._trace.note_content(path)
 
     def environment(self) -> Mapping[str, str]:
         return self._host.environment()

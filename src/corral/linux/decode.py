@@ -110,6 +110,7 @@ class Draft:
         self.gateway: GatewaySockets | None = None
         self.quarantine = ""
         self.guarded: list[Guarded] = []
+        self.searched: list[Guarded] = []
 
 
 def decode(raw: bytes, *, faults: bool = False) -> Spec:
@@ -320,6 +321,7 @@ _READERS: dict[int, Callable[[Draft, Reader], None]] = {
     RecordType.GUARD: guard.read_guard,
     RecordType.GUARDED: guard.read_guarded,
     RecordType.NAME: guard.read_name,
+    RecordType.SEARCHED: guard.read_searched,
 }
 
 
@@ -380,7 +382,7 @@ def _check_whole(draft: Draft) -> None:
             "a group that is not made",
         ),
         (shares and not spaces & _NEWPID, "a share without a PID namespace"),
-        (bool(draft.guarded) and not guards, "protected names without a guard"),
+        (bool(draft.guarded or draft.searched) and not guards, "protected names without a guard"),
         (guards and (not spaces & _NEWPID or draft.serves is not None), "a guard of no single command"),
     ):
         if broken:
@@ -420,7 +422,9 @@ def _finish(draft: Draft) -> Spec:
         inside=RecordType.INSIDE in draft.seen,
         expects=tuple(draft.expects),
         image_environment=RecordType.IMAGE_ENVIRONMENT in draft.seen,
-        guard=NameGuard(draft.quarantine, tuple(draft.guarded)) if RecordType.GUARD in draft.seen else None,
+        guard=NameGuard(draft.quarantine, tuple(draft.guarded), tuple(draft.searched))
+        if RecordType.GUARD in draft.seen
+        else None,
         lingers=RecordType.LINGER in draft.seen,
         serves=draft.serves,
         keeps=RecordType.KEEP in draft.seen,

@@ -24,6 +24,13 @@ def read_guarded(draft: Draft, reader: Reader) -> None:
         raise MalformedSpec("a guarded directory is not plain")
 
 
+def read_searched(draft: Draft, reader: Reader) -> None:
+    device, inode = reader.fixed(GUARDED)
+    draft.searched.append(Guarded(reader.string(), device, inode))
+    if not is_plain_path(draft.searched[-1].path):
+        raise MalformedSpec("a searched directory is not plain")
+
+
 def read_name(draft: Draft, reader: Reader) -> None:
     (flags,) = reader.fixed(U32)
     name = ProtectedName(reader.string(), NameFlag(flags & 1), reader.string(), reader.string())

@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from corral.linux.spec import Cgroup, CgroupKill, CpuTime, Landlock, NameGuard
+    from corral.linux.spec import Cgroup, CgroupKill, CpuTime, Guarded, Landlock, NameGuard
 
 
 def encode(spec: Spec) -> bytes:
@@ -210,10 +210,16 @@ def append_made_groups(
 def _guard_records(guard: NameGuard) -> Iterator[tuple[RecordType, bytes]]:
     yield RecordType.GUARD, _string(guard.quarantine)
     for directory in guard.directories:
-        yield RecordType.GUARDED, GUARDED.pack(directory.device, directory.inode) + _string(directory.path)
+        yield RecordType.GUARDED, _directory(directory)
         for name in directory.names:
             texts = b"".join(map(_string, (name.name, name.link, name.label)))
             yield RecordType.NAME, U32.pack(name.flags) + texts
+    for directory in guard.searched:
+        yield RecordType.SEARCHED, _directory(directory)
+
+
+def _directory(guarded: Guarded) -> bytes:
+    return GUARDED.pack(guarded.device, guarded.inode) + _string(guarded.path)
 
 
 def append_guard(encoded: bytes, guard: NameGuard) -> bytes:

@@ -74,6 +74,7 @@ class RecordType(IntEnum):
     GUARD = 33  # string quarantine directory, or nothing: protected names are watched over; at most once
     GUARDED = 34  # u64 device, u64 inode, string path: a directory with protected names
     NAME = 35  # u32 flags, string name, string link text, string label: in the directory that came last
+    SEARCHED = 36  # u64 device, u64 inode, string path: searched for git directories, before and after
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
@@ -216,6 +217,7 @@ class Guarded(Record):
 class NameGuard(Record):
     quarantine: str = ""  # a directory, which is made when it is needed; empty: what is taken is removed
     directories: tuple[Guarded, ...] = ()
+    searched: tuple[Guarded, ...] = ()  # without names: no git directory but those that mounts hold
 
 
 class Rlimit(Record):

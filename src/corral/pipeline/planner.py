@@ -270,7 +270,11 @@ class Planner:
                     writable = (g.target.path for g in resolved.grants if g.access is FsAccess.WRITE)
                     self.host.distrust((self.workspace, *writable))
                 protects = Feature.FS_PROTECT in resolved.requires - self._given_up(resolved)
-                nested = nested_repositories(resolved, self.host) if protects else Nested()
+                nested = (
+                    nested_repositories(resolved, getattr(self.host, "untraced", self.host))
+                    if protects
+                    else Nested()
+                )
                 self._resolved = (resolved, nested)
                 self._held = AnswerCache(self._remembered_plan(resolved, nested))
                 self._uncovered = AnswerCache()

@@ -131,3 +131,19 @@ def test_a_last_look_that_cannot_be_made_is_told(guard, tmp_path: Path) -> None:
 
 def test_nobody_waits_for_names(guard) -> None:
     assert guard.patience_ms is None
+
+
+def test_a_repository_at_the_top_is_looked_at(plan) -> None:
+    guard = LauncherGuard(plan, "", SimpleNamespace(is_made_at_the_top=lambda: True))
+
+    assert guard.patience_ms == 20
+
+
+def test_a_last_look_without_a_home_keeps_nothing(plan, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "top/.envrc").write_text("evil")
+
+    assert LauncherGuard(plan, "").sweep() == ()
+
+    assert sorted(os.listdir(tmp_path)) == ["top"]
+    assert os.listdir(tmp_path / "top") == ["sub"]
