@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from corral.sessions.live_network import LiveNetwork
     from corral.sessions.pool import Pool, PoolStats
     from corral.sessions.session import Session
-    from corral.wasm.module_sandbox import ModuleSandbox
     from corral.shell_check.check import check
     from corral.shell_check.verdict import CheckFinding, CheckResult, CheckVerdict
+    from corral.wasm.module_sandbox import ModuleSandbox
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
 _EXPORTS = {

@@ -142,7 +142,9 @@ def learn(
 
 
 @cli.command(name="compile")
-@with_options(without=("sandbox", "image", "line", "terminal", "stats", "trace", "debug", "json", "verbose", "trial"))
+@with_options(
+    without=("sandbox", "image", "line", "terminal", "stats", "trace", "debug", "json", "verbose", "trial")
+)
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
 @click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
 def compile_(output: str | None, show: str | None, **options: Any) -> None:

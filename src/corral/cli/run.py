@@ -196,7 +196,13 @@ def _run_planned(
 
 def _refuse_together(options: Mapping[str, Any]) -> None:
     """What a kept sandbox has not."""
-    for name, flag in (("trace", "--trace"), ("trial", "--try"), ("stats", "--stats"), ("json", "--json"), ("terminal", "--tty")):
+    for name, flag in (
+        ("trace", "--trace"),
+        ("trial", "--try"),
+        ("stats", "--stats"),
+        ("json", "--json"),
+        ("terminal", "--tty"),
+    ):
         if options[name]:
             raise PolicyError(
                 "contradiction",

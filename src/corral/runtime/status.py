@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 _CHUNK = _MAX_BYTES = 65_536
 _MOST_GIVEN = 160  # more than a launcher sends
 _AREAS = b"areas\n"
+#: Words that stand for themselves, and what is so from then on.
+_MARKS = {
+    "started": "started",
+    "timed-out": "timed_out",
+    "lost": "lost",
+    "full": "is_full",
+    "done": "is_done",
+    "left": "has_left",
+}
 _INT = struct.Struct("i")
 _MOST_VIOLATIONS = 256
 _MAX_DIGITS = 20  # of 64 bits
@@ -123,12 +132,8 @@ class Status:
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
-        if word == "started":
-            self.started = True
-        elif word == "timed-out":
-            self.timed_out = True
-        elif word == "lost":
-            self.lost = True
+        if word in _MARKS:
+            setattr(self, _MARKS[word], True)
         elif word == "exited" and _is_number(rest):
             self.exit_code = int(rest)
         elif word == "signalled" and _is_number(rest):
@@ -136,12 +141,6 @@ class Status:
         elif word == "usage" and len(rest) < _MAX_USAGE and _are_numbers(rest):
             numbers = tuple(map(int, rest.split(" ")))
             self.usage = numbers if len(numbers) == 6 else None
-        elif word == "full":
-            self.is_full = True
-        elif word == "done":
-            self.is_done = True
-        elif word == "left":
-            self.has_left = True
         elif word in _OF_THE_GUARD:
             self.guarded.append(line)
         elif word == "limit":
