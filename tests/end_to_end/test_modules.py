@@ -93,3 +93,10 @@ def test_a_gate_that_there_is_not_is_an_error(corral: Corral) -> None:
     done = corral("selftest", "nonsense")
 
     assert done.returncode == 2 and b"isolation, limits, capabilities, violations" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("selftest",), ("demo",), ("session", "start")])
+def test_what_needs_commands_is_refused_on_wasm(words: tuple[str, ...], corral: Corral) -> None:
+    done = corral(*words, "--backend", "wasm")
+
+    assert done.returncode in {2, 3, 125} and b"module" in done.stderr and b"Traceback" not in done.stderr

@@ -116,8 +116,11 @@ class LimaBackend:
     def _found(self, limactl: str, instance: dict[str, Any], guest: dict[str, Any], host: Host) -> Probe:
         import json
 
+        # The one confines nothing, the other runs modules.
         usable = [
-            backend for backend in guest["backends"] if backend["available"] and backend["backend"] != "none"
+            backend
+            for backend in guest["backends"]
+            if backend["available"] and backend["backend"] not in {"none", "wasm"}
         ]
         if not usable:
             return _unavailable(

@@ -71,6 +71,17 @@ def names_for(choice: str, platform: str, order: tuple[str, ...] = ()) -> tuple[
     return tuple(name for name in order or AUTO.get(platform, ()) if name in BUILTIN)
 
 
+def check_runs_commands(name: str) -> None:
+    """Raise PolicyError for a backend on which no command can be tried."""
+    if name == MODULES:
+        raise PolicyError(
+            "modules-only",
+            f"no command can be tried on {MODULES}",
+            why="it runs WebAssembly modules, and no commands",
+            fix="try modules: `corral selftest isolation`, limits, capabilities or violations",
+        )
+
+
 def check_order(order: tuple[str, ...]) -> None:
     """Raise PolicyError for an order that `auto` cannot follow."""
     for name in order:

@@ -87,7 +87,7 @@ class WasmBackend:
     def lower(self, plan: Plan, probe: Probe) -> Launch:
         """The module with its task, for the process that runs it."""
         resolved = plan.resolved
-        _refuse(resolved)
+        _refuse(plan)
         gateway.refuse_published(resolved, self.name)
         scratch = f"{resolved.scratch}/corral-{plan.run_id}" if resolved.private else ""
         command = plan.command
@@ -114,7 +114,15 @@ class WasmBackend:
         )
 
 
-def _refuse(resolved: ResolvedPolicy) -> None:
+def _refuse(plan: Plan) -> None:
+    resolved = plan.resolved
+    if plan.command.keeps:
+        raise UnenforceableError(
+            "unenforceable",
+            "the backend wasm keeps no sandbox for commands",
+            why="it runs one module from its beginning to its end",
+            fix="keep a module instead: corral.ModuleSandbox, or corral.wasm.PythonSandbox",
+        )
     if resolved.deny_syscalls:
         raise UnenforceableError(
             "unenforceable",

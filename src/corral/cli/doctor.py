@@ -10,7 +10,7 @@ from corral import __version__
 from corral.backends._holes import known_holes
 from corral.backends._surroundings import find_container
 from corral.backends.engine.messages import advise_storage
-from corral.backends.registry import AUTO_NAME, BUILTIN, UNCONFINED, get_backend, names_for
+from corral.backends.registry import AUTO_NAME, BUILTIN, MODULES, UNCONFINED, get_backend, names_for
 from corral.cli.matrix import LEGEND, hold_of, render_matrix
 from corral.host.real import RealHost
 from corral.model.container import DEFAULT_IMAGE
@@ -40,6 +40,8 @@ _MARKS = {True: "works", False: "does not work"}
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 #: Every question to a program has a time limit of its own; this is for one that none of them holds.
 _PROBE_SECONDS = 90.0
+#: Those that confine no command: the one confines nothing, the other runs modules.
+_NO_COMMANDS = frozenset({UNCONFINED, MODULES})
 _PLAIN_WIDTH, _MOST_WIDTH = 80, 120
 
 
@@ -47,7 +49,7 @@ def examine(*, as_json: bool, verbose: bool = False, probe_seconds: float = _PRO
     """Print the verdict, or all findings. Status 0 if some backend confines here, 3 if none does."""
     host = RealHost()
     probes = [_ask(name, host, probe_seconds) for name in BUILTIN]
-    usable = any(probe.available for probe in probes if probe.backend != UNCONFINED)
+    usable = any(probe.available for probe in probes if probe.backend not in _NO_COMMANDS)
     facts = _facts(host)
     if as_json:
         found = {"v": 1, **facts, "usable": usable, "backends": [_as_json(probe) for probe in probes]}
@@ -216,7 +218,7 @@ def _verdict(probes: list[Probe], *, usable: bool) -> str:
     """What happens to a plain `corral run` here."""
     if not usable:
         return "No backend works here: corral refuses to run commands."
-    confining = [probe for probe in probes if probe.available and probe.backend != UNCONFINED]
+    confining = [probe for probe in probes if probe.available and probe.backend not in _NO_COMMANDS]
     needed = _EVERYDAY
     whole = [probe.backend for probe in confining if needed <= probe.enforces]
     if whole:
@@ -231,7 +233,10 @@ def _render_probe(probe: Probe, width: int) -> Iterator[str]:
     if probe.backend == UNCONFINED:
         yield f"{title} (confines nothing; only when asked for by name)"
         return
-    yield f"{title} ({probe.version})" if probe.version else title
+    version = (
+        f"{probe.version}; runs modules, only when asked for" if probe.backend == MODULES else probe.version
+    )
+    yield f"{title} ({version})" if probe.version else title
     if not probe.available:
         yield from _wrapped("  because: ", probe.reason, width)
         yield from _wrapped("  fix: ", probe.fix, width)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from corral.backends.registry import AUTO_NAME, UNCONFINED, get_backend
+from corral.backends.registry import AUTO_NAME, UNCONFINED, check_runs_commands, get_backend
 from corral.host.real import RealHost
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import Feature
@@ -66,6 +66,7 @@ def run_probe(
 
 def choose_backend(backend: str) -> str:
     """The name of the backend that `auto` would take."""
+    check_runs_commands(backend)
     if backend != AUTO_NAME:
         return backend
     with Stage() as stage:

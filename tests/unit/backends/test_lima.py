@@ -97,7 +97,10 @@ def test_an_instance_that_does_not_run_is_not_started_but_told(answer: ToolRun, 
                 json.dumps(
                     {
                         "corral": __version__,
-                        "backends": [{"backend": "none", "available": True, "enforces": ["fs.read"]}],
+                        "backends": [
+                            {"backend": name, "available": True, "enforces": ["fs.read"]}
+                            for name in ("none", "wasm")
+                        ],
                     }
                 ),
             ),

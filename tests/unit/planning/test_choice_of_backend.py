@@ -89,9 +89,16 @@ def test_only_what_there_is_can_be_chosen(tmp_path: Path) -> None:
     """A name that is offered, and then not there, is a promise that nobody keeps."""
     assert set(registry.NAMES) == {"auto", *registry.BUILTIN}
     assert names_for("auto", "linux") == AUTO["linux"]
-    for options in ({"backend": "wasm"}, {"backends": ["wasm"]}):
-        with pytest.raises(PolicyError, match="wasm"):
+    for options in ({"backend": "gvisor"}, {"backends": ["gvisor"]}):
+        with pytest.raises(PolicyError, match="gvisor"):
             Sandbox(workspace=tmp_path, **options).explain(("true",))
+
+
+def test_auto_never_chooses_what_runs_modules(tmp_path: Path) -> None:
+    assert not any(registry.MODULES in names for names in AUTO.values())
+    assert registry.MODULES not in CONFINING
+    with pytest.raises(PolicyError, match="runs modules, and no commands"):
+        Sandbox(workspace=tmp_path, backends=["native", "wasm"])
 
 
 def test_nothing_is_asked_after_the_one_that_fits(registered) -> None:
