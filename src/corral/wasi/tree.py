@@ -203,14 +203,16 @@ class Tree:
             raise RefusedCall(numbers.CROSS_DEVICE, Feature.FS_WRITE, shown(old), detail)
 
     def check_link_text(self, link: Parts, text: str) -> None:
-        """Raise RefusedCall for a link that would lead out of its place, wherever it is read."""
+        """Raise RefusedCall for a link that would lead out of its place, wherever it is read.
+
+        Upwards it may go at its beginning only: the way back from another link is not known here.
+        """
         length, _ = self._mount_of(link)
-        depth = len(link) - 1
-        for name in text.split("/"):
-            depth += {"": 0, ".": 0, "..": -1}.get(name, 1)
-            if text.startswith("/") or depth < length:
-                detail = f"a link to {text} would lead out of its place"
-                raise RefusedCall(numbers.NOT_PERMITTED, Feature.FS_WRITE, shown(link), detail)
+        names = [name for name in text.split("/") if name not in {"", "."}]
+        ups = next((number for number, name in enumerate(names) if name != ".."), len(names))
+        if text.startswith("/") or ".." in names[ups:] or len(link) - 1 - ups < length:
+            detail = f"a link to {text} would lead out of its place"
+            raise RefusedCall(numbers.NOT_PERMITTED, Feature.FS_WRITE, shown(link), detail)
 
     # Opening
 

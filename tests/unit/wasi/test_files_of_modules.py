@@ -131,10 +131,19 @@ def test_nothing_is_linked_or_moved_between_two_places(op: str, work: Path) -> N
     assert done.status == 75 and not (work / "here").exists() and (other / "key").exists()
 
 
-@pytest.mark.parametrize("text", ["/etc", "..", "a/../../outside", "../work/../outside"])
+@pytest.mark.parametrize("text", ["/etc", "..", "a/../../outside", "../work/../outside", "a/../b"])
 def test_no_link_out_can_be_made(text: str, work: Path) -> None:
     assert run_tool(("s", text, "link"), work).status != 0
     assert not (work / "link").is_symlink()
+
+
+def test_a_link_upwards_inside_of_its_place_can_be_made(work: Path) -> None:
+    (work / "sub").mkdir()
+    (work / "text").write_text("content")
+
+    assert run_tool(("s", "../text", "sub/link"), work).status == 0
+    assert run_tool(("r", "sub/link"), work).output == b"content"
+    assert run_tool(("s", "../../outside", "sub/out"), work).status == 63
 
 
 def test_what_is_denied_is_denied_by_every_way_to_it(work: Path) -> None:
