@@ -15,7 +15,6 @@ from corral.trials.host_tree import HostTree
 from corral.trials.journal import make_journal, read_journals
 from corral.trials.record import hold_trial, reading_trial
 from corral.trials.selection import Selection, build_steps, select_changes
-from corral.trials.stamp import Stamp, stamp_at
 from corral.trials.undo import Reverser, find_changed_since
 
 TYPE_CHECKING = False
@@ -63,7 +62,7 @@ def apply_trial(
         chosen, left = _decide(bases, tree, selection, prefer)
         if not chosen:
             return Applied((), left, selection.reserved, resumed)
-        steps = build_steps(chosen, lambda path: _stamp(tree, path), lambda path: _text(tree, path))
+        steps = build_steps(chosen, tree.stamp, lambda path: _text(tree, path))
         with make_journal(record, steps) as journal:
             _carry_out(record, journal, tree, bases)
             taken = {journal.steps[number].path for number in journal.left}
@@ -166,13 +165,6 @@ def _check_asked(selection: Selection, protected: Collection[str]) -> None:
             why="it belongs to a git directory, or is no file, link or directory",
             fix="leave it out",
         )
-
-
-def _stamp(tree: HostTree, path: str) -> Stamp | None:
-    try:
-        return stamp_at(*tree.parent(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _text(tree: HostTree, path: str) -> str:

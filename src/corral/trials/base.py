@@ -12,7 +12,7 @@ import os
 
 from corral.trials.change import EntryKind
 from corral.trials.host_tree import HostTree
-from corral.trials.stamp import Stamp, stamp_at
+from corral.trials.stamp import Stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Bases:
             for change in changes:
                 for path in (*_above(change.path), change.path):
                     if path not in self._known and path not in found:
-                        stamp = _stamp(tree, path)
+                        stamp = tree.stamp(path)
                         late = stamp is not None and stamp.changed_ns > self._record.began_ns
                         if stamp is not None:
                             found[path] = (stamp, late)
@@ -59,13 +59,13 @@ class Bases:
         """What the host did to the path of a change meanwhile, in words; empty if nothing."""
         for path in _above(change.path):
             base, _ = self._known.get(path, (None, False))
-            now = _stamp(tree, path)
+            now = tree.stamp(path)
             if base is not None and not base.is_same(now):
                 return f"{path} is another directory by now"
             if base is None and now is not None and now.kind != EntryKind.DIRECTORY:
                 return f"{path} was made on the host meanwhile"
         base, late = self._known.get(change.path, (None, False))
-        now = _stamp(tree, change.path)
+        now = tree.stamp(change.path)
         if base is None:
             return "it was made on the host meanwhile" if now is not None else ""
         if now is None:
@@ -79,13 +79,6 @@ class Bases:
             for path, (stamp, late) in found.items():
                 file.write(json.dumps([path, stamp.to_json() if stamp is not None else None, late]) + "\n")
         self.is_settled = True
-
-
-def _stamp(tree: HostTree, path: str) -> Stamp | None:
-    try:
-        return stamp_at(*tree.parent(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _above(path: str) -> Iterator[str]:

@@ -10,10 +10,12 @@ import errno
 import os
 
 from corral.model.errors import SetupError
+from corral.trials.stamp import stamp_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.trials.record import TrialRecord
+    from corral.trials.stamp import Stamp
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -41,6 +43,13 @@ class HostTree:
             self.forget()
             self._directory, self._above = self._open(above), above
         return self._directory, name
+
+    def stamp(self, path: str) -> Stamp | None:
+        """What is at a path; None if there is nothing."""
+        try:
+            return stamp_at(*self.parent(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def forget(self) -> None:
         """Look the next path up from the root."""

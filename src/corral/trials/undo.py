@@ -37,7 +37,7 @@ def find_changed_since(record: TrialRecord, journal: Journal) -> list[str]:
 
 def _is_as_left(tree: HostTree, journal: Journal, number: int) -> bool:
     try:
-        after, now = journal.done[number], _stamp(tree, journal.steps[number].path)
+        after, now = journal.done[number], tree.stamp(journal.steps[number].path)
     except PermissionError:
         return True  # in a directory that was closed by the apply itself, which is looked at as well
     if after is None:
@@ -72,7 +72,7 @@ class Reverser:
 
     def _now(self) -> Iterator[tuple[str, Stamp | None]]:
         for path in {self._journal.steps[number].path: None for number in self._journal.undone}:
-            yield path, _stamp(self._tree, path)
+            yield path, self._tree.stamp(path)
 
     def _reverse(self, number: int, step: ApplyStep) -> None:
         directory, name = self._tree.parent(step.path)
@@ -149,10 +149,3 @@ def _remove_directory(directory: int, name: str, now: Stamp | None) -> None:
         if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
             raise
         raise Taken(errno.ENOTEMPTY, "there is something in it by now", name) from None
-
-
-def _stamp(tree: HostTree, path: str) -> Stamp | None:
-    try:
-        return stamp_at(*tree.parent(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
