@@ -379,7 +379,8 @@ def test_what_is_there_already_is_not_replaced(launcher: Path, mount: Mount) -> 
 @pytest.mark.parametrize("kind", list(MountKind))
 def test_the_root_itself_is_no_target(launcher: Path, kind: MountKind) -> None:
     areas = Areas(1 << 20, 10) if kind is MountKind.AREA else None
-    target = Mount(kind, "/", "/usr", MountFlag.UNVERIFIED)
+    content = b"/upper\0/work\0" if kind is MountKind.OVERLAY else b""
+    target = Mount(kind, "/", "/usr", MountFlag.UNVERIFIED, content=content)
 
     assert failure(launcher, target, areas=areas).startswith(f"{errno.EINVAL} ")
 
