@@ -145,3 +145,20 @@ def test_who_cannot_trace_says_so(repository: Path, home: Path) -> None:
 
     assert done.returncode == 2 and "landlock cannot trace a command" in done.stderr
     assert not (repository / "made").exists()
+
+
+def test_who_is_refused_something_can_be_ended_for_it(repository: Path, home: Path) -> None:
+    words = [sys.executable, "-m", "corral", "run", "--backend", "native", "--on-refusal", "terminate", "-c"]
+
+    ended = subprocess.run(
+        [*words, "unshare -U true; sleep 300"], cwd=repository, capture_output=True, text=True, check=False
+    )
+    words_alone = subprocess.run(
+        [*words, "echo 'touch: cannot touch /usr/x: Read-only file system' >&2; touch made"],
+        cwd=repository,
+        capture_output=True,
+        check=False,
+    )
+
+    assert "syscalls: unshare" in ended.stderr and "(blocked)" in ended.stderr
+    assert words_alone.returncode == 0 and (repository / "made").exists()

@@ -9,7 +9,7 @@ import click
 
 from corral import __version__
 from corral.cli.help import BriefCommand, SectionedGroup, help_all
-from corral.cli.options import OPTIONS
+from corral.cli.options import OF_A_RUN, OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,7 +94,7 @@ def shell(**options: Any) -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@with_options(without=("terminal", "stats", "trace", "debug", "trial"))
+@with_options(without=OF_A_RUN)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def explain(command: tuple[str, ...], **options: Any) -> None:
     """Show what a command could do and how it would be confined; run nothing."""
@@ -120,7 +120,7 @@ def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) ->
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@with_options(without=("terminal", "stats", "json", "verbose"))
+@with_options(without=OF_A_RUN | {"json", "verbose"})
 @click.option(
     "--apply", is_flag=True, help="Write it to the project's corral.toml, after showing what changes."
 )
@@ -142,9 +142,7 @@ def learn(
 
 
 @cli.command(name="compile")
-@with_options(
-    without=("sandbox", "image", "line", "terminal", "stats", "trace", "debug", "json", "verbose", "trial")
-)
+@with_options(without=OF_A_RUN | {"sandbox", "image", "line", "json", "verbose"})
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
 @click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
 def compile_(output: str | None, show: str | None, **options: Any) -> None:
@@ -161,7 +159,7 @@ def compile_(output: str | None, show: str | None, **options: Any) -> None:
 
 
 @cli.command()
-@with_options(without=("sandbox", "image", "line", "terminal", "stats", "trace", "debug", "json", "trial"))
+@with_options(without=OF_A_RUN | {"sandbox", "image", "line", "json"})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="AGENT...")
 def wrap(words: tuple[str, ...], **options: Any) -> None:
     """Run an agent itself in a sandbox: claude, codex or gemini.

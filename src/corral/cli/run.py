@@ -153,6 +153,8 @@ def _carry_out(
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
+    if _ends_when_refused(options["on_refusal"]):
+        prepared = prepared.replace(ends_when_refused=True)
     if options["debug"]:
         from corral.cli.debug import run_debugged
 
@@ -194,15 +196,21 @@ def _run_planned(
     return planned.run(say)
 
 
+def _ends_when_refused(mode: str | None) -> bool:
+    if mode not in {None, "deny", "terminate"}:
+        raise PolicyError(
+            "on-refusal",
+            f"--on-refusal {mode} is none of its modes",
+            why="it is deny or terminate",
+            fix="leave it out to have things denied, as ever; terminate ends the command as well",
+        )
+    return mode == "terminate"
+
+
 def _refuse_together(options: Mapping[str, Any]) -> None:
     """What a kept sandbox has not."""
-    for name, flag in (
-        ("trace", "--trace"),
-        ("trial", "--try"),
-        ("stats", "--stats"),
-        ("json", "--json"),
-        ("terminal", "--tty"),
-    ):
+    flags = {"trace": "--trace", "trial": "--try", "on_refusal": "--on-refusal", "stats": "--stats"}
+    for name, flag in {**flags, "json": "--json", "terminal": "--tty"}.items():
         if options[name]:
             raise PolicyError(
                 "contradiction",

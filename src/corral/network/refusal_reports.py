@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 
 from corral.network.tally import violation_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Refusals that wait for a slow listener; more are only counted, by the tally.
 _MOST_WAITING = 8192
+_PATIENCE_SECONDS, _PAUSE_SECONDS = 1.0, 0.001
 
 
 class RefusalReports:
@@ -40,7 +42,14 @@ class RefusalReports:
         try:
             yield
         finally:
+            self._await_worker()
             self._listeners.remove(hear)
+
+    def _await_worker(self) -> None:
+        """What was refused last is told, or counted, before the answer; a slow listener is not waited for."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._waiting and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
 
     def add(self, event: NetEvent) -> None:
         """In the loop: something was decided."""

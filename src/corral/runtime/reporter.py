@@ -20,8 +20,10 @@ MOST_EVENTS = 256
 class Reporter:
     """`hear` may be called by any thread. A listener hears of one event at a time."""
 
-    def __init__(self, listener: Listener | None = None) -> None:
+    def __init__(self, listener: Listener | None = None, respond: Listener | None = None) -> None:
+        """`respond` is the supervision's own, and told of everything that is heard while the command runs."""
         self._listener = listener
+        self._respond = respond
         self._events: dict[Event, int] = {}
         self._is_settled = False
         self._lock = RLock()  # again by the same thread: a listener may look at what is known
@@ -30,7 +32,10 @@ class Reporter:
 
     def hear(self, violation: Violation) -> None:
         """Something was refused, just now."""
-        self._add(event_of(violation), is_new=True)
+        event = event_of(violation)
+        self._add(event, is_new=True)
+        if self._respond is not None:
+            self._respond(event)
 
     def settle(self, found: Iterable[Violation | Event]) -> tuple[Event, ...]:
         """All that is known in the end, of which some may be told already; nothing is heard afterwards."""

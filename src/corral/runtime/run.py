@@ -74,6 +74,7 @@ class Run(Supervision):
         self._within = within
         self._network = network  # where connections go, if the launch has a gateway
         self._observer = observer  # where there is none: hears what was asked for
+        self._ends_when_refused = plan.command.ends_when_refused
         self._calls: RefusedCalls | None = None  # that the filter has refused
         self._process: Process | None = None
         self._stamps: Stamps = {}  # of what the host runs later
@@ -150,6 +151,9 @@ class Run(Supervision):
                     self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
             elif process.status < 0:
                 _kill_group(process.pid)
+
+    def _is_running(self) -> bool:
+        return self._process is not None
 
     def _make_group(self) -> Group | None:
         request = self._launch.group

@@ -11,8 +11,10 @@ import select
 import time
 from _thread import RLock
 
+from corral.model.event import EventKind
 from corral.model.feature import Feature
 from corral.model.result import Result
+from corral.model.violation import Evidence
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome
 from corral.runtime.reporter import Reporter
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
@@ -49,7 +51,8 @@ class Supervision:
         self._early: list[int] = []  # signals that came before there was a command
         self._is_unwanted = False  # somebody wants it to end
         self._over_output = self._over_time = self._blocked = False
-        self._reporter = Reporter()
+        self._ends_when_refused = False  # the first thing that is refused ends the command
+        self._reporter = Reporter(respond=self._answer)
         self._seen: list[Event] = []  # that are no violations
         self._reported = 0  # how much of what the guard has found
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
@@ -61,7 +64,19 @@ class Supervision:
 
     def listen(self, listener: Listener | None) -> None:
         """Tell somebody of events as they come. ORDER: before the run."""
-        self._reporter = Reporter(listener)
+        self._reporter = Reporter(listener, self._answer)
+
+    def _answer(self, event: Event) -> None:
+        """What the caller wants done about a refusal. Only what is observed counts: words end nobody."""
+        is_refusal = event.kind in {EventKind.REFUSED, EventKind.TAKEN}
+        if not self._ends_when_refused or not is_refusal or event.evidence is not Evidence.OBSERVED:
+            return
+        self._blocked = True
+        if self._is_running():
+            self.kill()
+
+    def _is_running(self) -> bool:
+        return True
 
     def kill(self) -> None:
         """End the command and everything that it has started."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from corral.cli.help import BriefCommand
-from corral.cli.options import OPTIONS, defaults
+from corral.cli.options import OF_A_RUN, OPTIONS, defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="List everything.")
 _OPERATIONS = ("read", "write", "exec", "connect")
 #: Options of `run` that shape a policy: the others say how a command is started or shown.
-_NOT_POLICY = frozenset({"line", "terminal", "stats", "trace", "debug", "json", "verbose", "trial"})
+_NOT_POLICY = OF_A_RUN | {"line", "json", "verbose"}
 
 
 def with_policy_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ _CWD = click.option("--cwd", metavar="DIR", help="The workspace; this directory 
 
 
 @click.command(name="try", context_settings={"allow_interspersed_args": False})
-@with_options(without=("trial",))
+@with_options(without=("trial", "debug"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def try_(command: tuple[str, ...], **options: Any) -> None:
     """Run a command on a copy of the workspace that costs nothing, look, then apply it or not.
