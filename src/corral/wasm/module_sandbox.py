@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import threading
+import weakref
 
 from corral.model.errors import CallError, ModuleTrap, PolicyError, UnenforceableError
 from corral.model.event import event_of
@@ -36,6 +39,18 @@ if TYPE_CHECKING:
 _MOST_EVENTS = 256
 #: What nobody looks into afterwards, as the runner of commands does.
 _NEVER_MADE = (".git",)
+
+
+#: Nothing is left behind by one that its owner forgot to close.
+_open: weakref.WeakSet[ModuleSandbox] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for each in tuple(_open):
+        each.close()
+
+
+atexit.register(_close_all)
 
 
 class ModuleRun(Record):
@@ -218,6 +233,7 @@ class ModuleSandbox:
 
     def _opened(self) -> ModulePlace:
         if self._place is None:
+            _open.add(self)
             self._scratch = Scratch(self._launch)
             self._scratch.__enter__()
             try:
@@ -243,6 +259,10 @@ class ModuleSandbox:
             place.close()
         if scratch is not None:
             scratch.__exit__(None, None, None)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):  # it may not even have been made
+            self.close()
 
     def __enter__(self) -> Self:
         return self

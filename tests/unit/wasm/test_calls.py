@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from contextlib import closing
@@ -365,6 +366,18 @@ def test_a_worker_leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
 
     assert not os.path.exists(directory)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_one_that_was_forgotten_leaves_nothing_behind() -> None:
+    module = ModuleSandbox(PARSER, **INLINE)
+    module.call("double", 2)
+    directory = module._launch.scratch
+    assert os.path.isdir(directory)
+
+    del module
+    gc.collect()
+
+    assert not os.path.exists(directory)
 
 
 def test_a_worker_that_was_killed_is_an_error_and_the_next_call_has_another(
