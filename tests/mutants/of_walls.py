@@ -159,7 +159,7 @@ MUTANTS = (
         "fs.protect of what waits for the host's git",
         Edit(
             "src/corral/git_check/files.py",
-            "            if stat.S_ISLNK(os.fstat(here).st_mode):\n                return False\n",
+            "            if stat.S_ISLNK(os.fstat(here).st_mode):\n                return number, None\n",
             "",
         ),
         f"{_REPOSITORIES}what_git_would_act_on_is_not_left",

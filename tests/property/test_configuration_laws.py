@@ -20,7 +20,7 @@ from corral.cli.flags import flag_settings
 from corral.cli.options import OPTIONS, defaults
 from corral.cli.request import flag_capabilities
 from corral.config.document import DocumentProblems
-from corral.config.keys import KEYS
+from corral.config.keys import KEYS, TOP_TABLES
 from corral.config.narrow import narrow
 from corral.config.read import read_settings
 from corral.config.schema import build_schema
@@ -78,6 +78,8 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "defaults.memory": st.sampled_from(["1g", "50%", "100%", 2**31]),
     "resources.time": st.sampled_from(["1s", "1h", 5]),
     "resources.pids": st.sampled_from([1, 10, "100"]),
+    "check.rules": st.lists(st.sampled_from(PATHS), max_size=2),
+    "audit.key": st.sampled_from(PATHS),
     "resources.cpus": st.sampled_from([0.5, 2, "50%"]),
 }
 
@@ -97,17 +99,18 @@ sandboxes = st.fixed_dictionaries(
 )
 
 
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """`resources.memory` as a file has it."""
+def document(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """`resources.memory` and `audit.enabled` as a file has them."""
     table: dict[str, Any] = {}
     for name, value in flat.items():
         group, _, last = name.rpartition(".")
         (table.setdefault(group, {}) if group else table)[last] = value
-    return table
+    beside = {name: table.pop(name) for name in TOP_TABLES if name in table}
+    return {"sandbox": table, **beside}
 
 
 def read(flat: Mapping[str, Any], source: Source) -> tuple[Setting, ...]:
-    text = json.dumps({"sandbox": nested(flat)})
+    text = json.dumps(document(flat))
     return read_settings(text, "corral.json", source).for_agent("")
 
 
@@ -233,7 +236,7 @@ def test_the_schema_accepts_whatever_the_validator_accepts(document: dict[str, A
 @given(sandboxes)
 def test_right_documents_are_right_for_both(flat: dict[str, Any]) -> None:
     read(flat, Source.USER)
-    assert list(VALIDATOR.iter_errors({"sandbox": nested(flat)})) == []
+    assert list(VALIDATOR.iter_errors(document(flat))) == []
 
 
 @examples(300)

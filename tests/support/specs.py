@@ -41,7 +41,7 @@ _names = strings.filter(lambda name: name and "=" not in name)
 
 mounts = st.builds(
     Mount,
-    st.sampled_from(MountKind),
+    st.sampled_from([kind for kind in MountKind if kind is not MountKind.OVERLAY]),
     paths,
     paths,
     st.integers(0, 15).map(MountFlag),
@@ -50,6 +50,14 @@ mounts = st.builds(
     u64,
     u32,
     st.binary(max_size=8),
+) | st.builds(
+    Mount,
+    st.just(MountKind.OVERLAY),
+    paths,
+    paths,
+    content=st.lists(paths, min_size=2, max_size=3).map(
+        lambda layers: b"".join(path.encode("utf-8", "surrogateescape") + b"\0" for path in layers)
+    ),
 )
 landlocks = st.builds(
     Landlock,

@@ -12,6 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from corral.runtime.reporter import Reporter
+    from corral.runtime.status import Status
+
+
+def hear_module(status: Status, heard: int, reporter: Reporter) -> int:
+    """Tell what came since the first `heard` of them; returns how many there are now."""
+    for violation in read_violations(status.violations[heard:]):
+        reporter.hear(violation)
+    return len(status.violations)
+
 
 def read_violations(lines: Iterable[str]) -> tuple[Violation, ...]:
     """Violations as they were told. What cannot be read is left out: an engine that was broken may lie."""

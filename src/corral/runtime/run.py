@@ -350,7 +350,9 @@ class Run(Supervision):
         self._hear_guarded()
         connect_network(self._status, self._network)
         if len(self._status.violations) > self._heard:
-            self._hear_module()
+            from corral.runtime.module_report import hear_module
+
+            self._heard = hear_module(self._status, self._heard, self._reporter)
         if self._observer is not None and self._status.given:
             self._observer.attach(self._status.take_given())
             for one in self._observer.descriptors:
@@ -359,20 +361,12 @@ class Run(Supervision):
             self._release()
         return True
 
-    def _hear_module(self) -> None:
-        from corral.runtime.module_report import read_violations
-
-        new, self._heard = self._status.violations[self._heard :], len(self._status.violations)
-        for violation in read_violations(new):
-            self._reporter.hear(violation)
-
     def _tell_refused(self) -> None:
         """What the filter has refused, as soon as the launcher says so."""
         if self._status.refused or self._status.traced:
-            if self._calls is None:
-                from corral.runtime.launcher.refused_calls import RefusedCalls
+            from corral.runtime.launcher.refused_calls import RefusedCalls
 
-                self._calls = RefusedCalls(self._plan, self._status)
+            self._calls = self._calls or RefusedCalls(self._plan, self._status)
             for violation in self._calls.take_new():
                 self._reporter.hear(violation)
 
@@ -405,13 +399,7 @@ class Run(Supervision):
         if self._launch.started:
             self._status.started = os.path.lexists(self._launch.started)
         if self._launch.spec is None:
-            if os.WIFSIGNALED(status):
-                self._status.signal = os.WTERMSIG(status)
-            else:
-                self._status.exit_code = os.WEXITSTATUS(status)
-            # Its memory is not told: a new process begins with the high-water mark of the one it came from.
-            times = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6))
-            self._status.usage = (*times, 0, spent.ru_inblock, spent.ru_oublock, 0)
+            self._status.take_end(status, spent)
 
     def _refused(self) -> tuple[Violation, ...]:
         self._tell_refused()

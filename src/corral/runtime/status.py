@@ -11,6 +11,8 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from resource import struct_rusage
+
     from corral.model.errors import CorralError
 
 _CHUNK = _MAX_BYTES = 65_536
@@ -129,6 +131,16 @@ class Status:
         """The descriptors that came, which belong to the caller from now on."""
         taken, self.given = tuple(self.given), []
         return taken
+
+    def take_end(self, status: int, spent: struct_rusage) -> None:
+        """How a process without a launcher has ended, and what it took."""
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+        else:
+            self.exit_code = os.WEXITSTATUS(status)
+        # Its memory is not told: a new process begins with the high-water mark of the one it came from.
+        times = (int(spent.ru_utime * 1e6), int(spent.ru_stime * 1e6))
+        self.usage = (*times, 0, spent.ru_inblock, spent.ru_oublock, 0)
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from corral.wasi.machine import ModuleMeter
     from corral.wasi.task import Task
-    from corral.wasi.tree import RefusedCall
+    from corral.wasi.tree import ModuleRefusal
 
 _TASK, _STATUS, _LIFELINE = 3, 4, 5
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -86,7 +86,7 @@ class _Reports:
     def __init__(self) -> None:
         self._told: set[tuple[str, ...]] = set()
 
-    def __call__(self, refusal: RefusedCall) -> None:
+    def __call__(self, refusal: ModuleRefusal) -> None:
         import json
 
         told = (refusal.feature.value, refusal.subject, refusal.detail, refusal.hint)

@@ -9,7 +9,7 @@ import struct
 from corral.model.feature import Feature
 from corral.wasi import numbers
 from corral.wasi.handles import Handle, Handles, WasiError
-from corral.wasi.tree import RefusedCall, Tree, shown
+from corral.wasi.tree import ModuleRefusal, Tree, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ class FileCalls:
         memory.write_u32(result, os.pwrite(handle.descriptor, piece, offset))
 
     def _room(self, handle: Handle, start: int, length: int) -> int:
-        """How much of it may be written there. Raises RefusedCall if nothing."""
+        """How much of it may be written there. Raises ModuleRefusal if nothing."""
         if self._most_bytes is None or start + length <= self._most_bytes or not length:
             return length
         if start >= self._most_bytes:
             detail = f"no file may have more than {self._most_bytes} bytes"
-            raise RefusedCall(
+            raise ModuleRefusal(
                 numbers.FILE_TOO_BIG, Feature.LIMIT_FILE_SIZE, shown(handle.parts or ()), detail
             )
         return self._most_bytes - start

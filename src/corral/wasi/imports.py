@@ -5,7 +5,7 @@ from __future__ import annotations
 from corral.wasi import numbers
 from corral.wasi.guest_memory import GuestMemory, MemoryFault
 from corral.wasi.handles import WasiError
-from corral.wasi.tree import RefusedCall
+from corral.wasi.tree import ModuleRefusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ SIGNATURES = {
 _WITHOUT_MEMORY = frozenset({"proc_exit", "proc_raise", "sched_yield"})
 
 
-def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[RefusedCall], None], wanted: Any) -> None:
+def define_wasi(
+    linker: Any, calls: ProcessCalls, report: Callable[[ModuleRefusal], None], wanted: Any
+) -> None:
     """Offer what it imports of WASI to a module. What is refused is reported at once."""
     import wasmtime
 
@@ -81,7 +83,7 @@ def define_wasi(linker: Any, calls: ProcessCalls, report: Callable[[RefusedCall]
         linker.define_func(WASI_MODULE, name, kind, _answering(getattr(calls, name), report), True)
 
 
-def _answering(call: Callable[..., None], report: Callable[[RefusedCall], None]) -> Callable[..., int]:
+def _answering(call: Callable[..., None], report: Callable[[ModuleRefusal], None]) -> Callable[..., int]:
     def answer(caller: Any, *arguments: int) -> int:
         memory = caller.get("memory")
         try:
@@ -91,7 +93,7 @@ def _answering(call: Callable[..., None], report: Callable[[RefusedCall], None])
                 return numbers.FAULT
             else:
                 call(GuestMemory(memory, caller), *arguments)
-        except RefusedCall as refusal:
+        except ModuleRefusal as refusal:
             report(refusal)
             return refusal.number
         except WasiError as problem:

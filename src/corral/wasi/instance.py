@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.wasi.task import Task
-    from corral.wasi.tree import RefusedCall
+    from corral.wasi.tree import ModuleRefusal
 
     #: (module, name) of an import -> what is called for it.
     Offers = Mapping[tuple[str, str], Callable[..., Any]]
@@ -66,7 +66,7 @@ class ModuleInstance:
         prepared: Prepared,
         meter: ModuleMeter,
         *,
-        report: Callable[[RefusedCall], None],
+        report: Callable[[ModuleRefusal], None],
         offers: Offers | None = None,
     ) -> None:
         check_imports(prepared.module, prepared.name, (offers or {}).keys())

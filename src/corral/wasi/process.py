@@ -11,7 +11,7 @@ from corral.model.feature import Feature
 from corral.wasi import numbers
 from corral.wasi.handles import WasiError
 from corral.wasi.paths import PathCalls
-from corral.wasi.tree import RefusedCall
+from corral.wasi.tree import ModuleRefusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class ProcessCalls(PathCalls):
         return [_EVENT.pack(streams[each][0], 0, streams[each][1], 1, 0) for each in found]
 
     def sock_accept(self, memory: GuestMemory, *_: int) -> None:
-        raise RefusedCall(
+        raise ModuleRefusal(
             numbers.NOT_SUPPORTED, Feature.NET_NONE, "a socket", "modules have no sockets on this backend"
         )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.wasi.task import Task
-    from corral.wasi.tree import RefusedCall
+    from corral.wasi.tree import ModuleRefusal
 
 _HOST = "host"
 _INITIALIZE = "_initialize"
@@ -41,7 +41,7 @@ class ServedModule:
         binary: bytes,
         name: str,
         *,
-        report: Callable[[RefusedCall], None],
+        report: Callable[[ModuleRefusal], None],
         offer: Callable[[str, str], Callable[..., Any]],
         functions: Iterable[str] = (),
         modules: Iterable[str] = (),

@@ -30,7 +30,7 @@ _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os
 _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class RefusedCall(Exception):
+class ModuleRefusal(Exception):
     """A module asked for what its policy does not permit."""
 
     def __init__(self, number: int, feature: Feature, subject: str, detail: str, hint: str = "") -> None:
@@ -66,7 +66,7 @@ class _Mount:
 
 
 class Tree:
-    """Judges and opens. Raises RefusedCall, or OSError as the host says it."""
+    """Judges and opens. Raises ModuleRefusal, or OSError as the host says it."""
 
     def __init__(
         self, places: Iterable[GuestPlace], held: HeldPaths, links: Iterable[tuple[str, str]] = ()
@@ -87,7 +87,9 @@ class Tree:
     def locate(self, base: Parts, path: str, *, follow: bool) -> Parts:
         """The names that a path leads to, links followed; the last one only if that is wanted."""
         if path.startswith("/"):
-            raise RefusedCall(numbers.NOT_CAPABLE, Feature.FS_READ, path, "paths begin at an open directory")
+            raise ModuleRefusal(
+                numbers.NOT_CAPABLE, Feature.FS_READ, path, "paths begin at an open directory"
+            )
         done, todo, hops = list(base), deque(path.split("/")), 0
         while todo:
             name = todo.popleft()
@@ -165,45 +167,45 @@ class Tree:
         return "" if mount is None else "/".join((mount.place.source.rstrip("/"), *parts[length:]))
 
     def check_read(self, parts: Parts) -> None:
-        """Raise RefusedCall unless it may be looked at."""
+        """Raise ModuleRefusal unless it may be looked at."""
         if parts in self._above:
             return
         path = self._host_path(parts)
         subject = shown(parts)
         if not path:
             hint = f"filesystem:read:{subject}"
-            raise RefusedCall(numbers.NOT_CAPABLE, Feature.FS_READ, subject, "no rule grants it", hint)
+            raise ModuleRefusal(numbers.NOT_CAPABLE, Feature.FS_READ, subject, "no rule grants it", hint)
         if not self._denied.isdisjoint(_upwards(path)):
-            raise RefusedCall(numbers.ACCESS, Feature.FS_DENY, subject, "it is denied")
+            raise ModuleRefusal(numbers.ACCESS, Feature.FS_DENY, subject, "it is denied")
 
     def check_write(self, parts: Parts) -> None:
-        """Raise RefusedCall unless it may be made or changed."""
+        """Raise ModuleRefusal unless it may be made or changed."""
         self.check_read(parts)
         subject = shown(parts)
         length, mount = self._mount_of(parts)
         if mount is None or mount.place.access == READ:
             hint = f"filesystem:write:{subject}"
-            raise RefusedCall(numbers.READ_ONLY, Feature.FS_WRITE, subject, "it may only be read", hint)
+            raise ModuleRefusal(numbers.READ_ONLY, Feature.FS_WRITE, subject, "it may only be read", hint)
         above = _upwards(self._host_path(parts))
         if not self._kept.isdisjoint(above) or not self._names.isdisjoint(parts[length:]):
             detail = "the host may run or trust it later, so it stays as it is"
-            raise RefusedCall(numbers.ACCESS, Feature.FS_PROTECT, subject, detail)
+            raise ModuleRefusal(numbers.ACCESS, Feature.FS_PROTECT, subject, detail)
 
     def check_move(self, parts: Parts) -> None:
-        """Raise RefusedCall unless it may be made, replaced, moved or removed as a whole."""
+        """Raise ModuleRefusal unless it may be made, replaced, moved or removed as a whole."""
         self.check_write(parts)
         if parts in self._above or self._host_path(parts) in self._fixed:
             detail = "something in it stays where it is"
-            raise RefusedCall(numbers.BUSY, Feature.FS_PROTECT, shown(parts), detail)
+            raise ModuleRefusal(numbers.BUSY, Feature.FS_PROTECT, shown(parts), detail)
 
     def check_together(self, old: Parts, new: Parts) -> None:
-        """Raise RefusedCall unless both lie in one place: nothing is linked or moved out of it."""
+        """Raise ModuleRefusal unless both lie in one place: nothing is linked or moved out of it."""
         if self._mount_of(old) != self._mount_of(new):
             detail = f"it cannot be linked or moved to {shown(new)}: that is another place"
-            raise RefusedCall(numbers.CROSS_DEVICE, Feature.FS_WRITE, shown(old), detail)
+            raise ModuleRefusal(numbers.CROSS_DEVICE, Feature.FS_WRITE, shown(old), detail)
 
     def check_link_text(self, link: Parts, text: str) -> None:
-        """Raise RefusedCall for a link that would lead out of its place, wherever it is read.
+        """Raise ModuleRefusal for a link that would lead out of its place, wherever it is read.
 
         Upwards it may go at its beginning only: the way back from another link is not known here.
         """
@@ -212,7 +214,7 @@ class Tree:
         ups = next((number for number, name in enumerate(names) if name != ".."), len(names))
         if text.startswith("/") or ".." in names[ups:] or len(link) - 1 - ups < length:
             detail = f"a link to {text} would lead out of its place"
-            raise RefusedCall(numbers.NOT_PERMITTED, Feature.FS_WRITE, shown(link), detail)
+            raise ModuleRefusal(numbers.NOT_PERMITTED, Feature.FS_WRITE, shown(link), detail)
 
     # Opening
 

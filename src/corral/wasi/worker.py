@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.wasi.machine import ModuleMeter
-    from corral.wasi.tree import RefusedCall
+    from corral.wasi.tree import ModuleRefusal
 
 _TASK = 3
 
@@ -81,7 +81,7 @@ def _take_stdio() -> tuple[int, int]:
     return calls, answers
 
 
-def _report(answers: int, refusal: RefusedCall) -> None:
+def _report(answers: int, refusal: ModuleRefusal) -> None:
     send(answers, {"violation": [refusal.feature.value, refusal.subject, refusal.detail, refusal.hint]})
 
 

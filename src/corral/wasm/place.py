@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.model.launch import Launch
     from corral.runtime.starter import Process
     from corral.wasi.task import Task
-    from corral.wasi.tree import RefusedCall
+    from corral.wasi.tree import ModuleRefusal
     from corral.wasm.offers import Offered
 
     Hear = Callable[[Violation], None]
@@ -91,7 +91,7 @@ class InlinePlace(ModulePlace):
             raise
         self.description = self._module.describe()
 
-    def _report(self, refusal: RefusedCall) -> None:
+    def _report(self, refusal: ModuleRefusal) -> None:
         self._hear(_violation(refusal.feature.value, refusal.subject, refusal.detail, refusal.hint))
 
     def call(self, function: str, arguments: list[Any], seconds: float | None) -> dict[str, Any]:
