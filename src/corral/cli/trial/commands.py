@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from corral.cli.commands import with_options
+from corral.cli.options import defaults
 
 _TRIAL = click.argument("identity", required=False, metavar="[ID]")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
@@ -25,7 +26,7 @@ def try_(command: tuple[str, ...], **options: Any) -> None:
     """
     from corral.cli.run import run_request
 
-    sys.exit(run_request({**options, "trial": True}, command))
+    sys.exit(run_request({**defaults(), **options, "trial": True}, command))
 
 
 @click.command()
