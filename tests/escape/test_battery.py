@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from corral.backends.registry import BUILTIN, UNCONFINED, UNPROVED
+from corral.backends.registry import BUILTIN, MODULES, UNCONFINED, UNPROVED
 from corral.model.errors import UnenforceableError
 from corral.selftest.battery import claims_of, run_battery, run_probe
 from corral.selftest.catalogue import PROBES
@@ -26,7 +26,7 @@ EACH = [
     pytest.param(probe, id=probe.name, marks=pytest.mark.thorough if probe.name in LONG else [])
     for probe in PROBES
 ]
-CONFINING = [name for name in BUILTIN if name != UNCONFINED and name not in UNPROVED]
+CONFINING = [name for name in BUILTIN if name not in {UNCONFINED, MODULES, *UNPROVED}]
 
 
 @cache

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from corral.backends.registry import BUILTIN, UNCONFINED, UNPROVED
+from corral.backends.registry import BUILTIN, MODULES, UNCONFINED, UNPROVED
 from corral.model.errors import UnenforceableError
 from corral.sandbox import Sandbox
 from corral.selftest.battery import claims_of, run_battery
 from corral.selftest.stage import IN_PLACE, Stage, StagedHost
 from support.host_mounts import host_mounts
 
-CONFINING = [name for name in BUILTIN if name != UNCONFINED and name not in UNPROVED]
+CONFINING = [name for name in BUILTIN if name not in {UNCONFINED, MODULES, *UNPROVED}]
 
 
 def listing(top: str | Path) -> list[tuple[str, int, int]]:

@@ -76,8 +76,8 @@ def test_a_permission_is_gone_after_a_reset(tmp_path: Path, server: CountingServ
         ("other.test:8080", None, "port 8080"),
         ("two words", None, "not the name of a host"),
         ("*.com", None, "top-level domain"),
-        ("other.test", 0, "no time"),
-        ("other.test", float("nan"), "no time"),
+        ("other.test", 0, "not a positive duration"),
+        ("other.test", float("nan"), "not a positive duration"),
     ],
 )
 def test_what_cannot_be_is_said(
