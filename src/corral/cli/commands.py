@@ -97,7 +97,7 @@ def shell(**options: Any) -> None:
 @with_options(without=OF_A_RUN)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def explain(command: tuple[str, ...], **options: Any) -> None:
-    """Show what a command could do and how it would be confined; run nothing."""
+    """Show what a command could do, and how it is confined."""
     from corral.cli.explain import explain_request
 
     sys.exit(explain_request(options, command))
@@ -108,7 +108,7 @@ def explain(command: tuple[str, ...], **options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, with the key `verdict`.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) -> None:
-    """Say what rules have to say about the text of a command, without running it.
+    """Judge the text of a command by rules; run nothing.
 
     One word is a text for a shell (`-`: it is on stdin), several are a command. The status is 0 for allow,
     10 for ask, 11 for deny. It is advice from the text alone: `allow` says that no rule objects, not that the
@@ -131,7 +131,7 @@ def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) ->
 def learn(
     command: tuple[str, ...], *, apply: bool, for_user: bool, yes: bool, forget: bool, **options: Any
 ) -> None:
-    """Run a command in an observed sandbox, and print the smallest policy that would have done.
+    """Run a command, and print the smallest policy that it needs.
 
     What several runs have used adds up. Without a command it prints what is known by now. The options are
     those of `corral run`, and say what the command may do while it is observed.

@@ -11,7 +11,7 @@ import click
 
 @click.group()
 def install() -> None:
-    """Put corral into an agent: claude-code, codex, gemini, opencode, pi.
+    """Put corral into an agent: claude-code, codex, gemini, ...
 
     Every change is shown first, and can be removed. `apparmor` is for Ubuntu.
     """

@@ -28,7 +28,7 @@ def _parent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def module() -> None:
-    """Run WebAssembly modules, each with what it asks for as far as you grant it.
+    """Run WebAssembly modules, each with capabilities of its own.
 
     A module asks in a section `corral.capabilities` of its own, or in a file FILE.caps beside it: one
     capability a line. Without either it gets nothing.

@@ -193,7 +193,7 @@ def schema() -> None:
 @with_policy_options
 @_JSON
 def why(operation: str | None, target: str | None, *, last: bool, as_json: bool, **options: Any) -> None:
-    """Tell whether a command may do something, by which rule, and what would change it.
+    """Tell whether a command may do something, and by which rule.
 
     OPERATION is read, write, exec or connect, and TARGET a path, a program, or a host. The exit status is
     0 for yes, 1 for no, 3 if nothing would run. Instead of both, what a failed program printed is enough:

@@ -19,7 +19,7 @@ _CWD = click.option("--cwd", metavar="DIR", help="The workspace; this directory 
 @with_options(without=("trial", "debug"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def try_(command: tuple[str, ...], **options: Any) -> None:
-    """Run a command on a copy of the workspace that costs nothing, look, then apply it or not.
+    """Run a command on a copy of the workspace, then apply it or not.
 
     The same as `corral run --try`. The workspace does not change. Afterwards corral says what the command
     would have changed there; on a terminal it asks whether to apply it.
@@ -34,7 +34,10 @@ def try_(command: tuple[str, ...], **options: Any) -> None:
 @_CWD
 @_JSON
 def changes(identity: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """List what a trial changed: the last one of this workspace, or the one with this id."""
+    """List what a trial changed.
+
+    Without an ID it is the last one of this workspace.
+    """
     from corral.cli.trial.act import show_changes
 
     sys.exit(show_changes(identity, cwd, as_json=as_json))
@@ -82,7 +85,10 @@ def undo(identity: str | None, cwd: str | None, *, ours: bool, as_json: bool) ->
 @click.argument("identities", nargs=-1, metavar="[ID]...")
 @_CWD
 def discard(identities: tuple[str, ...], cwd: str | None) -> None:
-    """Throw trials away: the last one of this workspace, or those with these ids."""
+    """Throw trials away.
+
+    Without IDs it is the last one of this workspace.
+    """
     from corral.cli.trial.act import discard_trials
 
     sys.exit(discard_trials(identities, cwd))
