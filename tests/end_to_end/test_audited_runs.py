@@ -150,3 +150,12 @@ def test_a_log_of_ones_own_is_a_sink(tmp_path) -> None:
     library.Sandbox("strict", workspace=tmp_path, audit=log).run(("true",))
 
     assert verify(str(tmp_path / "log")).events == 4
+
+
+def test_a_module_is_recorded_like_a_command(corral, place) -> None:
+    (place / "work/m.wat").write_text('(module (func (export "_start")))', encoding="utf-8")
+    done = corral("run", "--backend", "wasm", "--", "m.wat", cwd=place / "work")
+
+    assert done.returncode == 0, done.stderr
+    told = [(record["event"], record.get("backend")) for record in _records(place)]
+    assert ("planned", "wasm") in told and ("ended", "wasm") in told
