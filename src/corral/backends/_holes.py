@@ -21,7 +21,7 @@ class Hole(Record):
     fixed: tuple[str, ...]  # the first version without it, of each branch that was fixed
     what: str
     reference: str
-    affects: bool  # corral's way of using the tool falls into it
+    affects: bool  # it affects corral's way of using the tool
     why: str  # or why not
     since: str = ""  # versions before this one did not have it yet
 

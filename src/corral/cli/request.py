@@ -159,7 +159,8 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
                 yield from ((flag, f"{capability}:{text}") for text in read_pattern_file(value))
             elif flag in {"read", "write", "deny"}:
-                yield flag, f"{capability}:{_absolute(value)}"
+                path = value if flag != "write" or "/" in value else f"./{value}"  # no pattern is granted
+                yield flag, _checked(flag, f"{capability}:{_absolute(path)}")
             elif flag == "net" and ":" in value:
                 why = "--net takes a mode; a host is a capability"
                 raise CapabilitySyntaxError(value, 1, why=why, fix=f"write --cap network:{value}")
