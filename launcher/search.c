@@ -24,7 +24,7 @@
 #include "report.h"
 
 /* Deeper than anybody works. What is made deeper is taken away unseen. */
-enum { MOST_DEPTH = 200, HAS_HEAD = 1, HAS_OBJECTS = 2, HAS_REFS = 4, IS_BARE = 7 };
+enum { MOST_DEPTH = 200, HAS_HEAD = 1, HAS_OBJECTS = 2, HAS_REFS = 4, HAS_COMMON = 8, IS_BARE = 7, IS_LINKED = 9 };
 
 struct search {
     struct launch *launch;
@@ -163,7 +163,13 @@ static int kind_of(int directory, const struct dirent *entry) {
 static unsigned part_of(const char *name) {
     if (strcasecmp(name, "HEAD") == 0) return HAS_HEAD;
     if (strcasecmp(name, "objects") == 0) return HAS_OBJECTS;
+    if (strcasecmp(name, "commondir") == 0) return HAS_COMMON;
     return strcasecmp(name, "refs") == 0 ? HAS_REFS : 0;
+}
+
+/* `commondir` says where the rest of it is: settings, hooks and objects may lie anywhere. */
+static bool is_git_directory(unsigned parts) {
+    return (parts & IS_BARE) == IS_BARE || (parts & IS_LINKED) == IS_LINKED;
 }
 
 /* A directory that its owner has closed is opened afterwards, and before that counts as one that nobody knows; one of
@@ -219,7 +225,7 @@ static bool walk(struct search *s, int directory, int depth) {
         look_at(s, directory, entry, depth);
     }
     closedir(listing);
-    return parts == IS_BARE && !is_held(&s->launch->spec, s->path);
+    return is_git_directory(parts) && !is_held(&s->launch->spec, s->path);
 }
 
 static int search_all(struct launch *launch, bool is_after) {

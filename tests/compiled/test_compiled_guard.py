@@ -70,6 +70,8 @@ MADE = {
     "a file": "mkdir new; echo gitdir: ../elsewhere > new/.git",
     "a link": "mkdir new; ln -s ../elsewhere new/.git",
     "bare": "mkdir -p new/x/objects new/x/refs; echo ref: refs/heads/m > new/x/HEAD",
+    "with its rest elsewhere": "mkdir -p new/y/objects new/y/refs new/x; echo ../y > new/x/commondir;"
+    " echo ref: refs/heads/m > new/x/HEAD",
     "in another case": "mkdir -p new/.GIT",
     "closed": "git init -q new; chmod 000 new/.git new",
     "among packages": "mkdir -p node_modules/x; git init -q node_modules/x",
@@ -90,7 +92,7 @@ def test_a_repository_that_a_command_makes_does_not_stay(moderate: Stage, script
 
 def is_repository(names: set[str]) -> bool:
     folded = {name.lower() for name in names}
-    return ".git" in folded or folded >= {"head", "objects", "refs"}
+    return ".git" in folded or folded >= {"head", "objects", "refs"} or folded >= {"head", "commondir"}
 
 
 LINKS = {

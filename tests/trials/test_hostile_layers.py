@@ -127,6 +127,63 @@ def test_a_repository_by_another_name_is_not_applied(trial: Trial, work: Path, *
     assert {change.reserve for change in applied.reserved} == {Reserve.GIT}
 
 
+def test_a_repository_with_its_rest_elsewhere_is_not_applied(trial: Trial, work: Path) -> None:
+    """`commondir` names the directory whose settings and hooks git takes."""
+    script = (
+        "mkdir -p rest/objects rest/refs plain; echo ref: refs/heads/main > plain/HEAD;"
+        " echo ../rest > plain/commondir"
+    )
+    assert trial.run(script).ok
+
+    applied = trial.apply()
+
+    assert (work / "rest/objects").is_dir()
+    assert not (work / "plain/HEAD").exists() and not (work / "plain/commondir").exists()
+    assert {change.reserve for change in applied.reserved} == {Reserve.GIT}
+
+
+_DEEP = "import os\nfor _ in range(400): os.mkdir('d'); os.chdir('d')\nopen('x', 'w').close()"
+
+
+def test_what_lies_too_deep_stays_in_the_trial(trial: Trial, work: Path) -> None:
+    from corral.trials.shelf import measure_trial
+    from support.confinement import PYTHON
+
+    assert trial.run([PYTHON, "-I", "-S", "-c", _DEEP]).ok
+    assert trial.run("echo fine > fine").ok
+
+    trial.apply(["fine"])
+
+    assert (work / "fine").exists()
+    assert [change.reserve for change in trial.changes() if change.reserve] == [Reserve.UNREADABLE]
+    assert measure_trial(trial.record) > 0
+
+
+def test_a_directory_in_which_something_lies_too_deep_is_not_removed(trial: Trial, work: Path) -> None:
+    here = os.open(work, os.O_RDONLY)
+    for _ in range(220):
+        os.mkdir("d", dir_fd=here)
+        above, here = here, os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(above)
+    os.close(here)
+    assert trial.run("rm -r d old").ok
+
+    trial.apply()
+
+    assert (work / "d/d").is_dir() and not (work / "old").exists()
+
+
+def test_a_link_cannot_add_lines_to_the_difference(trial: Trial) -> None:
+    from corral.cli.trial.diff import diff_lines
+
+    assert trial.run(["ln", "-s", "there\n-forged", "link"]).ok
+
+    lines = list(diff_lines(trial.record, trial.changes()))
+
+    assert "+there\\n-forged" in lines
+    assert all("\n" not in line for line in lines)
+
+
 def test_a_link_in_place_of_a_directory_has_to_be_named(trial: Trial, work: Path) -> None:
     """Whoever goes this way on the host would go elsewhere."""
     assert trial.run("rm -r src; ln -s / src").ok

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
 
 _GIT = ".git"
-_BARE = frozenset({"head", "objects", "refs"})
+#: What git takes for a repository; `commondir` says where the rest of it is.
+_BARE = (frozenset({"head", "objects", "refs"}), frozenset({"head", "commondir"}))
 #: As in launcher/search.c.
 _MOST_DEPTH = 200
 
@@ -81,7 +82,7 @@ def _find(root: str) -> Iterator[str]:
                 raise _unsearched(path, str(problem)) from problem
             continue  # no command can enter it either
         names = {entry.name.lower() for entry in entries}
-        if names >= _BARE:
+        if any(names >= bare for bare in _BARE):
             if path == root:
                 raise _unsearched(path, "it is a git directory itself")
             yield path

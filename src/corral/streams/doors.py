@@ -88,7 +88,12 @@ def find_doors(plan: Plan, launch: Launch) -> Doors | None:
 
 
 def may_write(plan: Plan, path: str) -> bool:
-    """Whether the policy lets the command write the file at a real path, as it is now."""
+    """Whether the policy lets the command write the file at a real path, as it is now.
+
+    On trial it may not: what it writes there goes to its layer, and the caller's file is the host's own.
+    """
+    if plan.command.trial is not None and _is_beneath(path, plan.command.trial.root):
+        return False
     closed = [target.path for target in plan.resolved.denied]
     closed += [shield.target.path for shield in plan.shields]
     if any(_is_beneath(path, above) for above in closed):

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 1 << 20
+#: What git takes for a repository; `commondir` says where the rest of it is.
+_BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+_PARTS = frozenset.union(*_BARE)
+#: Deeper than anybody works. What lies deeper stays in the trial.
+MOST_DEPTH = 200
 #: No set-id bit, no sticky bit.
 MODE_BITS = 0o777
 
@@ -57,7 +62,7 @@ class _Walk:
 
     def _entry(self, stack: LayerStack, entry: Entry, host: int, path: str) -> Iterator[TrialChange]:
         before = _look(host, entry.name)
-        if entry.problem:
+        if entry.problem or _is_too_deep(path):
             reserve = Reserve.UNREADABLE
             yield TrialChange(path, ChangeAction.CHANGED, EntryKind.OTHER, reserve=reserve)
             return
@@ -93,14 +98,15 @@ class _Walk:
         if status is None:
             return
         kind = kind_of(status)
-        if kind is EntryKind.DIRECTORY:
+        is_seen = kind is not EntryKind.DIRECTORY or not _is_too_deep(path)
+        if kind is EntryKind.DIRECTORY and is_seen:
             yield from self._inside_removed(host, name, path)
         mode = stat.S_IMODE(status.st_mode)
         yield TrialChange(
             *(path, ChangeAction.DELETED, kind, kind),
             before_size=status.st_size if kind is EntryKind.FILE else 0,
             before_mode=mode,
-            reserve=self._reserve(path, kind),
+            reserve=self._reserve(path, kind) if is_seen else Reserve.UNREADABLE,
             is_run_later=is_handoff(self._in_workspace(path)),
         )
 
@@ -156,9 +162,12 @@ class _Walk:
 def _is_git_directory(names: set[str], host: int) -> bool:
     """Whether git would take it for a repository, by what a trial and the host have there together."""
     folded = set(map(_folded, names))
-    return all(
-        name.lower() in folded or _look(host, name) is not None for name in ("HEAD", "objects", "refs")
-    )
+    there = {name for name in _PARTS if name.lower() in folded or _look(host, name) is not None}
+    return any(there >= bare for bare in _BARE)
+
+
+def _is_too_deep(path: str) -> bool:
+    return path.count("/") >= MOST_DEPTH
 
 
 def _folded(text: str) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 
 from corral.model.errors import PolicyError, SetupError
+from corral.trials.changes import MOST_DEPTH
 from corral.trials.record import hold_trial, read_record, remove_unused_layers, trials_directory
 from corral.untrusted_files.removal import remove_tree
 
@@ -80,8 +81,10 @@ def measure_trial(record: TrialRecord) -> int:
 
 
 def _statuses(top: str) -> Iterator[os.stat_result]:
-    for directory, _, names, handle in os.fwalk(top, follow_symlinks=False):
-        del directory
+    """Without what lies deeper than anybody works: to go there takes a call for each level."""
+    for directory, directories, names, handle in os.fwalk(top, follow_symlinks=False):
+        if directory.count("/") - top.count("/") >= MOST_DEPTH:
+            directories.clear()
         for name in names:
             with contextlib.suppress(OSError):
                 yield os.stat(name, dir_fd=handle, follow_symlinks=False)

@@ -80,7 +80,7 @@ def _read_before(record: TrialRecord, change: TrialChange) -> list[str] | None:
     with HostTree(record) as tree:
         directory, name = tree.parent(change.path)
         if change.before is EntryKind.LINK:
-            return [f"{os.readlink(name, dir_fd=directory)}\n"]
+            return [f"{printable(os.readlink(name, dir_fd=directory))}\n"]
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return _read_text(os.open(name, flags, dir_fd=directory), change.before_size)
 
@@ -92,7 +92,7 @@ def _read_after(record: TrialRecord, change: TrialChange) -> list[str] | None:
         parent, entry = open_parent(stack, change.path)
         with parent:
             if change.kind is EntryKind.LINK:
-                return [f"{parent.read_link(entry)}\n"]
+                return [f"{printable(parent.read_link(entry))}\n"]
             if change.kind is not EntryKind.FILE:
                 return None
             return _read_text(parent.open_file(entry), change.size)
