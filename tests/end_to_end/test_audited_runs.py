@@ -14,6 +14,7 @@ from corral.audit import log as audit_log
 from corral.audit.log import CURRENT, AuditLog
 from corral.audit.records import EVENTS
 from corral.audit.verify import log_files, read_records, verify
+from support.probed import require
 
 pytestmark = pytest.mark.starts_sandboxes
 
@@ -159,3 +160,12 @@ def test_a_module_is_recorded_like_a_command(corral, place) -> None:
     assert done.returncode == 0, done.stderr
     told = [(record["event"], record.get("backend")) for record in _records(place)]
     assert ("planned", "wasm") in told and ("ended", "wasm") in told
+
+
+def test_a_module_that_is_run_is_on_record(corral, place, request) -> None:
+    require(request, "wasm")
+    (place / "work" / "m.wat").write_text('(module (memory (export "memory") 1) (func (export "_start")))')
+
+    assert corral("module", "run", "m.wat", cwd=place / "work").returncode == 0
+
+    assert [record["event"] for record in _records(place)] == ["opened", "planned", "started", "ended"]

@@ -78,8 +78,10 @@ class AuditLog:
             self._begin(lines)
         elif self._known != (os.fstat(self._file).st_ino, size):
             self._read_tail(size, lines)
+        known, self._known = self._known, (0, 0)  # what follows may fail halfway: then the tail is read again
         for record in records:
             self._add(record, lines)
+        self._known = known
         self._put(b"".join(lines), size)
 
     def _add(self, record: Record, lines: list[bytes]) -> None:
@@ -144,6 +146,8 @@ class AuditLog:
         data = os.pread(self._file, size - start, start)
         whole, feed, torn = data.rpartition(b"\n")
         self._last, self._number = _parse_last(whole + feed)
+        if not self._number:  # a crash has torn its first line, which followed those that were put aside
+            self._last, self._number = self._last_of_rotated()
         if torn:
             lines.append(b"\n")
             about = {"event": "torn", "time": now(), "bytes": len(torn), "sha256": plain_hash(torn)}

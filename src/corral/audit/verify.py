@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _MOST_PROBLEMS = 20
+_OPENED = b'"event":"opened"'  # the first line of every file
 
 
 class Verification(Record):
@@ -85,6 +86,8 @@ class _Verifier:
                 ):
                     self._odd(line, f"{name}, line {at}")
                     continue
+                if at == 1 and not line[PREV_END + len(SEQ) :].partition(b",")[2].startswith(_OPENED):
+                    self._wrong(f"{name}: lines were removed from its beginning")
                 self._follow(line, body, f"{name}, line {at}")
                 self.last = digest.decode()
                 self.events += 1

@@ -34,12 +34,17 @@ class FileCalls:
         self._most_bytes = task.bounds.file_size_bytes
         #: Takes what the module prints; it may be kept instead.
         self.write_stream: Callable[[int, bytes], int] = os.write
+        self.has_input = True  # its first stream is the process's own
         here = tuple(name for name in task.directory.split("/") if name)
         begins = {shown(parts): parts for parts in tree.places}
         for name, parts in begins.items():
             self.handles.add(Handle(parts=parts, preopened=name))
         if any(here[: len(parts)] == parts for parts in begins.values()):
             self.handles.add(Handle(parts=here, preopened="."))
+
+    def keep_streams(self, write: Callable[[int, bytes], int]) -> None:
+        """What it prints goes there, and there is nothing to read: the process's streams are its keeper's."""
+        self.write_stream, self.has_input = write, False
 
     def fd_close(self, memory: GuestMemory, number: int) -> None:
         self.handles.close(number)
@@ -59,13 +64,14 @@ class FileCalls:
 
     def fd_read(self, memory: GuestMemory, number: int, pieces: int, count: int, result: int) -> None:
         handle = self.handles.file(number, reads=True)
-        self._fill(memory, pieces, count, result, lambda size: os.read(handle.descriptor, size))
+        has_more = self.has_input or not handle.is_stream
+        read = (lambda size: os.read(handle.descriptor, size)) if has_more else (lambda _: b"")
+        self._fill(memory, pieces, count, result, read)
 
     def fd_pread(
         self, memory: GuestMemory, number: int, pieces: int, count: int, start: int, result: int
     ) -> None:
-        handle = self.handles.file(number, reads=True)
-        offset = _offset(start)
+        handle, offset = self._placed(number, reads=True), _offset(start)
         self._fill(memory, pieces, count, result, lambda size: os.pread(handle.descriptor, size, offset))
 
     def _fill(
@@ -92,12 +98,19 @@ class FileCalls:
     def fd_pwrite(
         self, memory: GuestMemory, number: int, pieces: int, count: int, start: int, result: int
     ) -> None:
-        handle = self.handles.file(number, writes=True)
+        handle = self._placed(number, writes=True)
         data, offset = _joined(memory, pieces, count), _offset(start)
         if handle.appends:  # Linux would write to the end, wherever it was told to
             raise WasiError(numbers.NOT_SUPPORTED)
         piece = data[: self._room(handle, offset, len(data))]
         memory.write_u32(result, os.pwrite(handle.descriptor, piece, offset))
+
+    def _placed(self, number: int, *, writes: bool = False, reads: bool = False) -> Handle:
+        """A file, which has places. INVARIANT: what goes to a stream goes by `write_stream`, which counts it."""
+        handle = self.handles.file(number, writes=writes, reads=reads)
+        if handle.is_stream:
+            raise WasiError(numbers.ILLEGAL_SEEK)
+        return handle
 
     def _room(self, handle: Handle, start: int, length: int) -> int:
         """How much of it may be written there. Raises ModuleRefusal if nothing."""
@@ -133,13 +146,13 @@ class FileCalls:
             self._room(handle, size, 1)
 
     def fd_seek(self, memory: GuestMemory, number: int, offset: int, whence: int, result: int) -> None:
-        handle = self.handles.file(number)
+        handle = self._placed(number)
         if not 0 <= whence < len(_WHENCE):
             raise WasiError(numbers.INVALID)
         memory.write_u64(result, os.lseek(handle.descriptor, offset, _WHENCE[whence]))
 
     def fd_tell(self, memory: GuestMemory, number: int, result: int) -> None:
-        memory.write_u64(result, os.lseek(self.handles.file(number).descriptor, 0, os.SEEK_CUR))
+        memory.write_u64(result, os.lseek(self._placed(number).descriptor, 0, os.SEEK_CUR))
 
     def fd_fdstat_get(self, memory: GuestMemory, number: int, result: int) -> None:
         handle = self.handles.get(number)
@@ -176,6 +189,8 @@ class FileCalls:
         handle = self.handles.get(number)
         if handle.is_directory and handle.parts is not None:
             status = self.tree.status(handle.parts)
+        elif handle.is_stream and not self.has_input:
+            status = None
         else:
             status = os.fstat(handle.descriptor)
         memory.write(result, filestat(status, is_stream=handle.is_stream))
@@ -204,15 +219,16 @@ class FileCalls:
         self.tree.check_read(parts)
         if cookie == 0 or not handle.listing:
             handle.listing = self._list(parts)
-        data, room = b"", room & 0xFFFF_FFFF
+        pieces, size, room = [], 0, room & 0xFFFF_FFFF
         for index in range(_offset(cookie), len(handle.listing)):
             name, inode, kind = handle.listing[index]
             raw = os.fsencode(name)
-            data += _ENTRY.pack(index + 1, inode, len(raw), kind) + raw
-            if len(data) >= room:
+            pieces.append(_ENTRY.pack(index + 1, inode, len(raw), kind) + raw)
+            size += len(pieces[-1])
+            if size >= room:
                 break
-        memory.write(place, data[:room])
-        memory.write_u32(result, min(len(data), room))
+        memory.write(place, b"".join(pieces)[:room])
+        memory.write_u32(result, min(size, room))
 
     def _list(self, parts: tuple[str, ...]) -> list[tuple[str, int, int]]:
         found = [(".", 0, numbers.DIRECTORY), ("..", 0, numbers.DIRECTORY)]
@@ -233,7 +249,8 @@ def kind_of(status: os.stat_result | None) -> int:
 def filestat(status: os.stat_result | None, *, is_stream: bool = False) -> bytes:
     """What a module is told about a file. Devices are not told: they say something about the host."""
     if status is None:
-        return _FILESTAT.pack(0, 0, numbers.DIRECTORY, 1, 0, 0, 0, 0)
+        kind = numbers.CHARACTER if is_stream else numbers.DIRECTORY
+        return _FILESTAT.pack(0, 0, kind, 1, 0, 0, 0, 0)
     kind = numbers.CHARACTER if is_stream else kind_of(status)
     times = (status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns)
     shown_times = (max(0, each) for each in times)

@@ -91,7 +91,7 @@ class ModuleInstance:
             ) from problem
         self._calls = ProcessCalls(self._task, tree, self._meter.wait)
         if write_stream is not None:
-            self._calls.write_stream = write_stream
+            self._calls.keep_streams(write_stream)
         linker = wasmtime.Linker(self._prepared.engine)
         define_wasi(linker, self._calls, self._report, self._prepared.module.imports)
         for each in self._prepared.module.imports:

@@ -8,6 +8,7 @@ import time
 from corral.wasi import numbers
 from corral.wasi.files import FileCalls, filestat
 from corral.wasi.handles import Handle, WasiError
+from corral.wasi.links import check_moved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class PathCalls(FileCalls):
         if flags & ~(numbers.APPEND | numbers.NONBLOCK | numbers.DSYNC | 8 | 16):
             raise WasiError(numbers.INVALID)
         makes = bool(how & numbers.CREATE) and not is_there
+        if how & numbers.CREATE and how & numbers.EXCLUSIVE and is_there:
+            raise WasiError(numbers.EXISTS)  # it may be gone by now; then nobody has judged that it is made
         if makes:
             self.tree.check_move(parts)
         elif writes or how & numbers.TRUNCATE:
@@ -83,8 +86,8 @@ class PathCalls(FileCalls):
         mode = os.O_RDWR if reads and writes else os.O_WRONLY if writes else os.O_RDONLY
         appends = bool(flags & numbers.APPEND)
         mode |= os.O_APPEND if appends else 0
-        mode |= os.O_CREAT if how & numbers.CREATE and (makes or how & numbers.EXCLUSIVE) else 0
-        mode |= os.O_EXCL if how & numbers.EXCLUSIVE and how & numbers.CREATE else 0
+        mode |= os.O_CREAT if makes else 0
+        mode |= os.O_EXCL if makes and how & numbers.EXCLUSIVE else 0
         mode |= os.O_TRUNC if how & numbers.TRUNCATE else 0
         descriptor = self.tree.open(parts, mode)
         return Handle(descriptor, parts=parts, reads=reads or not writes, writes=writes, appends=appends)
@@ -162,6 +165,7 @@ class PathCalls(FileCalls):
         self.tree.check_write(old)
         self.tree.check_move(new)
         self.tree.check_together(old, new)
+        check_moved(self.tree, old, new)
         with self.tree.holding(old) as (source, name), self.tree.holding(new) as (directory, made):
             os.link(name, made, src_dir_fd=source, dst_dir_fd=directory, follow_symlinks=False)
 
@@ -180,6 +184,7 @@ class PathCalls(FileCalls):
         self.tree.check_move(old)
         self.tree.check_move(new)
         self.tree.check_together(old, new)
+        check_moved(self.tree, old, new)
         with self.tree.holding(old) as (source, name), self.tree.holding(new) as (directory, made):
             os.rename(name, made, src_dir_fd=source, dst_dir_fd=directory)
 

@@ -132,7 +132,7 @@ class ProcessCalls(PathCalls):
             except WasiError as problem:
                 ready.append(_EVENT.pack(name, problem.number, kind, 0, 0))
                 continue
-            if handle.is_stream and kind == 1:
+            if handle.is_stream and kind == 1 and self.has_input:
                 streams[handle.descriptor] = (name, kind)
             else:
                 ready.append(_EVENT.pack(name, 0, kind, 1, 0))

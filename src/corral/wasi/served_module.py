@@ -57,7 +57,7 @@ class ServedModule:
         }
         self.meter = ModuleMeter(task.bounds, cpu_clock)
         self._instance: ModuleInstance | None = None
-        self._output: list[tuple[int, bytes]] = []
+        self._output: list[tuple[int, bytearray]] = []
         self._room = 0
         self._is_busy = False
         self._exports = {each.name: each.type for each in self._prepared.module.exports}
@@ -155,7 +155,10 @@ class ServedModule:
         if self._room < 0:
             self.meter.reached = "output"
             raise LimitReached("output")
-        self._output.append((descriptor, data))
+        if self._output and self._output[-1][0] == descriptor:
+            self._output[-1][1].extend(data)
+        elif data:  # what is no output must not take memory either
+            self._output.append((descriptor, bytearray(data)))
         return len(data)
 
     def _answer(self, value: Any) -> dict[str, Any]:

@@ -59,8 +59,44 @@ def test_a_line_that_is_removed_put_in_or_moved_is_found(tmp_path) -> None:
     ):
         path.write_bytes(b"".join(changed))
         found = verify(str(tmp_path))
-        # A log may begin later, where older files were removed; then its first number says so.
-        assert not found.is_intact or found.first > 1
+        assert not found.is_intact
+
+
+def test_a_whole_older_file_may_be_removed_and_no_part_of_one(tmp_path) -> None:
+    """Its first number says how much is gone; a file whose beginning was cut off was not removed, but changed."""
+    _fill(tmp_path, 12, rotate_bytes=1000, key=KEY)
+    oldest, second, *_ = log_files(str(tmp_path))
+    os.unlink(oldest)
+    found = verify(str(tmp_path), key=KEY)
+    assert found.is_intact and found.first > 1
+
+    with open(second, "rb+") as file:
+        lines = file.readlines()
+        file.seek(0)
+        file.truncate()
+        file.writelines(lines[1:])
+    assert not verify(str(tmp_path), key=KEY).is_intact
+
+
+def test_a_crash_in_the_first_line_of_a_new_file_breaks_no_chain(tmp_path) -> None:
+    log = _fill(tmp_path, 12, rotate_bytes=1000)
+    log.close()
+    path = tmp_path / CURRENT
+    path.write_bytes(path.read_bytes()[:30])
+
+    _fill(tmp_path, 2, rotate_bytes=10_000)
+
+    assert verify(str(tmp_path)).is_intact, verify(str(tmp_path)).problems
+
+
+def test_a_record_that_is_too_long_leaves_the_chain_as_it_was(tmp_path) -> None:
+    log = _fill(tmp_path, 2)
+    with pytest.raises(OSError, match="too long"):
+        log.write([_record(2), _record(3, subject="x" * 300_000)])
+
+    log.write([_record(4)])
+
+    assert verify(str(tmp_path)).is_intact and verify(str(tmp_path)).events == 4
 
 
 def test_without_the_key_nobody_makes_a_line(tmp_path) -> None:

@@ -6,6 +6,12 @@ import os
 
 import pytest
 
+from corral.wasi import numbers
+from corral.wasi.handles import WasiError
+from corral.wasi.paths import PathCalls
+from corral.wasi.process import ProcessCalls
+from corral.wasi.task import Task
+from corral.wasi.tree import Tree
 from support.module_runs import READ, HeldPaths, ModuleBounds, place, run_tool, run_unconfined
 
 TYPE_CHECKING = False
@@ -104,7 +110,8 @@ def test_what_may_only_be_read_stays_as_it_is(words: tuple[str, ...], work: Path
     done = run_tool(words, work, places=(place(work, READ),))
 
     assert done.status != 0 and done.features == ["fs.write"]
-    assert (work / "file").read_text() == "original" and (work / "file").stat() == before
+    assert (work / "file").stat() == before  # ORDER: to read it is an access, and perhaps a second later
+    assert (work / "file").read_text() == "original"
     assert sorted(os.listdir(work)) == ["empty", "file"]
 
 
@@ -259,3 +266,50 @@ def test_no_descriptor_of_the_host_is_left_open(work: Path) -> None:
     run_tool(("o", "file"), work, bounds=ModuleBounds(open_files=20))
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_link_is_neither_moved_nor_linked_to_where_it_would_lead_out(work: Path) -> None:
+    """At its first place it stays inside; nearer to the top the same text leads out."""
+    (work / "a" / "b").mkdir(parents=True)
+    assert run_tool(("s", "../../text", "a/b/link"), work).status == 0
+
+    for words in (("n", "a/b/link", "link"), ("h", "a/b/link", "link"), ("n", "a/b", "b")):
+        done = run_tool(words, work)
+        assert done.status == 63 and done.features == ["fs.write"], words
+    assert os.listdir(work) == ["a"] and os.listdir(work / "a" / "b") == ["link"]
+
+    assert run_tool(("n", "a/b/link", "a/b/other"), work).status == 0
+    assert run_tool(("n", "a/b", "a/c"), work).status == 0, "as deep as before"
+    (work / "a" / "plain").mkdir()
+    assert run_tool(("n", "a/plain", "plain"), work).status == 0
+
+
+def test_a_file_that_has_just_been_removed_is_not_made_in_a_read_only_directory(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the opening, somebody else removes it."""
+    (work / "file").write_text("original")
+
+    def look_and_remove(calls: PathCalls, parts: tuple[str, ...]) -> bool:
+        (work.joinpath(*parts[len(work.parts) - 1 :])).unlink()
+        return True
+
+    monkeypatch.setattr(PathCalls, "_is_there", look_and_remove)
+    monkeypatch.setattr(Tree, "is_directory", lambda *_: False)
+    calls = ProcessCalls(Task(directory=str(work)), Tree((place(work, READ),), HeldPaths()))
+    memory = _Memory(b"file")
+
+    with pytest.raises(WasiError) as refused:
+        calls.path_open(memory, 3, 0, 0, 4, numbers.CREATE | numbers.EXCLUSIVE, 0, 0, 0, 0)  # type: ignore[arg-type]
+
+    assert refused.value.number == numbers.EXISTS and os.listdir(work) == []
+
+
+class _Memory:
+    """As much of a module's memory as a path needs."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def read_path(self, place: int, length: int) -> str:
+        return self._text[place : place + length].decode()

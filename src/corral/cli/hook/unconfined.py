@@ -5,7 +5,8 @@
 with a number that the model does not know. Corral's shell runs without a sandbox what comes with a ticket of
 the hook's, and uses it up. A command that is not permitted never reaches the shell, and its ticket grows old.
 
-TRUST: tickets lie in the state directory, which no command can read. One is for a single text.
+TRUST: tickets lie in the state directory, which no command can write. Whoever may read it, because the user
+grants what is above, finds hashes of them there. One is for a single text.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def with_ticket(command: str) -> str:
     """The command with a new ticket at its end. Raises OSError if none can be kept."""
     _forget_old()
     ticket = os.urandom(_DIGITS // 2).hex()
-    write_state(f"{_DIRECTORY}/{ticket}", _digest(command))
+    write_state(_place(ticket), _digest(command))
     return f"{command}{TICKET}{ticket}"
 
 
@@ -65,10 +66,10 @@ def use_ticket(marked: str) -> str:
     command, found, ticket = marked.rpartition(TICKET)
     if not found or len(ticket) != _DIGITS or not ticket.isalnum():
         return ""
-    path = os.path.join(state_directory(), _DIRECTORY, ticket)
+    path = os.path.join(state_directory(), _place(ticket))
     try:
         is_young = 0 <= time.time() - os.lstat(path).st_mtime < _SECONDS
-        kept = read_state(f"{_DIRECTORY}/{ticket}", _MOST_BYTES)
+        kept = read_state(_place(ticket), _MOST_BYTES)
         os.unlink(path)  # ORDER: of two that come with one ticket, the second fails here
     except OSError:
         return ""
@@ -87,6 +88,11 @@ def record(agent: str, command: str) -> None:
         os.write(descriptor, line.encode("utf-8", "backslashreplace"))
     finally:
         os.close(descriptor)
+
+
+def _place(ticket: str) -> str:
+    """Where a ticket is kept, in the state directory: by its hash, so that a list of names is of no use."""
+    return f"{_DIRECTORY}/{_digest(ticket).decode()}"
 
 
 def _digest(command: str) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from corral.cli.options import defaults
+from corral.cli.request import is_configured, load_request
 from corral.cli.run import EventLines, print_json, report_error, say
 from corral.model.errors import CorralError, PolicyError
 from corral.model.plan import StdioMode
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from corral.audit.recorder import Recorder
     from corral.model.policy import Policy
     from corral.model.rules.inheritance import Cut
 
@@ -89,7 +92,8 @@ def run_module(file: str, arguments: tuple[str, ...], parent: Parent, *, as_json
         inheritance = parent.policy().grant(loaded.request)
         for cut in inheritance.cuts:
             say(f"refused to {loaded.name}: {cut.capability}: {cut.why}")
-        sandbox = Sandbox(inheritance.policy, backend="wasm", workspace=parent.cwd)
+        audit = _recorder(parent.cwd)
+        sandbox = Sandbox(inheritance.policy, backend="wasm", workspace=parent.cwd, audit=audit)
         stdio = StdioMode.CAPTURE if as_json else StdioMode.INHERIT
         words = (os.path.abspath(file), *arguments)
         planned = sandbox.prepare(sandbox.read_command(words, stdin=None, stdio=stdio))
@@ -103,6 +107,12 @@ def run_module(file: str, arguments: tuple[str, ...], parent: Parent, *, as_json
         for line in describe_result(result, verbose=False, told=lines.told):
             say(line)
     return result.exit_status
+
+
+def _recorder(cwd: str | None) -> Recorder | None:
+    """What records runs, if the user's own file says so; nothing else of it counts here. Raises CorralError."""
+    options = {**defaults(), "cwd": cwd}
+    return load_request(options).recorder() if is_configured(options) else None
 
 
 def call_module(
