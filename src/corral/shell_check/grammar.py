@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 #: Longer texts are not parsed: what cannot be looked at is for a person.
 MOST_BYTES = 100_000
+#: Where a text is no shell, the parser's time and memory grow with the square of these.
+MOST_SPECIAL = 4000
+_SPECIAL = "|<>(){}[]$&`"
 
 
 @cache
@@ -32,6 +35,11 @@ def _parser() -> Any:
 def parse(data: bytes) -> Any:
     """The root of the tree. Raises PolicyError if the extra is not there."""
     return _parser().parse(data).root_node
+
+
+def is_too_much(text: str) -> bool:
+    """Whether a text would take the parser, or its caller, too long."""
+    return len(text) > MOST_BYTES or sum(map(text.count, _SPECIAL)) > MOST_SPECIAL
 
 
 def grammar_version() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corral.shell_check.call import UNKNOWN, Pipeline, ShellCall, Word
-from corral.shell_check.grammar import parse
+from corral.shell_check.grammar import is_too_much, parse
 from corral.shell_check.interpreted import interpret
 from corral.shell_check.words import Variables, fields, names_within, resolve, text_of
 from corral.shell_check.wrappers import find_inner
@@ -44,6 +44,8 @@ class Walk:
         self._texts += 1
         if self._texts > MOST_TEXTS:
             raise Doubt(f"there are more than {MOST_TEXTS} texts inside of one another")
+        if is_too_much(text):
+            raise Doubt("it is too long, or has too many signs that mean something to a shell")
         kept, self._outer = self._outer, outer or self._outer
         self._depth += 1
         try:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _MOST_VALUES = 8
+#: Of a variable's value: `a=$a$a`, a few times, is longer than any memory.
+_MOST_CHARACTERS = 4096
 #: Variables that stand for the same on every host, or by convention for one program.
 _KNOWN = {
     "HOME": "~",
@@ -47,7 +49,8 @@ class Variables:
 
     def set(self, name: str, values: tuple[str, ...]) -> None:
         """Remember an assignment: whatever it was before, it may still be, where a branch was not taken."""
-        self._values[name] = values[:_MOST_VALUES]
+        short = (value if len(value) <= _MOST_CHARACTERS else UNKNOWN for value in values[:_MOST_VALUES])
+        self._values[name] = tuple(short)
 
     def get(self, name: str) -> tuple[str, ...]:
         """Its values, or that they are not known."""

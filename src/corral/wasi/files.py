@@ -106,7 +106,7 @@ class FileCalls:
         memory.write_u32(result, os.pwrite(handle.descriptor, piece, offset))
 
     def _placed(self, number: int, *, writes: bool = False, reads: bool = False) -> Handle:
-        """A file, which has places. INVARIANT: what goes to a stream goes by `write_stream`, which counts it."""
+        """A file. INVARIANT: what goes to a stream goes by `write_stream`, which counts it."""
         handle = self.handles.file(number, writes=writes, reads=reads)
         if handle.is_stream:
             raise WasiError(numbers.ILLEGAL_SEEK)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from corral.wasi.task import Task
 
 _MOST_EVENTS = 256
-#: What nobody looks into afterwards, as the runner of commands does. With a HEAD, git takes a directory of any name
-#: for a repository, and runs what its settings say.
+#: What nobody looks into afterwards, as the runner of commands does. With a HEAD, git takes a directory of
+#: any name for a repository, and runs what its settings say.
 _NEVER_MADE = (".git", "HEAD")
 
 

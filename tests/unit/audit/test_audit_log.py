@@ -63,7 +63,7 @@ def test_a_line_that_is_removed_put_in_or_moved_is_found(tmp_path) -> None:
 
 
 def test_a_whole_older_file_may_be_removed_and_no_part_of_one(tmp_path) -> None:
-    """Its first number says how much is gone; a file whose beginning was cut off was not removed, but changed."""
+    """Its first number says how much is gone; one whose beginning was cut off was changed."""
     _fill(tmp_path, 12, rotate_bytes=1000, key=KEY)
     oldest, second, *_ = log_files(str(tmp_path))
     os.unlink(oldest)

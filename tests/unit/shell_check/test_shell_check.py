@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -177,3 +178,22 @@ def test_hostile_sizes_end_soon() -> None:
     assert check(shells).verdict is CheckVerdict.ASK
     assert check(braces).verdict is CheckVerdict.ALLOW
     assert len(expand_braces("{a,b}" * 40)) == 64
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a|" * 50_000, "x=(" * 30_000, "a='x|'; " + "a=$a$a; " * 30 + 'eval "$a"'],
+    ids=["pipes", "lists", "doubled"],
+)
+def test_a_text_that_would_take_all_memory_is_left_to_a_person(text: str) -> None:
+    """In a process of its own, with a bound: what is tested here has taken 20 GB."""
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
+        "import corral; print(corral.check(sys.stdin.read()).verdict.value)"
+    )
+
+    done = subprocess.run(
+        (sys.executable, "-c", program), input=text, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, "ask\n"), done.stderr

@@ -110,7 +110,7 @@ def run_module(file: str, arguments: tuple[str, ...], parent: Parent, *, as_json
 
 
 def _recorder(cwd: str | None) -> Recorder | None:
-    """What records runs, if the user's own file says so; nothing else of it counts here. Raises CorralError."""
+    """What records runs, if the user's file says so. Nothing else of it counts. Raises CorralError."""
     options = {**defaults(), "cwd": cwd}
     return load_request(options).recorder() if is_configured(options) else None
 
