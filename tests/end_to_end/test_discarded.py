@@ -49,6 +49,16 @@ def test_a_worktree_beside_the_workspace_is_told(project: Path) -> None:
     assert event.hint == f"filesystem:write:{project.parent}/tree"
 
 
+def test_a_granted_file_in_a_private_area_is_not_told(project: Path) -> None:
+    """The launcher makes an empty file there to mount it on: nobody wrote it."""
+    granted = project.parent / "beside" / "settings"
+    granted.parent.mkdir()
+    granted.write_text("kept\n")
+    result = _run(project, f"cat {granted}", f"filesystem:read:{granted}")
+
+    assert result.ok and result.stdout == "kept\n" and _discarded(result) == []
+
+
 def test_with_the_hint_it_stays(project: Path) -> None:
     other = project.parent / "other"
     other.mkdir()

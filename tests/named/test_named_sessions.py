@@ -349,7 +349,7 @@ def test_a_session_goes_on_when_the_host_replaces_what_is_protected(person: Pers
 
     assert seen.stdout == b"kept\nmine\n"
     assert envrc.read_text() == "two"
-    assert b"made anew" in person.corral("session", "logs", "s").stdout
+    assert b"recreated" in person.corral("session", "logs", "s").stdout
     assert person.facts()["state"] == "running"
     assert person.corral("session", "stop", "s").returncode == 0
 

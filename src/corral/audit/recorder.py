@@ -107,7 +107,7 @@ def _unrecorded(problem: Exception) -> SetupError:
         "audit",
         "the run cannot be recorded in the audit log",
         why=str(problem),
-        fix='make room, or mend the log; `audit.on_failure = "warn"` runs without a record',
+        fix='free some space, or repair the log; `audit.on_failure = "warn"` runs without a record',
     )
 
 

@@ -23,7 +23,7 @@ Examples:
   corral run --read ~/data --env LANG --json -- ./analyse
 
 \b
-Exit status: the command's own; 124 time over; 125 the sandbox could not be set
+Exit status: the command's own; 124 timed out; 125 the sandbox could not be set
 up and the command did not run; 126, 127 as in a shell; 128+n signal n; 2 wrong
 usage or policy; 3 this host cannot enforce the policy.
 """
@@ -133,7 +133,7 @@ def learn(
 ) -> None:
     """Run a command, and print the smallest policy that it needs.
 
-    What several runs have used adds up. Without a command it prints what is known by now. The options are
+    What several runs have used adds up. Without a command it prints what is known so far. The options are
     those of `corral run`, and say what the command may do while it is observed.
     """
     from corral.cli.learn import learn_policy

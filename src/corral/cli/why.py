@@ -30,7 +30,7 @@ _SENTENCES = {
     Reason.HIDDEN: "homes hide it: a key, a login or a history, which a grant of the home does not show",
     Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
     Reason.PRIVATE: "the sandbox has a private directory there: empty at first, gone afterwards",
-    Reason.STRUCTURAL: "/proc and /dev are made anew inside, with what programs cannot do without",
+    Reason.STRUCTURAL: "the sandbox has its own /proc and /dev, with what programs cannot do without",
     Reason.NOT_EXECUTABLE: "it is no program: not a file that may be executed",
     Reason.NOT_GRANTED: "no rule grants it",
     Reason.UNCONFINED: "it runs without a sandbox",

@@ -119,7 +119,7 @@ class Configuration(Record):
             return ""
         narrowing = [file for file in self.files if file.source is Source.PROJECT and not file.is_trusted]
         if narrowing:
-            return f"{shorten(narrowing[0].path)} has a say in the policy, and is not trusted"
+            return f"{shorten(narrowing[0].path)} is an input of the policy, and is not trusted"
         asked = [setting for setting in self.compiled.confinement() if setting is not None]
         flag = next((each.origin.name for each in asked if each.origin.source is Source.FLAG), "")
         return f"{flag} asks for a sandbox" if flag else ""

@@ -37,7 +37,7 @@ def contradictions(settings: Sequence[Setting]) -> Iterator[Problem]:
         if first_lost(net, capabilities_of_setting(setting)) is not None:
             yield _problem(
                 setting,
-                f"capabilities: {setting.value} is said in vain, because `{net.mode.value}` permits "
+                f"capabilities: {setting.value} has no effect, because `{net.mode.value}` permits "
                 f"{PERMITS[net.mode]}",
                 "name the host in allow_domains to permit it alone, or leave it out",
             )

@@ -21,6 +21,7 @@ OTHER_VARIABLES = frozenset(
     {"CORRAL_SANDBOX", "CORRAL_LAUNCHER", "CORRAL_CONFIG", "CORRAL_AGENT", "CORRAL_PYTHON_WASM"}
 )
 _MOST_BYTES = 1024 * 1024
+_FIX = "fix or remove it, or run with --no-config to leave all configuration out"
 
 
 class Found(Record):
@@ -125,8 +126,11 @@ def read_named(path: str, *, is_project: bool = False) -> Found:
     owners = _owners(place) if is_project else None
     file = _read(os.path.join(place, os.path.basename(path)), is_project=is_project, owners=owners)
     if file is None:
-        why = "it belongs to somebody else" if os.path.lexists(path) else "there is no such file"
-        raise _unusable(path, why)
+        if os.path.lexists(path):
+            raise _unusable(path, "it belongs to somebody else")
+        raise _unusable(
+            path, "there is no such file", fix="check the name; `corral policy init` writes a file"
+        )
     return file
 
 
@@ -198,10 +202,10 @@ def _mentions_corral(path: str) -> bool:
         os.close(descriptor)
 
 
-def _unusable(path: str, why: str) -> PolicyError:
+def _unusable(path: str, why: str, fix: str = _FIX) -> PolicyError:
     return PolicyError(
         "configuration-file",
         f"the configuration {path} cannot be used",
         why=why,
-        fix="fix or remove it, or run with --no-config to leave all configuration out",
+        fix=fix,
     )

@@ -306,7 +306,7 @@ def _finish(mark: Mark, stored: tuple[Any, ...], quarantine: str) -> None:
     except SetupError as problem:
         raise unchecked_before(path, problem.why) from problem
     if left:
-        raise unchecked_before(path, f"these could not be taken away: {', '.join(left)}")
+        raise unchecked_before(path, f"these could not be removed: {', '.join(left)}")
     found = check.take_violations()
     if found:
         raise taken_away_now(found)

@@ -76,7 +76,7 @@ def unreadable(failures: Mapping[str, Exception], *, ran: bool, left: tuple[str,
     """Looks that failed, by what was not looked at; and what else could not be taken away."""
     why = [f"{path}: {problem}".removeprefix(": ") for path, problem in failures.items()]
     more = f"; and {len(why) - _MOST_NAMED} others" if len(why) > _MOST_NAMED else ""
-    others = f"; not taken away: {', '.join(left[:_MOST_NAMED])}" if left else ""
+    others = f"; not removed: {', '.join(left[:_MOST_NAMED])}" if left else ""
     return SetupError(
         "guard",
         "a git directory could not be checked"
@@ -105,7 +105,7 @@ def taken_away_now(found: tuple[Violation, ...]) -> SetupError:
     more = f" and {len(found) - _MOST_NAMED} others" if len(found) > _MOST_NAMED else ""
     return SetupError(
         "guard",
-        "what an earlier command left for git was not checked when it ended, and is taken away now",
+        "what an earlier command left for git was not checked when it ended, and is removed now",
         why=f"found: {', '.join(told)}{more}",
         fix="look at quarantine if some of it was yours, and run it again",
     )

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
     _Refusal = tuple[Probe, frozenset[Feature], UnenforceableError | None]
 
+#: What only a control group holds against a command that tries to get around it.
+_BY_GROUPS = {"limit.memory", "limit.cpu", "limit.cpu-time", "limit.pids"}
+
 
 def select(needed: frozenset[Feature], probes: Iterable[Probe]) -> Probe:
     """Return the first probe that enforces all that is needed. Takes no more probes than it must."""
@@ -77,6 +80,8 @@ def _reason(probe: Probe, lacking: frozenset[Feature], problem: UnenforceableErr
         return f"{probe.backend}: {probe.reason}"
     nearly = [f"{feature.value} ({how})" for feature, how in probe.approximates if feature in lacking]
     words = f"; approximates {', '.join(nearly)}" if nearly else ""
+    if probe.detail(LIMITS_FIX) and {feature.value for feature in lacking} <= _BY_GROUPS:
+        words = "; these limits need a control group, and this host gives you none"
     return f"{probe.backend}: cannot enforce {_names(lacking)}{words}"
 
 

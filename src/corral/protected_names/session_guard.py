@@ -263,7 +263,7 @@ def _stale(changed: list[str]) -> SetupError:
 def _unmended(problem: SetupError) -> SetupError:
     return SetupError(
         "session-stale",
-        "the kept sandbox cannot be made anew",
+        "the kept sandbox cannot be recreated",
         why=f"{problem.what}: {problem.why}",
         fix=f"{problem.fix}; then {RESET}",
     )
@@ -313,7 +313,7 @@ def left_behind(paths: tuple[str, ...]) -> SetupError:
     """Something planted is there although everything has ended."""
     return SetupError(
         "guard",
-        f"something protected was planted and could not be taken away: {', '.join(paths)}",
+        f"something protected was planted and could not be removed: {', '.join(paths)}",
         why="the command left it in a state that this user may not change",
         fix="remove it by hand before anything on the host reads it",
         ran=True,

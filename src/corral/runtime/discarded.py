@@ -62,6 +62,8 @@ class _Walk:
         self._is_temporary = area in _TEMPORARY
         self._own = {file.path: file.content for file in resolved.private_files}
         self._own |= {link.path: b"" for link in resolved.links}
+        # The launcher makes an empty file to mount a granted one on, such as the pyvenv.cfg of a virtualenv.
+        self._own |= {grant.target.path: b"" for grant in resolved.grants}
         self._left = _MOST_ENTRIES
 
     def files(self, handle: int, path: str, depth: int = 0) -> Iterator[str]:

@@ -73,7 +73,7 @@ STOPS = (
         "plant-editor-task",
         "plant .vscode/tasks.json, which was not there",
         "the editor would have run it",
-        "what appears there is taken away at once",
+        "what appears there is removed at once",
     ),
     Stop(
         "kill-host-process",

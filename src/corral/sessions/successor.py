@@ -54,7 +54,7 @@ class Handover:
     def take_notes(self) -> tuple[str, ...]:
         """What the first result of the successor has to say."""
         notes, self._notes = tuple(self._notes), []
-        return tuple(f"the host has changed, and the sandbox was made anew: {note}" for note in notes)
+        return tuple(f"the host has changed, and the sandbox was recreated: {note}" for note in notes)
 
     def lose_areas(self) -> None:
         """The successor begins with empty ones, and says so."""
@@ -178,5 +178,5 @@ def busy(stale: SetupError) -> SetupError:
         "session-stale",
         stale.what,
         why=f"{stale.why}; another command still runs in it",
-        fix=f"wait until it has ended: then the sandbox is made anew. Or end it: {RESET}",
+        fix=f"wait until it has ended: then the sandbox is recreated. Or end it: {RESET}",
     )

@@ -172,5 +172,5 @@ def _wrong(file: str, problems: list[str]) -> PolicyError:
         "check-rules",
         f"the rules in {file} cannot be used",
         why="; ".join(problems[:20]),
-        fix="mend the file; docs/check.md has the keys of a rule",
+        fix="fix the file; docs/check.md has the keys of a rule",
     )

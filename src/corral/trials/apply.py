@@ -210,6 +210,6 @@ def _stopped(problem: OSError, verb: str) -> SetupError:
         "trial-stopped",
         f"the {verb} stopped on its way; no file is half written",
         why=f"{place}{problem.strerror or problem}",
-        fix="mend that and run the same command again, which goes on from there; or `corral undo`",
+        fix="fix that and run the same command again, which goes on from there; or `corral undo`",
         ran=True,
     )

@@ -250,7 +250,7 @@ def reading_trial(record: TrialRecord) -> Iterator[None]:
             "trial-unreadable",
             f"trial {record.identity} cannot be compared with its workspace",
             why=f"{place}{problem.strerror or problem}",
-            fix=f"mend that in {record.root}, or `corral discard {record.identity}`",
+            fix=f"fix that in {record.root}, or `corral discard {record.identity}`",
             ran=True,
         ) from None
 

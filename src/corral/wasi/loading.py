@@ -80,7 +80,7 @@ def to_binary(data: bytes, name: str) -> bytes:
             return bytes(wasmtime.wat2wasm(data.decode("utf-8")))
         except (wasmtime.WasmtimeError, UnicodeDecodeError) as problem:
             raise bad_module(
-                "module-malformed", f"{name} is not a module", _first_line(problem), "mend the text"
+                "module-malformed", f"{name} is not a module", _first_line(problem), "fix the text"
             ) from problem
     raise bad_module(
         "module-malformed",

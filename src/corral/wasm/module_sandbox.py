@@ -188,9 +188,7 @@ class ModuleSandbox:
             self.hear(Violation(feature, self.name, Evidence.OBSERVED, f"its limit was reached: {limit}"))
             why = f"its limit was reached: {limit}"
         fix = (
-            "raise the limit, or let it do less"
-            if limit
-            else "look at `error.backtrace`, and mend the module"
+            "raise the limit, or let it do less" if limit else "look at `error.backtrace`, and fix the module"
         )
         what = f"{self.name}.{function} did not return"
         return ModuleTrap(code, what, why=why, fix=fix, backtrace=backtrace, limit=limit, output=self.output)

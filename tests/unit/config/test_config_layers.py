@@ -299,7 +299,7 @@ def test_an_agents_own_domains_take_the_place_of_the_network_of_all(user: Path, 
     [
         ('network = "full"\nallow_domains = ["a.org"]', 'line 2, column 1: network = "full" and allow'),
         ('allow_domains = ["a.org"]\nnetwork = "none"', 'line 3, column 1: network = "none" and allow'),
-        ('network = "full"\ncapabilities = ["network:https:a.org"]', "network:https:a.org is said in vain"),
+        ('network = "full"\ncapabilities = ["network:https:a.org"]', "network:https:a.org has no effect"),
         ('profile = "permissive"\ncapabilities = ["network:tcp:a.org:1"]', "`full` permits every host"),
     ],
 )

@@ -205,7 +205,7 @@ def test_after_a_failed_check_nothing_runs_there_until_one_has_ended_well(
             opening()
     (mark,) = (tmp_path / MARKS).iterdir()
     assert str(mark) in refused.value.fix
-    with pytest.raises(SetupError, match="is taken away now"):
+    with pytest.raises(SetupError, match="is removed now"):
         opening()
     opening().acquit()
     assert not (git / "rebase-merge/strategy").exists()
@@ -228,7 +228,7 @@ def test_who_comes_while_another_run_checks_waits_for_it(
     finding.close()  # it has failed
     others.join()
 
-    assert "is taken away now" in told[0]
+    assert "is removed now" in told[0]
 
 
 def _told_by(opening: Callable[..., RepositoryCheck]) -> str:

@@ -81,7 +81,7 @@ def export(directory: str | None, form: str, **filters: object) -> None:
 def verify(directory: str | None, key: str | None, anchor: str | None, *, as_json: bool) -> None:
     """Say whether any line was changed, removed or put in. The status is 1 if so.
 
-    Without an anchor it cannot tell that the end was cut off, or that all was written anew.
+    Without an anchor it cannot tell whether the end was cut off or the whole log rewritten.
     """
     from corral.cli.audit.show import verify_log
 

@@ -62,7 +62,7 @@ def _files(directory: str | None) -> list[str]:
             "audit-missing",
             "there is no audit log",
             why=f"nothing was recorded in {place}",
-            fix="write `[audit]` and `enabled = true` into your own configuration",
+            fix="add `[audit]` and `enabled = true` to ~/.config/corral/corral.toml",
         )
     return log_files(place)
 
@@ -105,10 +105,12 @@ def verify_log(directory: str | None, key: str | None, anchor: str | None, *, as
         for line in (*found.problems, *(f"a crash: {text}" for text in found.torn)):
             print(printable(line))
         word = "intact" if found.is_intact else "NOT INTACT"
-        print(f"{word}: {found.events} records, numbers {found.first} to {found.last}, {found.files} files")
+        print(f"{word}: {found.events} records, numbers {found.first} to {found.last}; files: {found.files}")
         print(f"head {found.last} {found.head}")
         if not anchor:
-            print("(without --anchor nobody can tell whether the end was cut off, or all was written anew)")
+            print(
+                "(without --anchor corral cannot tell whether the end was cut off or the whole log rewritten)"
+            )
         return 0 if found.is_intact else 1
 
     return _reported(work)

@@ -144,7 +144,7 @@ def stop(name: str | None, *, as_json: bool) -> None:
 @_NAME
 @_JSON
 def reset(name: str | None, *, as_json: bool) -> None:
-    """End what runs in a session, forget its private areas, and begin anew on the host as it is now."""
+    """End what runs in a session, empty its private areas, and start it again on the host as it is now."""
     from corral.cli.policy.show import answer
     from corral.cli.session.show import reset_session
 

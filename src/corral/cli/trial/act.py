@@ -128,7 +128,7 @@ def discard_trials(identities: Sequence[str], cwd: str | None) -> int:
             lost = has_something_to_undo(record)
             discard_trial(record)
             more = "; what was applied stays, and cannot be undone any more" if lost else ""
-            say(f"trial {record.identity} is thrown away{more}")
+            say(f"trial {record.identity} is discarded{more}")
 
     return _answer(act)
 
@@ -144,7 +144,7 @@ def list_all(cwd: str | None, *, prune: bool, older: str | None, as_json: bool) 
             is_old = seconds is not None and record.age_seconds > seconds
             if prune and not is_busy(record) and (not changes or is_old):
                 discard_trial(record)
-                say(f"trial {record.identity} is thrown away")
+                say(f"trial {record.identity} is discarded")
                 continue
             listed.append((record, changes, measure_trial(record)))
         if as_json:

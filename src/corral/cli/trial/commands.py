@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from corral.cli.commands import with_options
+from corral.cli.help import BriefCommand
 from corral.cli.options import defaults
 
 _TRIAL = click.argument("identity", required=False, metavar="[ID]")
@@ -15,7 +16,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 _CWD = click.option("--cwd", metavar="DIR", help="The workspace; this directory by default.")
 
 
-@click.command(name="try", context_settings={"allow_interspersed_args": False})
+@click.command(name="try", cls=BriefCommand, context_settings={"allow_interspersed_args": False})
 @with_options(without=("trial", "debug"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def try_(command: tuple[str, ...], **options: Any) -> None:
@@ -85,7 +86,7 @@ def undo(identity: str | None, cwd: str | None, *, ours: bool, as_json: bool) ->
 @click.argument("identities", nargs=-1, metavar="[ID]...")
 @_CWD
 def discard(identities: tuple[str, ...], cwd: str | None) -> None:
-    """Throw trials away.
+    """Discard trials.
 
     Without IDs it is the last one of this workspace.
     """
@@ -97,7 +98,7 @@ def discard(identities: tuple[str, ...], cwd: str | None) -> None:
 @click.command()
 @_CWD
 @click.option("--all", "everywhere", is_flag=True, help="Of every workspace.")
-@click.option("--prune", is_flag=True, help="Throw those away that have nothing left to apply.")
+@click.option("--prune", is_flag=True, help="Discard those that have nothing left to apply.")
 @click.option("--older", metavar="TIME", help="With --prune: also those that are older, such as 14d.")
 @_JSON
 def trials(cwd: str | None, *, everywhere: bool, prune: bool, older: str | None, as_json: bool) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from corral.trials.change import TrialChange
 
 _MOST_COMMAND = 80
-_QUESTION = "corral: [a]pply, [c]hoose, show the [d]iff, [k]eep for later, or throw away [x]? "
+_QUESTION = "corral: [a]pply, [c]hoose, show the [d]iff, [k]eep for later, or discard [x]? "
 
 
 class TriedCommand:
@@ -81,7 +81,7 @@ class TriedCommand:
                 print_diff(self.trial.record, changes, stat=False)
             if answer in {"x", "discard"}:
                 self.trial.discard()
-                say("thrown away; the workspace is as it was")
+                say("discarded; the workspace is as it was")
                 return 0
             if answer in {"k", "keep", ""}:
                 say(f"kept; `corral apply {self.trial.id}` takes it over, `corral discard` ends it")

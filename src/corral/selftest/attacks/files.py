@@ -165,7 +165,7 @@ PROBES = (
     ),
     EscapeProbe(
         "write-read-only-part-anew",
-        "Move the directory above a read-only part of the workspace away and make the part anew.",
+        "Move the directory above a read-only part of the workspace away and make the part again.",
         Feature.FS_DENY,
         "corral (planning/build.py)",
         'mv keys k2; mkdir -p keys/deep; echo "$TOKEN" > keys/deep/file',
@@ -175,7 +175,7 @@ PROBES = (
     ),
     EscapeProbe(
         "write-read-only-part-beside-repository",
-        "Make a repository above a read-only part: protecting it mounts the directory anew, over the part.",
+        "Make a repository above a read-only part: protecting it mounts the directory again, over the part.",
         Feature.FS_DENY,
         "corral (backends/native.py)",
         'echo "$TOKEN" > keys/deep/file',

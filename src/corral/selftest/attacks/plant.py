@@ -184,7 +184,7 @@ open('t', 'w').write(TOKEN); os.rename('t', '.envrc')
     ),
     _plant(
         "plant-by-persistence",
-        "Put the file back as often as it is taken away.",
+        "Put the file back as often as it is removed.",
         "corral (protected_names/guard.py)",
         """
 for i in range(400): open(f't{i}', 'w').write(TOKEN)

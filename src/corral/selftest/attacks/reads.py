@@ -223,7 +223,7 @@ if libc.name_to_handle_at(-100, path, ctypes.byref(handle), ctypes.byref(mount),
     ),
     EscapeProbe(
         "read-denied-beside-repository",
-        "Make a repository beside a denied file: protecting it mounts the directory anew, over the denial.",
+        "Make a repository beside a denied file: protecting it mounts the directory again, over the denial.",
         Feature.FS_DENY,
         "corral (backends/native.py)",
         "cat keys/private",

@@ -213,6 +213,6 @@ def lost(name: str, why: str, *, ran: bool = False) -> SetupError:
         "session-unreachable",
         f"the session {name} does not answer",
         why=why,
-        fix=f"look at `corral session status {name}`, and start it anew",
+        fix=f"look at `corral session status {name}`, and start it again",
         ran=ran,
     )

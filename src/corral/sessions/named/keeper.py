@@ -159,7 +159,7 @@ class Keeper:
         if self._session.pid != self._watched_pid:
             self._watch(poller)
             if self._watched_pid:
-                self.log.note(f"the host has changed: the sandbox was made anew, pid {self._watched_pid}")
+                self.log.note(f"the host has changed: the sandbox was recreated, pid {self._watched_pid}")
 
     def reset(self) -> None:
         """Begin anew, and return when it is done. Raises CorralError; then the session ends."""
@@ -178,7 +178,7 @@ class Keeper:
             try:
                 self._session.reset()
                 self._watch(poller)
-                self.log.note("reset: everything was ended, and the sandbox made anew")
+                self.log.note("reset: everything was ended, and the sandbox recreated")
             except CorralError as error:
                 wanted.error = error
                 self._ending = self._ending or (FAILED, f"{error.what}: {error.why}")

@@ -295,5 +295,5 @@ def _other_version(said: object) -> PolicyError:
         "session-version",
         "the session does not understand this corral",
         why=f"it speaks version {VERSION} of its language and was asked for {str(said)[:40]!r}",
-        fix="stop it with the corral that started it (`kill` its process otherwise), and start it anew",
+        fix="stop it with the corral that started it (`kill` its process otherwise), and start it again",
     )
