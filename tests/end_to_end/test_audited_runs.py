@@ -153,6 +153,14 @@ def test_a_log_of_ones_own_is_a_sink(tmp_path) -> None:
     assert verify(str(tmp_path / "log")).events == 4
 
 
+def test_of_a_line_given_as_a_name_only_its_first_word_is_recorded(corral, place) -> None:
+    corral("run", "login --password hunter2", cwd=place / "work")
+
+    records = _records(place)
+    assert "hunter" not in json.dumps(records)
+    assert "login" in {record.get("program") for record in records}
+
+
 def test_a_module_is_recorded_like_a_command(corral, place) -> None:
     (place / "work/m.wat").write_text('(module (func (export "_start")))', encoding="utf-8")
     done = corral("run", "--backend", "wasm", "--", "m.wat", cwd=place / "work")

@@ -45,7 +45,8 @@ class Who:
 
 def planned(plan: Plan, backend: str, who: Who) -> Iterator[Record]:
     """Before a command starts: what is enforced, by whom, and what was given up."""
-    program = os.path.basename(plan.command.argv[0]) if plan.command.argv else ""
+    words = plan.command.argv[0].split() if plan.command.argv else []  # a shell line may be given as a name
+    program = os.path.basename(words[0]) if words else ""
     yield {
         **who.head("planned", plan.run_id),
         "program": cut(program),
