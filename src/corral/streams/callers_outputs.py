@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def errors_pass_by(plan: Plan) -> bool:
-    """Whether standard error should not go through corral to be read: it is a terminal, or one with stdout.
+    """Whether standard error should not go through corral to be read: it is a terminal, or one log with stdout.
 
-    Through corral, all that is printed would take that way, or come out of order.
+    A pipe goes through corral, also after `2>&1`: else corral's own lines would come between pieces of a line.
     """
     mode = plan.command.stdio
     if mode is StdioMode.TERMINAL:
         return True
     is_limited = plan.resolved.limits.output_bytes is not None
-    return mode is StdioMode.INHERIT and not is_limited and (os.isatty(2) or is_same_file(1, 2))
+    return mode is StdioMode.INHERIT and not is_limited and (os.isatty(2) or is_one_log())
 
 
 def is_one_log() -> bool:
