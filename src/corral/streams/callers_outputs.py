@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def errors_pass_by(plan: Plan) -> bool:
-    """Whether standard error should not go through corral to be read: it is a terminal, or one log with stdout.
+    """Whether standard error goes past corral: it is a terminal, or one log with stdout.
 
-    A pipe goes through corral, also after `2>&1`: else corral's own lines would come between pieces of a line.
+    A pipe goes through corral, also after `2>&1`: else corral's lines would come into those of others.
     """
     mode = plan.command.stdio
     if mode is StdioMode.TERMINAL:
