@@ -14,6 +14,7 @@ pytestmark = [
 
 TESTS = """
 import unittest
+print("printed by the command, and no part of the policy")
 
 class Test(unittest.TestCase):
     def test_it(self):
@@ -44,7 +45,7 @@ def test_what_was_learned_lets_that_run_again_and_refuses_three_other_things(
     given = str(place / "data/given.txt")
     learned = corral("learn", "--read", given, *COMMAND, cwd=place / "work")
     assert learned.returncode == 0, learned.stderr
-    assert b"report.txt" in learned.stdout
+    assert b"report.txt" in learned.stdout and b"printed by" in learned.stderr
     own = place / "learned.toml"
     own.write_bytes(learned.stdout)
     monkeypatch.setenv("CORRAL_CONFIG", str(own))

@@ -22,7 +22,7 @@ from corral.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
 
@@ -44,7 +44,8 @@ def learn_policy(
         seen = Observation() if forget else load_observation(workspace)
         if command:
             request = build_request(asked, command)
-            result, found = learn(request.sandbox, command, say)
+            with _printing_on_stderr():
+                result, found = learn(request.sandbox, command, say)
             seen = seen | found
             status = result.exit_status
             with contextlib.suppress(OSError):  # then the next run begins anew
@@ -65,6 +66,21 @@ def learn_policy(
         return _apply(text, _target(workspace, for_user=for_user), yes=yes) or status
     except CorralError as error:
         return report_error(error, as_json=False)
+
+
+@contextlib.contextmanager
+def _printing_on_stderr() -> Iterator[None]:
+    """Where the policy goes to a file or a pipe, what the command prints does not."""
+    if os.isatty(1):
+        yield
+        return
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _target(workspace: str, *, for_user: bool) -> str:

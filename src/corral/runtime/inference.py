@@ -132,6 +132,10 @@ def candidates(line: str, place: int) -> Iterator[str]:
         return
     parts = [part.strip() for part in line[:place].rstrip(" :,(").split(": ")]
     if len(parts) > 1 or " " in parts[0]:  # a single word is who says it
+        for words in _WRITING:  # a shell's `cannot create NAME` has no quotes
+            if parts[-1].startswith(f"{words} "):
+                yield parts[-1].removeprefix(f"{words} ")
+                return
         yield parts[-1]
         if " " in parts[-1]:
             yield parts[-1].split()[-1]

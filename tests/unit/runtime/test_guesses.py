@@ -72,6 +72,12 @@ def _read_only(path: str, *, is_system: bool = False) -> Grant:
             None,
         ),
         ("/bin/sh: 1: cannot create /usr/x: Read-only file system", "fs.write", "/usr/x", ""),
+        (
+            "sh: 1: cannot create /data/x y: Permission denied",
+            "fs.write",
+            "/data/x y",
+            "filesystem:write:/data",
+        ),
         ("cat: /data/*: Permission denied", "fs.read", "/data/*", "filesystem:read:/data/\\*"),
         ("cat: /data/a\x1b[2J: Permission denied", "fs.read", "/data/a\x1b[2J", ""),
         ('sudo: The "no new privileges" flag is set', "privileges", "sudo", ""),
