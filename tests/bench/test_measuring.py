@@ -44,7 +44,7 @@ def _missing_modules() -> list[str]:
     """Parts of corral that are not there; the table says so, and goes on."""
     import corral.sessions.session
 
-    names = ("sessions.pool", "executor.executor")
+    names = ("sessions.pool", "parallel.executor")
     package = Path(corral.__file__).parent
     missing = [f"corral.{name}" for name in names if not (package / f"{name.replace('.', '/')}.py").exists()]
     return missing + ([] if hasattr(corral.sessions.session.Session, "read_file") else ["read_file"])

@@ -21,6 +21,10 @@ if ! cc -static -o /dev/null "${TMPDIR:-/tmp}/corral-cc-$$.c" 2>/dev/null; then
     missing="$missing libc6-dev"
 fi
 rm -f "${TMPDIR:-/tmp}/corral-cc-$$.c"
+# And the numbers of system calls of another machine are in its own headers, which a cross compiler may lack.
+if [ -n "$clients" ] && [ ! -e /usr/riscv64-linux-gnu/include/asm/unistd.h ]; then
+    missing="$missing libc6-dev-riscv64-cross"
+fi
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

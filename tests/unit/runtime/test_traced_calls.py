@@ -14,11 +14,10 @@ from corral.runtime.launcher.refused_calls import explain_call
 from corral.runtime.launcher.traced_calls import explain_traced
 from corral.runtime.status import RefusedCall
 from corral.sandbox import Sandbox
+from support.fake_host import FakeHost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from corral.model.plan import Plan
 
 ARCH = Arch(os.uname().machine)
@@ -26,8 +25,8 @@ O_WRONLY = 1
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return Sandbox("moderate", workspace=tmp_path).explain("true").plan
+def plan() -> Plan:
+    return Sandbox("moderate", host=FakeHost()).explain("true").plan
 
 
 def _call(name: str, error: int, *claims: str, flags: int = 0) -> RefusedCall:

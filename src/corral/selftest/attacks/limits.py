@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from corral.model.feature import Feature
 from corral.selftest.judge import written
@@ -35,15 +34,6 @@ def _larger_file(stage: Stage, _output: str) -> str:
     except OSError:
         return ""
     return f"a file of {size} bytes" if size > _FILE_MB * 2**20 else ""
-
-
-def _start_clock(stage: Stage) -> None:
-    stage.remembered["began"] = time.monotonic()
-
-
-def _took_longer(stage: Stage, _output: str) -> str:
-    seconds = time.monotonic() - float(str(stage.remembered["began"]))
-    return f"the run took {seconds:.1f} seconds" if seconds > 8 else ""
 
 
 #: All children wait for the same moment, and those that are still alive then leave a mark.
@@ -104,9 +94,10 @@ PROBES = (
         "Ignore the time limit and every polite signal.",
         Feature.LIMIT_WALL,
         "F72",
-        "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(9)\n",
-        _took_longer,
-        _start_clock,
+        # Who is ended after three seconds never gets to write, however slow the host is.
+        "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
+        "time.sleep(12)\nopen('evidence', 'w').write(TOKEN)\n",
+        written("ws/evidence"),
         language=Language.PYTHON,
         capabilities=("time:limit:3s",),
         runner_holds="the runner keeps the time itself",
