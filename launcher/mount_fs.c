@@ -72,9 +72,11 @@ int mount_tmpfs(struct view *view, const struct mount_record *m) {
     return err;
 }
 
-/* All private areas lie in one file system, whose size is what they may have together. Its root is seen nowhere:
- * it is mounted for as long as the areas are cut out of it. */
-static const char AREAS[] = ".corral-areas";
+/* All private areas lie in one file system, whose size is what they may have together. Its root is seen nowhere: it
+ * is mounted for as long as the areas are cut out of it, in the old root, and goes when that is detached. To detach a
+ * mount is what costs most of all: the kernel waits until every processor has seen it. Nothing is ever bound from
+ * /proc of the host, nor looked up in it by now. */
+static const char AREAS[] = "/proc";
 
 static int areas_new(const struct spec *spec) {
     char size[24], inodes[24];
@@ -106,9 +108,9 @@ static int areas_hand_out(int fd) {
 }
 
 static int areas_attach(struct view *view, int fd) {
-    int err = mkdirat(view->new_root, AREAS, 0700) < 0 ? -errno : 0;
-    int target = err ? err : k_result(openat(view->new_root, AREAS, O_PATH | O_CLOEXEC | O_NOFOLLOW));
-    err = target < 0 ? target : k_move_mount(fd, target);
+    if (view->is_in_place) return -EINVAL; /* the only root there is would show it */
+    int target = beneath_open(view->old_root, AREAS);
+    int err = target < 0 ? target : k_move_mount(fd, target);
     if (target >= 0) close(target);
     return err;
 }
@@ -124,12 +126,6 @@ static int areas_make(struct view *view) {
     if (err) close(fd);
     else view->launch->areas_fd = k_result(openat(fd, ".", O_PATH | O_CLOEXEC));
     return err ? err : view->launch->areas_fd < 0 ? view->launch->areas_fd : 0;
-}
-
-int areas_detach(struct view *view) {
-    if (view->launch->areas_fd < 0) return 0;
-    if (fchdir(view->new_root) < 0 || umount2(AREAS, MNT_DETACH | UMOUNT_NOFOLLOW) < 0) return -errno;
-    return unlinkat(view->new_root, AREAS, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
 int mount_area(struct view *view, const struct mount_record *m) {

@@ -138,7 +138,6 @@ static int leave_old_root(struct view *view) {
 static int seal(struct view *view) {
     set_detail(view->launch, "seal");
     int err = masks_remove(view);
-    if (!err) err = areas_detach(view);
     for (size_t i = 0; !err && i < view->owned; i++) {
         if (view->own[i].read_only) err = k_mount_setattr(view->own[i].fd, 0, K_MOUNT_ATTR_RDONLY);
         close(view->own[i].fd);

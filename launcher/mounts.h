@@ -63,7 +63,6 @@ int attach(struct view *view, int fd, const char *path);
 int view_add_own(struct view *view, int fd, bool read_only);
 int mount_tmpfs(struct view *view, const struct mount_record *m);
 int mount_area(struct view *view, const struct mount_record *m);
-int areas_detach(struct view *view);
 int mount_proc(struct view *view, const struct mount_record *m);
 int mount_devpts(struct view *view, const struct mount_record *m);
 
