@@ -24,6 +24,7 @@ from corral.linux.encode import encode_command, encode_paths, encode_resolved, j
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Areas, Mount, MountFlag, MountKind, PathRule, Spec
 from corral.model.feature import Feature
+from corral.model.last_made import LastMade
 from corral.model.launch import HOSTNAME, Inside, Launch
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess, NetMode
@@ -48,6 +49,7 @@ _NAMESPACES = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID
 _AREAS_BYTES, _BYTES_PER_FILE = 2 * 1024**3, 4096
 _READ_ONLY = MountFlag.READ_ONLY
 _SYSTEM_FILES = "/etc"
+_ORDERED = LastMade()  # mounts, as long as what a plan holds is the same
 
 #: The most that it claims on any host.
 CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
@@ -202,7 +204,11 @@ def _encoded_mounts(plan: Plan, copies: tuple[CopyMount, ...], *, is_locked: boo
     kept = _encoded_resolved_mounts(plan.resolved, is_locked=is_locked)
     if plan.command.trial is not None:
         kept = mounts.layered(kept, plan.resolved, plan.command.trial)
-    return mounts.in_order((*kept, *mounts.shields(plan, copies)))
+        return mounts.in_order((*kept, *mounts.shields(plan, copies)))
+    held = (plan.shields, plan.pins, plan.watches, plan.copies)
+    return _ORDERED.get(
+        (kept, plan.resolved, *held), lambda: mounts.in_order((*kept, *mounts.shields(plan, copies)))
+    )
 
 
 @lru_cache(maxsize=64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from corral.model.last_made import LastMade
 from corral.model.plan import PathKind
 from corral.model.policy import FsAccess
 from corral.model.record import Record
@@ -12,6 +13,7 @@ from corral.untrusted_files.steps import ancestors
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.plan import Plan
+_SCOPES = LastMade()
 
 
 class CheckScope(Record):
@@ -34,6 +36,12 @@ class CheckScope(Record):
 
 
 def scope_of(plan: Plan) -> CheckScope:
+    """As long as a plan holds the same, it is about the same."""
+    held = (plan.shields, plan.pins, plan.watches, plan.worktrees, plan.hook_directories)
+    return _SCOPES.get((plan.resolved, *held), lambda: _scope_of(plan))
+
+
+def _scope_of(plan: Plan) -> CheckScope:
     roots = dict.fromkeys(
         grant.target.path
         for grant in plan.resolved.grants

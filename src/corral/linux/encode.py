@@ -24,6 +24,10 @@ from corral.linux.spec import (
     RecordType,
     Spec,
 )
+from corral.model.last_made import LastMade
+
+#: Names that the launcher watches over, as long as they are the same.
+_NAMES = LastMade()
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,7 +212,6 @@ def append_made_groups(
 
 
 def _guard_records(guard: NameGuard) -> Iterator[tuple[RecordType, bytes]]:
-    yield RecordType.GUARD, _string(guard.quarantine)
     for directory in guard.directories:
         yield RecordType.GUARDED, _directory(directory)
         for name in directory.names:
@@ -225,7 +228,9 @@ def _directory(guarded: Guarded) -> bytes:
 def append_guard(encoded: bytes, guard: NameGuard) -> bytes:
     """Have the launcher watch over protected names."""
     magic, length, count = HEADER.unpack_from(encoded)
-    added, records = _gather(_guard_records(guard))
+    _, place = _gather([(RecordType.GUARD, _string(guard.quarantine))])  # of each run
+    added, names = _NAMES.get((guard.directories, guard.searched), lambda: _gather(_guard_records(guard)))
+    added, records = added + 1, place + names
     return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from corral.model.feature import Feature
+from corral.model.last_made import LastMade
 from corral.model.violation import Evidence, Violation
 from corral.protected_names.guard import Guard
 from corral.protected_names.watched import NoRepositories
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from corral.git_check.check import RepositoryCheck
-    from corral.linux.spec import NameGuard
+    from corral.linux.spec import Guarded, NameGuard
     from corral.model.plan import Plan, WatchedName
 
 _GLANCE_AT_MADE_MS = 20
 #: Below the quarantine, for what is found when the launcher can take nothing away any more.
 _AFTERWARDS = "afterwards"
 _GONE = "it was moved or removed meanwhile, and what is protected in it was not looked at any more"
+#: As long as a plan watches the same names: by directory, and as the launcher is told.
+_GROUPS, _GUARDED = LastMade(), LastMade()
 
 
 class LauncherGuard(Guard):
@@ -101,19 +104,30 @@ def _is_below(number: str, count: int) -> bool:
     return number.isascii() and number.isdigit() and len(number) < 10 and int(number) < count
 
 
-def by_directory(plan: Plan) -> list[list[WatchedName]]:
+def by_directory(plan: Plan) -> tuple[tuple[WatchedName, ...], ...]:
     """Watched names in the order in which the launcher gets them: directory by directory."""
+    return _GROUPS.get((plan.watches,), lambda: _by_directory(plan))
+
+
+def _by_directory(plan: Plan) -> tuple[tuple[WatchedName, ...], ...]:
     groups: dict[str, list[WatchedName]] = {}
     for watch in plan.watches:
         groups.setdefault(watch.directory, []).append(watch)
-    return list(groups.values())
+    return tuple(map(tuple, groups.values()))
 
 
 def name_guard(plan: Plan, quarantine: str) -> NameGuard:
     """What the launcher is told of it."""
-    from corral.linux.spec import Guarded, NameFlag, NameGuard, ProtectedName
+    from corral.linux.spec import NameGuard
 
-    directories = (
+    groups = by_directory(plan)
+    return NameGuard(_plain(quarantine), _GUARDED.get((groups,), lambda: _guarded(groups)))
+
+
+def _guarded(groups: tuple[tuple[WatchedName, ...], ...]) -> tuple[Guarded, ...]:
+    from corral.linux.spec import Guarded, NameFlag, ProtectedName
+
+    return tuple(
         Guarded(
             group[0].directory,
             group[0].device,
@@ -128,9 +142,8 @@ def name_guard(plan: Plan, quarantine: str) -> NameGuard:
                 for watch in group
             ),
         )
-        for group in by_directory(plan)
+        for group in groups
     )
-    return NameGuard(_plain(quarantine), tuple(directories))
 
 
 def _plain(path: str) -> str:

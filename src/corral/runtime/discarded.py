@@ -43,27 +43,33 @@ def find_discarded(plan: Plan, areas: int) -> Iterator[Event]:
     `areas` is a descriptor of the directory that has them all, by the numbers that the launcher gave them.
     """
     resolved = plan.resolved
+    own = _own_files(resolved)
     ordered = sorted(resolved.private, key=lambda path: (path.count("/"), path))
     for number, area in enumerate(ordered):
         with contextlib.suppress(OSError):  # the command may have closed it to us
             handle = os.open(str(number), _DIRECTORY, dir_fd=areas)
             first, count = "", 0
-            for path in _Walk(resolved, area).files(handle, area):
+            for path in _Walk(resolved, area, own).files(handle, area):
                 first, count = min(first or path, path), count + 1
             if first:
                 yield _event(resolved, first, count)
 
 
+def _own_files(resolved: ResolvedPolicy) -> dict[str, bytes]:
+    """What was there before the command, with its content."""
+    own = {file.path: file.content for file in resolved.private_files}
+    own |= {link.path: b"" for link in resolved.links}
+    # The launcher makes an empty file to mount a granted one on, such as the pyvenv.cfg of a virtualenv.
+    return own | {grant.target.path: b"" for grant in resolved.grants}
+
+
 class _Walk:
     """Through one area, for a bounded number of entries."""
 
-    def __init__(self, resolved: ResolvedPolicy, area: str) -> None:
+    def __init__(self, resolved: ResolvedPolicy, area: str, own: dict[str, bytes]) -> None:
         self._resolved = resolved
         self._is_temporary = area in _TEMPORARY
-        self._own = {file.path: file.content for file in resolved.private_files}
-        self._own |= {link.path: b"" for link in resolved.links}
-        # The launcher makes an empty file to mount a granted one on, such as the pyvenv.cfg of a virtualenv.
-        self._own |= {grant.target.path: b"" for grant in resolved.grants}
+        self._own = own
         self._left = _MOST_ENTRIES
 
     def files(self, handle: int, path: str, depth: int = 0) -> Iterator[str]:

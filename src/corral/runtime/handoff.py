@@ -28,11 +28,14 @@ Stamps = dict[str, tuple[int, int, int]]
 def stamp_handoff(workspace: str) -> Stamps:
     """How such files are now; those that are missing are not in it."""
     found: Stamps = {}
-    for name in (*_NAMES, *_in_directories(workspace)):
-        with contextlib.suppress(OSError):
-            status = os.lstat(os.path.join(workspace, name))
-            # Nobody can set the last of these, so that no change is hidden.
-            found[name] = (status.st_dev, status.st_ino, status.st_ctime_ns)
+    lstat, top = os.lstat, workspace.rstrip("/")
+    for name in (*_NAMES, *_in_directories(top)):  # plainly: this is done twice in each run
+        try:
+            status = lstat(f"{top}/{name}")
+        except OSError:
+            continue
+        # Nobody can set the last of these, so that no change is hidden.
+        found[name] = (status.st_dev, status.st_ino, status.st_ctime_ns)
     return found
 
 
@@ -41,11 +44,11 @@ def find_handoff(workspace: str, before: Stamps) -> tuple[str, ...]:
     return tuple(name for name, stamp in stamp_handoff(workspace).items() if before.get(name) != stamp)
 
 
-def _in_directories(workspace: str) -> list[str]:
+def _in_directories(top: str) -> list[str]:
     found = []
     for directory in _DIRECTORIES:
         with contextlib.suppress(OSError):
-            names = sorted(os.listdir(os.path.join(workspace, directory)))
+            names = sorted(os.listdir(f"{top}/{directory}"))
             found += [f"{directory}/{name}" for name in names[:_MOST_IN_DIRECTORY]]
     return found
 

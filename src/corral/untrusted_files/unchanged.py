@@ -15,7 +15,7 @@ from corral.untrusted_files.folding import GitNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     Stamp = tuple[int, int, int]  # device, inode, time of the last change
     #: What one directory holds: its subdirectories, whether git finds a repository there, and what is no
@@ -229,7 +229,8 @@ def tells_of_mappings(device: int) -> bool:
 def mounted_in(roots: Iterable[str]) -> set[int]:
     """The devices of the file systems that lie in these directories, and of what is mounted beneath them."""
     tops = tuple(roots)
-    beneath = {device for device, place, _ in _mounts() if place.startswith(tuple(f"{top}/" for top in tops))}
+    begins = tuple(f"{top}/" for top in tops)
+    beneath = {device for device, place, _ in _mounts() if place.startswith(begins)}
     return beneath | {os.lstat(top).st_dev for top in tops if os.path.lexists(top)}
 
 
@@ -239,13 +240,21 @@ def _types() -> dict[int, str]:
     return {device: kind for device, _, kind in _mounts()}
 
 
-def _mounts() -> Iterator[tuple[int, str, str]]:
+def _mounts() -> tuple[tuple[int, str, str], ...]:
     """Device, place and kind of everything that is mounted now."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields, _, rest = line.partition(" - ")
-            number, place = fields.split(" ")[2:5:2]
-            major, _, minor = number.partition(":")
-            for code, character in _ESCAPED:
-                place = place.replace(code, character)
-            yield os.makedev(int(major), int(minor)), place, rest.partition(" ")[0]
+    with open("/proc/self/mountinfo", "rb", buffering=0) as file:
+        return _read_mounts(file.read())
+
+
+@lru_cache(maxsize=1)
+def _read_mounts(content: bytes) -> tuple[tuple[int, str, str], ...]:
+    """Once for all looks at the same list."""
+    found = []
+    for line in content.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n"):
+        fields, _, rest = line.partition(" - ")
+        number, place = fields.split(" ")[2:5:2]
+        major, _, minor = number.partition(":")
+        for code, character in _ESCAPED:
+            place = place.replace(code, character)
+        found.append((os.makedev(int(major), int(minor)), place, rest.partition(" ")[0]))
+    return tuple(found)
