@@ -41,8 +41,12 @@ from corral.policy import preset  # noqa: E402
 from corral.policy.preset import PRESETS, describe_preset  # noqa: E402
 from corral.selftest.catalogue import PROBES  # noqa: E402
 
+sys.path.insert(0, str(DOCS))
+from man_page import render_man  # noqa: E402
+
 #: The schema lies beside the code that makes it, so that it is installed with it.
 SCHEMA = DOCS.parent / "src/corral/config" / FILE_NAME
+MAN = DOCS / "corral.1"
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 _WIDTH = 80
 _KERNEL = "99.0"
@@ -386,6 +390,11 @@ def schema() -> str:
     return json.dumps(build_schema(), indent=2) + "\n"
 
 
+def man() -> str:
+    """The man page, which the wheel installs."""
+    return render_man(cli, __version__)
+
+
 def _stripped(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
@@ -482,8 +491,15 @@ def render(name: str) -> str:
 def outdated() -> list[str]:
     """Documents whose generated parts are not what the code says."""
     stale = [name for name in PARTS if (DOCS / name).read_text(encoding="utf-8") != render(name)]
-    current = SCHEMA.exists() and SCHEMA.read_text(encoding="utf-8") == schema()
-    return stale if current else [*stale, SCHEMA.name]
+    whole = {SCHEMA: schema(), MAN: man()}
+    return [
+        *stale,
+        *(
+            path.name
+            for path, text in whole.items()
+            if not path.exists() or path.read_text(encoding="utf-8") != text
+        ),
+    ]
 
 
 def main(arguments: list[str]) -> int:
@@ -492,6 +508,7 @@ def main(arguments: list[str]) -> int:
         for name in PARTS:
             (DOCS / name).write_text(render(name), encoding="utf-8")
         SCHEMA.write_text(schema(), encoding="utf-8")
+        MAN.write_text(man(), encoding="utf-8")
         return 0
     if arguments == ["--check"]:
         stale = outdated()

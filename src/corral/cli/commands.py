@@ -145,7 +145,8 @@ def learn(
 @with_options(without=OF_A_RUN | {"sandbox", "image", "line", "json", "verbose"})
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
 @click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
-def compile_(output: str | None, show: str | None, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def compile_(output: str | None, show: str | None, *, as_json: bool, **options: Any) -> None:
     """Write a plan by which corral-launch runs commands without Python.
 
     The options are those of `corral run`. `corral-launch --plan FILE -- COMMAND` then refuses to run anything
@@ -155,7 +156,9 @@ def compile_(output: str | None, show: str | None, **options: Any) -> None:
 
     if (output is None) == (show is None):
         raise click.UsageError("give either -o FILE or --show FILE")
-    sys.exit(show_plan(show) if show is not None else compile_request(options, output or ""))
+    if show is not None:
+        sys.exit(show_plan(show, as_json=as_json))
+    sys.exit(compile_request(options, output or "", as_json=as_json))
 
 
 @cli.command()
@@ -223,6 +226,21 @@ def selftest(backend: str, only: tuple[str, ...], gate: str | None, *, as_json: 
     from corral.cli.selftest import attack, try_gate
 
     sys.exit(try_gate(gate, as_json=as_json) if gate else attack(backend, only, as_json=as_json))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete corral's words.
+
+    \b
+    bash   corral completion bash > ~/.local/share/bash-completion/completions/corral
+    zsh    corral completion zsh > "${fpath[1]}/_corral"
+    fish   corral completion fish > ~/.config/fish/completions/corral.fish
+    """
+    from corral.cli.completion import script_for
+
+    click.echo(script_for(shell))
 
 
 def _add_groups() -> None:

@@ -10,7 +10,7 @@ import sys
 
 from corral.cli.options import defaults
 from corral.cli.request import build_request
-from corral.cli.run import report_error
+from corral.cli.run import print_json, report_error
 from corral.compiled_plans.compiler import compile_sandbox
 from corral.config.find import working_directory
 from corral.config.traced import note_configuration
@@ -32,7 +32,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 _PLACES = {"write": "may write", "read": "may read", "private": "private", "denied": "denied"}
 
 
-def compile_request(options: Mapping[str, Any], output: str) -> int:
+def compile_request(options: Mapping[str, Any], output: str, *, as_json: bool) -> int:
     """Compile what the options say and write it; returns the exit status."""
     asked = {**defaults(), **options}
     _make_control_directories()
@@ -57,10 +57,13 @@ def compile_request(options: Mapping[str, Any], output: str) -> int:
         compiled = compile_sandbox(make)
         target = compiled.write(output)
     except CorralError as error:
-        return report_error(error, as_json=False, about_command=False)
+        return report_error(error, as_json=as_json, about_command=False)
     command = shlex.join((compiled.launcher, "--plan", target, "--"))
     told = json.loads(compiled.plan.note)
     waived = told["waived"]
+    if as_json:
+        print_json({"v": 1, "file": target, "launcher": compiled.launcher, "plan": told})
+        return 0
     sys.stdout.write(printable(f"{command} COMMAND") + "\n")
     if waived:
         sys.stderr.write(f"corral: not enforced, because it was waived: {', '.join(waived)}\n")
@@ -80,12 +83,15 @@ def _make_control_directories() -> None:
             os.makedirs(path, mode=0o700, exist_ok=True)
 
 
-def show_plan(path: str) -> int:
+def show_plan(path: str, *, as_json: bool) -> int:
     """Print what a plan holds, in words; returns the exit status."""
     try:
         plan = _load(path)
     except CorralError as error:
-        return report_error(error, as_json=False, about_command=False)
+        return report_error(error, as_json=as_json, about_command=False)
+    if as_json:
+        print_json({"v": 1, "file": os.path.abspath(path), "plan": json.loads(plan.note)})
+        return 0
     sys.stdout.write("\n".join(map(printable, _render(plan))) + "\n")
     return 0
 

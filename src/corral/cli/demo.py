@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from corral.cli.colour import GREEN, RED, is_coloured, paint
 from corral.cli.run import report_error
 from corral.model.errors import CorralError
 from corral.selftest.tour import run_tour
 
-_COLOURS = {"✔": "\033[32m", "✘": "\033[31m"}
-_RESET = "\033[0m"
+_COLOURS = {"✔": GREEN, "✘": RED}
 
 
 def show(backend: str) -> int:
@@ -28,8 +27,8 @@ def _say(line: str) -> None:
 
 def colour(line: str) -> str:
     """The marks of a line in colour, on a terminal that wants any."""
-    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+    if not is_coloured(sys.stdout):
         return line
     for mark, code in _COLOURS.items():
-        line = line.replace(mark, f"{code}{mark}{_RESET}")
+        line = line.replace(mark, paint(mark, code))
     return line

@@ -54,10 +54,9 @@ def _main() -> NoReturn:
         _execute_quickly(arguments[2:])
     if arguments[:1] == ["status"]:
         _show_line_quickly(arguments[1:])
-    from corral.cli.commands import cli
+    from corral.cli.usage import call_commands
 
-    cli(prog_name="corral")
-    raise SystemExit(0)
+    raise SystemExit(call_commands(arguments))
 
 
 def _answer_quickly(arguments: list[str]) -> None:

@@ -6,9 +6,10 @@ import json
 import sys
 
 from corral.cli.demo import colour
+from corral.cli.progress_line import ProgressLine
 from corral.cli.run import report_error
 from corral.model.errors import CorralError, PolicyError
-from corral.selftest.battery import run_battery
+from corral.selftest.battery import run_battery, select_probes
 from corral.selftest.probe import ProbeOutcome
 
 TYPE_CHECKING = False
@@ -30,7 +31,15 @@ _MARKS = {
 def attack(backend: str, only: Iterable[str], *, as_json: bool) -> int:
     """Run the battery; status 0 only if nothing escaped and nothing was broken."""
     try:
-        receipt = run_battery(backend, only, None if as_json else _say)
+        with ProgressLine(f"{len(select_probes(only))} attacks are tried") as progress:
+
+            def tell(report: ProbeReport) -> None:
+                progress.say(f"attacks are tried; the last was {report.name}")
+                if not as_json:
+                    progress.clear()
+                    _say(report)
+
+            receipt = run_battery(backend, only, tell)
     except CorralError as error:
         return report_error(error, as_json=as_json)
     if as_json:
@@ -53,9 +62,12 @@ def try_gate(name: str, *, as_json: bool) -> int:
                 why=f"there are {', '.join(GATES)}",
                 fix="name one of them",
             )
-        for report in run_gate(name):
-            reports.append(report)
-            if not as_json:
+        with ProgressLine(f"modules are tried: {name}") as progress:
+            for report in run_gate(name):
+                reports.append(report)
+                if as_json:
+                    continue
+                progress.clear()
                 detail = f" ({report.detail})" if report.detail else ""
                 sys.stdout.write(colour(f"{'✔' if report.held else '✘'} {report.title}{detail}") + "\n")
                 sys.stdout.flush()

@@ -92,8 +92,9 @@ def verify(directory: str | None, key: str | None, anchor: str | None, *, as_jso
 @_DIRECTORY
 @click.option("--to", "target", required=True, metavar="PLACE", help="syslog, journald, or a file elsewhere.")
 @click.option("--sign", metavar="KEY", help="Sign the head with this ssh key, by ssh-keygen.")
-def anchor(directory: str | None, target: str, sign: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def anchor(directory: str | None, target: str, sign: str | None, *, as_json: bool) -> None:
     """Keep the head of the log somewhere else, for `verify --anchor`."""
     from corral.cli.audit.show import anchor_log
 
-    sys.exit(anchor_log(directory, target, sign))
+    sys.exit(anchor_log(directory, target, sign, as_json=as_json))

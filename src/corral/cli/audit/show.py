@@ -13,6 +13,7 @@ from corral.audit.anchor import find_head, read_anchors, send, sign
 from corral.audit.log import now
 from corral.audit.query import RecordQuery, to_ocsf
 from corral.audit.verify import log_files, read_records, verify
+from corral.cli.progress_line import ProgressLine
 from corral.cli.run import print_json, report_error, say
 from corral.config.audit import audit_directory, read_key
 from corral.config.load import load_configuration
@@ -38,11 +39,11 @@ _SHOWN = (
 )
 
 
-def _reported(work: Callable[[], int]) -> int:
+def _reported(work: Callable[[], int], *, as_json: bool = False) -> int:
     try:
         return work()
     except CorralError as error:
-        return report_error(error, as_json=False, about_command=False)
+        return report_error(error, as_json=as_json, about_command=False)
     except (OSError, ValueError, subprocess.CalledProcessError) as problem:
         if isinstance(problem, BrokenPipeError):
             raise
@@ -69,12 +70,18 @@ def _files(directory: str | None) -> list[str]:
 
 def show_tail(directory: str | None, count: int, *, as_json: bool) -> int:
     """The last records."""
-    return _reported(lambda: _print(deque(read_records(_files(directory)), max(count, 0)), as_json=as_json))
+    return _reported(
+        lambda: _print(deque(read_records(_files(directory)), max(count, 0)), as_json=as_json),
+        as_json=as_json,
+    )
 
 
 def show_query(directory: str | None, filters: Mapping[str, object], *, as_json: bool) -> int:
     """The records that fulfil the filters."""
-    return _reported(lambda: _print(_query(filters).select(read_records(_files(directory))), as_json=as_json))
+    return _reported(
+        lambda: _print(_query(filters).select(read_records(_files(directory))), as_json=as_json),
+        as_json=as_json,
+    )
 
 
 def export_records(directory: str | None, filters: Mapping[str, object], form: str) -> int:
@@ -94,11 +101,12 @@ def verify_log(directory: str | None, key: str | None, anchor: str | None, *, as
     def work() -> int:
         _files(directory)
         place = key or load_configuration().audit_key
-        found = verify(
-            directory or audit_directory(),
-            key=read_key(place) if place else None,
-            anchors=_read_anchors(anchor) if anchor else None,
-        )
+        with ProgressLine("reading the audit log"):
+            found = verify(
+                directory or audit_directory(),
+                key=read_key(place) if place else None,
+                anchors=_read_anchors(anchor) if anchor else None,
+            )
         if as_json:
             print_json(found.to_json())
             return 0 if found.is_intact else 1
@@ -113,20 +121,23 @@ def verify_log(directory: str | None, key: str | None, anchor: str | None, *, as
             )
         return 0 if found.is_intact else 1
 
-    return _reported(work)
+    return _reported(work, as_json=as_json)
 
 
-def anchor_log(directory: str | None, target: str, key: str | None) -> int:
+def anchor_log(directory: str | None, target: str, key: str | None, *, as_json: bool) -> int:
     """Keep the head elsewhere."""
 
     def work() -> int:
         _files(directory)
         head = find_head(directory or audit_directory())
         where = send(sign(head, key) if key else head, target)
-        print(f"number {head['seq']}, hash {head['hash']}, is kept in {where}")
+        if as_json:
+            print_json({"v": 1, "seq": head["seq"], "hash": head["hash"], "kept_in": where})
+        else:
+            print(f"number {head['seq']}, hash {head['hash']}, is kept in {where}")
         return 0
 
-    return _reported(work)
+    return _reported(work, as_json=as_json)
 
 
 def _read_anchors(path: str) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import click
@@ -22,7 +23,7 @@ def list_(*, as_json: bool) -> None:
     from corral.cli.image.show import list_images
     from corral.cli.policy.show import answer
 
-    sys.exit(answer(list_images, as_json=as_json))
+    sys.exit(answer(list_images, as_json=as_json, doing="asking the container engines"))
 
 
 @image.command()
@@ -65,4 +66,5 @@ def inspect(name: str, *, engine: str, verbose: bool, as_json: bool) -> None:
     from corral.cli.image.show import inspect as inspect_image
     from corral.cli.policy.show import answer
 
-    sys.exit(answer(lambda: inspect_image(name, engine=engine, verbose=verbose), as_json=as_json))
+    work = functools.partial(inspect_image, name, engine=engine, verbose=verbose)
+    sys.exit(answer(work, as_json=as_json, doing=f"reading {name}"))

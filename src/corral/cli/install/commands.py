@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -22,6 +23,7 @@ def _with_options(function: Any) -> Any:
         click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal."),
         click.option("--dry-run", is_flag=True, help="Only show what would be done."),
         click.option("--remove", is_flag=True, help="Take it out again."),
+        click.option("--json", "as_json", is_flag=True, help="Print it as JSON; asks nothing."),
     ):
         function = decorate(function)
     return function
@@ -29,7 +31,7 @@ def _with_options(function: Any) -> Any:
 
 @install.command()
 @_with_options
-def apparmor(*, remove: bool, dry_run: bool, yes: bool) -> None:
+def apparmor(*, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Permit user namespaces to corral's launcher, where AppArmor keeps them from programs (Ubuntu).
 
     Writes a profile to /etc/apparmor.d and loads it, as root. Nothing else on the host is permitted more.
@@ -37,18 +39,19 @@ def apparmor(*, remove: bool, dry_run: bool, yes: bool) -> None:
     from corral.cli.install.apparmor import plan_profile
     from corral.cli.install.install import apply
 
-    sys.exit(apply(lambda: plan_profile(remove=remove), yes=yes, dry_run=dry_run))
+    sys.exit(apply(lambda: plan_profile(remove=remove), yes=yes, dry_run=dry_run, as_json=as_json))
 
 
 def _agent_command(name: str) -> click.Command:
     @click.option("--project", is_flag=True, help="In the settings of this directory alone.")
     @_with_options
-    def install_agent(*, project: bool, remove: bool, dry_run: bool, yes: bool) -> None:
+    def install_agent(*, project: bool, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
         from corral.cli.install.agent_files import plan_agent
         from corral.cli.install.install import apply
 
         place = os.getcwd() if project else ""
-        sys.exit(apply(lambda: plan_agent(name, remove=remove, project=place), yes=yes, dry_run=dry_run))
+        plan = functools.partial(plan_agent, name, remove=remove, project=place)
+        sys.exit(apply(plan, yes=yes, dry_run=dry_run, as_json=as_json))
 
     text = f"Run the shell commands of {name} in a sandbox; writes your settings of {name}."
     return click.command(name, help=text)(install_agent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from corral.cli.run import report_error
+from corral.cli.run import print_json, report_error
 from corral.model.errors import CorralError, PolicyError, SetupError
 from corral.model.printable import printable
 from corral.model.record import Record
@@ -24,22 +24,27 @@ class Installation(Record):
     needs_root: bool = False
 
 
-def apply(plan: Callable[[], Installation], *, yes: bool, dry_run: bool) -> int:
+def apply(plan: Callable[[], Installation], *, yes: bool, dry_run: bool, as_json: bool = False) -> int:
     """Show an installation and do it, if somebody says yes. Returns the exit status."""
     try:
         installation = plan()
-        sys.stdout.write("".join(f"{printable(line)}\n" for line in installation.words))
-        sys.stdout.flush()
-        if dry_run:
-            return 0
-        _check(installation, yes=yes)
-        sys.stdout.write(f"{printable(installation.carry_out())}\n")
+        if not as_json:
+            sys.stdout.write("".join(f"{printable(line)}\n" for line in installation.words))
+            sys.stdout.flush()
+        done = ""
+        if not dry_run:
+            _check(installation, yes=yes, can_ask=sys.stdin.isatty() and not as_json)
+            done = installation.carry_out()
+        if as_json:
+            print_json({"v": 1, "changes": list(installation.words), "done": done or None})
+        elif done:
+            sys.stdout.write(f"{printable(done)}\n")
     except CorralError as error:
-        return report_error(error, as_json=False, about_command=False)
+        return report_error(error, as_json=as_json, about_command=False)
     return 0
 
 
-def _check(installation: Installation, *, yes: bool) -> None:
+def _check(installation: Installation, *, yes: bool, can_ask: bool) -> None:
     if installation.needs_root and os.geteuid() != 0:
         raise SetupError(
             "install-root",
@@ -49,11 +54,11 @@ def _check(installation: Installation, *, yes: bool) -> None:
         )
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not can_ask:
         raise PolicyError(
             "install-unasked",
             "nothing was changed",
-            why="nobody can be asked: there is no terminal",
+            why="nobody can be asked: there is no terminal, or the answer is to be JSON",
             fix="read what would be done, and say so with --yes",
         )
     import click

@@ -8,6 +8,7 @@ import sys
 
 from corral.cli.options import defaults
 from corral.cli.policy.effective import effective_json, render_effective
+from corral.cli.progress_line import ProgressLine
 from corral.cli.request import load_request
 from corral.cli.run import report_error
 from corral.config.document import DocumentProblems
@@ -45,10 +46,15 @@ if TYPE_CHECKING:
     Answer = tuple[int, Iterable[str], dict[str, Any]]  # exit status, lines for a person, JSON
 
 
-def answer(make: Callable[[], Answer], *, as_json: bool) -> int:
-    """Print what a command found out; its errors too. Returns the exit status."""
+def answer(make: Callable[[], Answer], *, as_json: bool, doing: str = "") -> int:
+    """Print what a command found out; its errors too. Returns the exit status.
+
+    `doing` is said on a terminal when it takes long; whoever asks questions says nothing there.
+    """
     try:
-        status, lines, value = make()
+        with ProgressLine(doing):
+            status, lines, value = make()
+            lines = list(lines)  # ORDER: the line about progress is gone before the first of these
         if as_json:
             sys.stdout.write(json.dumps({"v": 1, **value}, indent=2) + "\n")
         else:

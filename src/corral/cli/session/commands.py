@@ -34,7 +34,9 @@ class _ExecCommand(click.Command):
     """Reads its words itself: whether `--` comes before any name makes a difference, which click forgets."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        line = parse_exec(args)
+        line = None if ctx.resilient_parsing else parse_exec(args)  # words are completed: click looks at them
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
         if line is None:
             super().parse_args(ctx, args)  # help, or an error that says what is wrong
             raise click.UsageError("write each option apart, before the command", ctx)
@@ -82,7 +84,8 @@ def start(
     from corral.cli.session.show import start_session
 
     complete = {**defaults(), **options, "json": as_json}
-    sys.exit(answer(lambda: start_session(name, complete, idle, lifetime, reuse=reuse), as_json=as_json))
+    work = functools.partial(start_session, name, complete, idle, lifetime, reuse=reuse)
+    sys.exit(answer(work, as_json=as_json, doing="starting the session"))
 
 
 @session.command("exec", cls=_ExecCommand)
@@ -126,7 +129,7 @@ def list_(*, as_json: bool) -> None:
     from corral.cli.policy.show import answer
     from corral.cli.session.show import list_sessions
 
-    sys.exit(answer(list_sessions, as_json=as_json))
+    sys.exit(answer(list_sessions, as_json=as_json, doing="asking the sessions"))
 
 
 @session.command()
@@ -137,7 +140,7 @@ def stop(name: str | None, *, as_json: bool) -> None:
     from corral.cli.policy.show import answer
     from corral.cli.session.show import stop_session
 
-    sys.exit(answer(lambda: stop_session(name), as_json=as_json))
+    sys.exit(answer(lambda: stop_session(name), as_json=as_json, doing="stopping the session"))
 
 
 @session.command()
@@ -148,7 +151,7 @@ def reset(name: str | None, *, as_json: bool) -> None:
     from corral.cli.policy.show import answer
     from corral.cli.session.show import reset_session
 
-    sys.exit(answer(lambda: reset_session(name), as_json=as_json))
+    sys.exit(answer(lambda: reset_session(name), as_json=as_json, doing="making the sandbox again"))
 
 
 @session.command()

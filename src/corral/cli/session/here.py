@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from corral.cli.colour import GREEN, RED, YELLOW, is_coloured, paint
 from corral.model.errors import CorralError
 from corral.sessions.named.record import FAILED, RUNNING, STARTING, STOPPED, find_entry, list_entries
 from corral.sessions.named.session_directory import check_name, default_name
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from corral.sessions.named.record import SessionRecord
 
-_COLOURS = {RUNNING: "32", STARTING: "33", FAILED: "31", STOPPED: "31"}
+_COLOURS = {RUNNING: GREEN, STARTING: YELLOW, FAILED: RED, STOPPED: RED}
 WHEN = ("auto", "always", "never")
 
 
@@ -53,14 +54,14 @@ def print_line(name: str | None, colour: str) -> int:
         return 1
     text = f"⬡ Sandbox ({entry.backend}) {entry.state}" if entry.backend else f"⬡ Sandbox {entry.state}"
     if _is_coloured(colour):
-        text = f"\x1b[{_COLOURS.get(entry.state, '0')}m{text}\x1b[0m"
+        text = paint(text, _COLOURS.get(entry.state, "0"))
     sys.stdout.write(f"{text}\n")
     return 0 if entry.is_living else 1
 
 
 def _is_coloured(when: str) -> bool:
     if when == "auto":
-        return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+        return is_coloured(sys.stdout)
     return when == "always"
 
 

@@ -120,17 +120,22 @@ def undo_last(identity: str | None, cwd: str | None, *, ours: bool, as_json: boo
     return _answer(act, as_json=as_json)
 
 
-def discard_trials(identities: Sequence[str], cwd: str | None) -> int:
+def discard_trials(identities: Sequence[str], cwd: str | None, *, as_json: bool) -> int:
     """`corral discard`."""
 
     def act() -> None:
+        discarded = []
         for record in [find_trial(identity, _workspace(cwd)) for identity in identities or (None,)]:
             lost = has_something_to_undo(record)
             discard_trial(record)
-            more = "; what was applied stays, and cannot be undone any more" if lost else ""
-            say(f"trial {record.identity} is discarded{more}")
+            discarded.append(record.identity)
+            if not as_json:
+                more = "; what was applied stays, and cannot be undone any more" if lost else ""
+                say(f"trial {record.identity} is discarded{more}")
+        if as_json:
+            print_json({"v": 1, "discarded": discarded})
 
-    return _answer(act)
+    return _answer(act, as_json=as_json)
 
 
 def list_all(cwd: str | None, *, prune: bool, older: str | None, as_json: bool) -> int:
@@ -150,6 +155,10 @@ def list_all(cwd: str | None, *, prune: bool, older: str | None, as_json: bool) 
         if as_json:
             print_json({"v": 1, "trials": [_trial_json(*each) for each in listed]})
             return
+        if not listed:
+            sys.stdout.write(
+                "no trials in any workspace\n" if cwd is None else "no trials in this workspace\n"
+            )
         for each in listed:
             place = f"  {printable(each[0].workspace)}" if cwd is None else ""
             sys.stdout.write(f"{describe_trial(*each)}{place}\n")

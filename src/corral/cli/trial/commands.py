@@ -85,14 +85,15 @@ def undo(identity: str | None, cwd: str | None, *, ours: bool, as_json: bool) ->
 @click.command()
 @click.argument("identities", nargs=-1, metavar="[ID]...")
 @_CWD
-def discard(identities: tuple[str, ...], cwd: str | None) -> None:
+@_JSON
+def discard(identities: tuple[str, ...], cwd: str | None, *, as_json: bool) -> None:
     """Discard trials.
 
     Without IDs it is the last one of this workspace.
     """
     from corral.cli.trial.act import discard_trials
 
-    sys.exit(discard_trials(identities, cwd))
+    sys.exit(discard_trials(identities, cwd, as_json=as_json))
 
 
 @click.command()

@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 
+from corral.cli.colour import CYAN, GREEN, RED, is_coloured, paint
 from corral.cli.trial.show import describe_change, summarize, worth_listing
 from corral.model.printable import printable
 from corral.model.rules.quantities import format_size
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 #: A larger file is not shown line by line.
 _MOST_BYTES = 2 * 1024 * 1024
-_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
+_COLOURS = {"+": GREEN, "-": RED, "@": CYAN}
 
 
 def print_diff(record: TrialRecord, changes: Iterable[TrialChange], *, stat: bool) -> None:
@@ -35,7 +36,7 @@ def print_diff(record: TrialRecord, changes: Iterable[TrialChange], *, stat: boo
     else:
         lines = diff_lines(record, listed)
     if is_terminal:
-        coloured = "NO_COLOR" not in os.environ
+        coloured = is_coloured(sys.stdout)
         _page(_safe(line, coloured=coloured and not stat) for line in lines)
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
@@ -118,7 +119,7 @@ def _last(data: bytes) -> list[str]:
 def _safe(line: str, *, coloured: bool) -> str:
     text = "\t".join(map(printable, line.split("\t")))
     colour = _COLOURS.get(text[:1], "") if coloured else ""
-    return f"{colour}{text}\x1b[0m" if colour else text
+    return paint(text, colour) if colour else text
 
 
 def _page(lines: Iterator[str]) -> None:
