@@ -84,6 +84,12 @@ class Files(ABC):
             self.check_name(spot.parent, spot.name, path)
             put_file(spot, lambda descriptor: write_all(descriptor, contents), mode)
 
+    def status(self, path: str) -> FileEntry:
+        """What a path leads to, links followed; its name is the one that was asked for."""
+        absolute = self.absolute(path)
+        with naming(path), self.find(absolute) as place:
+            return _entry(absolute.rstrip("/").rpartition("/")[2] or "/", place.status)
+
     def list(self, path: str = ".") -> tuple[FileEntry, ...]:
         """The entries of a directory, sorted by name. Links are told, not followed."""
         with naming(path), self.find(self.absolute(path)) as place:
@@ -177,7 +183,10 @@ def _entries(descriptor: int) -> list[FileEntry]:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue  # gone meanwhile
-            mode = status.st_mode
-            kind = _BY_TYPE.get(stat.S_IFMT(mode), FileKind.OTHER)
-            entries.append(FileEntry(entry.name, kind, status.st_size, stat.S_IMODE(mode), status.st_mtime))
+            entries.append(_entry(entry.name, status))
     return entries
+
+
+def _entry(name: str, status: os.stat_result) -> FileEntry:
+    kind = _BY_TYPE.get(stat.S_IFMT(status.st_mode), FileKind.OTHER)
+    return FileEntry(name, kind, status.st_size, stat.S_IMODE(status.st_mode), status.st_mtime)
