@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 _MISSING = ("no such file or directory", "cannot access", "not found:")
 _MOST_LINES, _LONGEST_LINE, _MOST_EVENTS = 50, 4096, 5
 _TAIL_BYTES = 16_384
-_PRIVATE = "the sandbox has a private directory here, which begins empty; the host's own is not shown"
+_PRIVATE = (
+    "the sandbox has a private directory here, which begins empty, and the host's own is not shown:"
+    " do without it, or ask the user to grant it by its name"
+)
 
 
 def explain_failure(sandbox: Sandbox, result: Result) -> Result:

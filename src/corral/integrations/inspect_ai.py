@@ -132,7 +132,11 @@ class CorralSandboxEnvironment(SandboxEnvironment):
 def _configuration(config: object) -> CorralSandboxConfig:
     if isinstance(config, CorralSandboxConfig):
         return config
-    return CorralSandboxConfig() if config is None else CorralSandboxConfig(profile=str(config))
+    if config is None:
+        return CorralSandboxConfig()
+    if os.path.exists(str(config)):
+        raise ValueError(f"{config} is a file: give the name of a profile, or a CorralSandboxConfig")
+    return CorralSandboxConfig(profile=os.path.basename(str(config)))  # Inspect makes a path of it
 
 
 def _is_caller(user: str) -> bool:
