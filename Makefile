@@ -14,6 +14,8 @@ VM_ARGS ?=
 SUITE   ?= bookworm
 # Two processors, and tests that wait for engines, clocks and each other.
 WORKERS ?= 5
+# Of `make frameworks`: which; all without.
+NAMES   ?=
 # Of `make mutants`: parts of names; all without.
 PARTS   ?=
 # Backends that must work here for the tests to pass; engines are private ones, which take root.
@@ -22,7 +24,7 @@ SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' 
 
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz prepared collected images mutants test-vm test-vm-systemd
+.PHONY: help install demo test test-all fast check lint types format bench selftest clean packages fuzz prepared collected images mutants frameworks test-vm test-vm-systemd
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +57,14 @@ test: prepared ## Install what the tests need, and run them: ten minutes at most
 	$(BIN)/python -m pytest -n $(WORKERS) --durations 25 --require $(REQUIRED)
 
 test-all: PACKAGES = all
-test-all: prepared ## Run everything there is, other kernels and mutants too: 25 minutes.
+test-all: prepared frameworks ## Run everything there is, other kernels and mutants too: 25 minutes.
 	$(BIN)/python -m pytest --all -n $(WORKERS) --durations 25 --require $(REQUIRED)
 	$(BIN)/python tests/vm/run.py --where-possible
 	$(BIN)/python tests/vm/systemd_run.py --where-possible
 	$(MAKE) mutants
+
+frameworks: $(VENV)/.dev ## Install the frameworks that corral has adapters for, each in .frameworks; NAMES='inspect smolagents'.
+	@PYTHONPATH=tests $(BIN)/python -m support.frameworks $(NAMES)
 
 prepared: packages
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync images lint types collected
@@ -108,4 +113,4 @@ bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the ta
 	@$(BIN)/python bench/wasm.py --record
 
 clean: ## Remove what the other targets made.
-	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .collected
+	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .frameworks .collected

@@ -216,7 +216,9 @@ class AgentSession:
         """Whether a path leads to something that the sandbox shows."""
         try:
             self.status(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as problem:
+            if problem.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+                raise
             return False
         return True
 
