@@ -22,7 +22,7 @@ from corral.planning.answer_cache import AnswerCache
 from corral.planning.build import Nested, build, find_held, nested_repositories
 from corral.planning.defaults import hold_defaults
 from corral.planning.homes import find_uncovered
-from corral.planning.layered import layered_root, protected_paths, written_directly
+from corral.planning.layered import layered_root, protected_paths, worktrees_in, written_directly
 from corral.planning.patterns import has_what_was_denied
 from corral.planning.refuse import find_second_names
 from corral.planning.resolved_policy import resolve_policy
@@ -74,6 +74,7 @@ class TrialScope(Record):
     root: ResolvedPath  # the writable path that holds the workspace
     protected: tuple[str, ...]  # in there, whether or not it exists
     direct: tuple[str, ...]  # what else a command may write, without a layer
+    worktrees: tuple[str, ...] = ()  # of git, in there, relative to it
 
 
 class Planner:
@@ -180,7 +181,12 @@ class Planner:
         root = layered_root(resolved)
         held = find_held(self.policy, resolved, self.host, nested=nested, waived=self.waived)
         path = root.target.path
-        return TrialScope(root.target, protected_paths(held, path), written_directly(resolved, path))
+        return TrialScope(
+            root.target,
+            protected_paths(held, path),
+            written_directly(resolved, path),
+            worktrees_in(held, path),
+        )
 
     def _check_trial(self) -> None:
         """INVARIANT: nothing is tried but where a layer takes what is written."""

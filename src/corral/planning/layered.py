@@ -47,6 +47,11 @@ def protected_paths(held: Held, root: str) -> tuple[str, ...]:
     return tuple(sorted({path[len(root) + 1 :] for path in paths if path.startswith(f"{root}/")}))
 
 
+def worktrees_in(held: Held, root: str) -> tuple[str, ...]:
+    """Where repositories may be in a writable path, relative to it."""
+    return tuple(path[len(root) :].lstrip("/") for path in held.worktrees if is_beneath(path, root))
+
+
 def hold_layered(held: Held, root: str) -> Held:
     """What has to be held of a run whose writes beneath `root` go elsewhere.
 

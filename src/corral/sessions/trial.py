@@ -9,6 +9,8 @@ from corral.model.record import Record
 from corral.trials.apply import Applied, Prefer, apply_trial, undo_trial
 from corral.trials.base import Bases, copy_bases
 from corral.trials.changes import find_changes
+from corral.trials.git.plan import find_git_changes
+from corral.trials.git.state import GitBases, copy_git_bases, find_repositories
 from corral.trials.record import (
     freeze_layer,
     hold_trial,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from corral.sessions.session import Session
     from corral.streams.destinations import Stream
     from corral.trials.change import TrialChange
+    from corral.trials.git.plan import GitChanges
     from corral.trials.record import TrialRecord
 
 
@@ -106,6 +109,11 @@ class Trial:
         self._check_there()
         return tuple(find_changes(self.record))
 
+    def git_changes(self) -> tuple[GitChanges, ...]:
+        """What `apply` would do to repositories of the workspace: references, HEAD, stash, index."""
+        self._check_there()
+        return find_git_changes(self.record)
+
     def apply(
         self,
         paths: Collection[str] = (),
@@ -135,8 +143,10 @@ class Trial:
             protected=record.protected,
             direct=record.direct,
             lowers=record.lowers,
+            repositories=record.repositories,
         )
         copy_bases(record, made)
+        copy_git_bases(record, made)
         return Trial(self._base, made, self._root)
 
     def snapshot(self) -> Snapshot:
@@ -190,7 +200,9 @@ def begin_trial(sandbox: Sandbox, command: str = "") -> Trial:
         protect=tuple(sorted(sandbox.policy.protect)),
         protected=scope.protected,
         direct=scope.direct,
+        repositories=find_repositories(scope.root.path, scope.worktrees),
     )
+    GitBases(record).begin(record.repositories)
     return Trial(sandbox, record, scope.root)
 
 

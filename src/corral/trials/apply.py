@@ -11,10 +11,12 @@ from corral.model.record import Record
 from corral.trials.base import Bases
 from corral.trials.carry_out import Carrier
 from corral.trials.changes import find_changes
+from corral.trials.git.bring_over import bring_objects, changed_since, move_all, move_back
+from corral.trials.git.plan import find_git_changes
 from corral.trials.host_tree import HostTree
 from corral.trials.journal import make_journal, read_journals
 from corral.trials.record import hold_trial, reading_trial
-from corral.trials.selection import Selection, build_steps, select_changes
+from corral.trials.selection import Selection, build_steps, is_at, select_changes
 from corral.trials.undo import Reverser, find_changed_since
 
 TYPE_CHECKING = False
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from corral.trials.change import TrialChange
+    from corral.trials.git.plan import GitChanges
     from corral.trials.journal import Journal
     from corral.trials.record import TrialRecord
 
@@ -41,6 +44,8 @@ class Applied(Record):
     left: tuple[str, ...] = ()  # where the host was there first, or which were left out for that
     reserved: tuple[TrialChange, ...] = ()  # not taken over unless named, or at all
     resumed: int = 0  # steps of an earlier apply that was stopped, and has been finished now
+    git: tuple[GitChanges, ...] = ()  # what was brought over into repositories
+    git_left: tuple[GitChanges, ...] = ()  # what cannot be, and why
 
 
 def apply_trial(
@@ -58,16 +63,21 @@ def apply_trial(
         changes = tuple(find_changes(record))
         bases.settle(changes)
         selection = select_changes(changes, paths, without=without, protected=protected)
-        _check_asked(selection, protected)
-        chosen, left = _decide(bases, tree, selection, prefer)
-        if not chosen:
-            return Applied((), left, selection.reserved, resumed)
+        repositories = [
+            each for each in find_git_changes(record) if _is_asked(each.repository, paths, without)
+        ]
+        _check_asked(selection, protected, record.repositories)
+        chosen, git, left = _decide(bases, tree, selection, repositories, prefer)
+        unable = tuple(each for each in repositories if each.problem or each.left)
+        if not chosen and not git:
+            return Applied((), left, selection.reserved, resumed, git_left=unable)
+        bring_objects(record, git)
         steps = build_steps(chosen, tree.stamp, lambda path: _text(tree, path))
-        with make_journal(record, steps) as journal:
-            _carry_out(record, journal, tree, bases)
+        with make_journal(record, steps, git) as journal:
+            moved = _carry_out(record, journal, tree, bases)
             taken = {journal.steps[number].path for number in journal.left}
         done = tuple(change for change in chosen if change.path not in taken)
-        return Applied(done, (*left, *sorted(taken)), selection.reserved, resumed)
+        return Applied(done, (*left, *sorted(taken), *moved), selection.reserved, resumed, git, unable)
 
 
 def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[str, ...]:
@@ -78,7 +88,7 @@ def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[st
             last = next((journal for journal in reversed(journals) if not journal.is_over), None)
             if last is None:
                 raise _nothing_applied(record)
-            changed = find_changed_since(record, last)
+            changed = [*find_changed_since(record, last), *changed_since(record, last.git)]
             if changed and prefer is Prefer.NEITHER:
                 raise _changed_since(changed)
             leave = frozenset(changed) if prefer is Prefer.OURS else frozenset()
@@ -90,11 +100,13 @@ def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[st
 
 def _undo(record: TrialRecord, journal: Journal, tree: HostTree, leave: frozenset[str]) -> tuple[str, ...]:
     try:
+        kept = move_back(record, journal.git, keep=tuple(leave)) if journal.git else ()
         now = Reverser(record, journal, tree).run(leave)
     except OSError as problem:
         raise _stopped(problem, "undo") from None
     Bases(record).note(now)
-    return tuple(sorted(path for path, _ in now))
+    repositories = {each.repository for each in journal.git if f"{each.repository}: HEAD" not in kept}
+    return tuple(sorted({path for path, _ in now} | repositories))
 
 
 def has_something_to_undo(record: TrialRecord) -> bool:
@@ -102,7 +114,7 @@ def has_something_to_undo(record: TrialRecord) -> bool:
     journals = read_journals(record)
     for journal in journals:
         journal.close()
-    return any(not journal.is_over and journal.done for journal in journals)
+    return any(not journal.is_over and (journal.done or journal.git) for journal in journals)
 
 
 def _finish(record: TrialRecord, tree: HostTree) -> int:
@@ -123,37 +135,55 @@ def _finish(record: TrialRecord, tree: HostTree) -> int:
             journal.close()
 
 
-def _carry_out(record: TrialRecord, journal: Journal, tree: HostTree, bases: Bases) -> None:
+def _carry_out(record: TrialRecord, journal: Journal, tree: HostTree, bases: Bases) -> tuple[str, ...]:
+    """Returns what of the repositories the host had moved meanwhile."""
+    left: tuple[str, ...] = ()
     try:
+        if journal.git:  # ORDER: before the steps, whose end is the end of the journal
+            left = move_all(record, journal.git)
         with Carrier(record, journal, tree) as carrier:
             carrier.run()
     except OSError as problem:
         raise _stopped(problem, "apply") from None
     bases.note((journal.steps[number].path, stamp) for number, stamp in sorted(journal.done.items()))
+    return left
 
 
 def _decide(
-    bases: Bases, tree: HostTree, selection: Selection, prefer: Prefer
-) -> tuple[tuple[TrialChange, ...], tuple[str, ...]]:
-    """The changes to make, and the paths that are left to the host."""
+    bases: Bases, tree: HostTree, selection: Selection, repositories: Sequence[GitChanges], prefer: Prefer
+) -> tuple[tuple[TrialChange, ...], tuple[GitChanges, ...], tuple[str, ...]]:
+    """The changes to make, what to bring over of repositories, and what is left to the host."""
     conflicts = {change.path: why for change in selection.chosen if (why := bases.conflict(tree, change))}
-    if conflicts and prefer is Prefer.NEITHER:
-        raise _conflicting(conflicts)
+    moved = {
+        f"{each.repository}: {name}": "it was moved on the host meanwhile"
+        for each in repositories
+        for name in each.conflicts()
+    }
+    if (conflicts or moved) and prefer is Prefer.NEITHER:
+        raise _conflicting({**conflicts, **moved})
+    able = [each for each in repositories if not each.problem and any(each.parts())]
     if prefer is Prefer.THEIRS:
-        return selection.chosen, ()
+        return selection.chosen, tuple(each.taking_theirs() for each in able), ()
+    able = [part for each in able if any((part := each.without_conflicts()).parts())]
     kept = tuple(
         change
         for change in selection.chosen
         if not any(change.path == path or change.path.startswith(f"{path}/") for path in conflicts)
     )
-    return kept, tuple(sorted(conflicts))
+    return kept, tuple(able), (*sorted(conflicts), *sorted(moved))
 
 
-def _check_asked(selection: Selection, protected: Collection[str]) -> None:
-    if selection.unknown:
+def _is_asked(repository: str, paths: Collection[str], without: Collection[str]) -> bool:
+    is_named = not paths or any(is_at(repository, path) for path in paths)
+    return is_named and not any(is_at(repository, path) for path in without)
+
+
+def _check_asked(selection: Selection, protected: Collection[str], repositories: Collection[str]) -> None:
+    unknown = [path for path in selection.unknown if not any(is_at(each, path) for each in repositories)]
+    if unknown:
         raise PolicyError(
             "trial-path",
-            f"the trial has not changed {printable(selection.unknown[0])}",
+            f"the trial has not changed {printable(unknown[0])}",
             why="only what a trial changed can be applied, by its path in the workspace",
             fix="`corral changes` lists the paths",
         )

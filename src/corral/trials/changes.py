@@ -23,6 +23,11 @@ _PIECE = 1 << 20
 #: What git takes for a repository; `commondir` says where the rest of it is.
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
 _PARTS = frozenset.union(*_BARE)
+#: What of a repository is brought over as what it means, or is of no use to anybody else (`trials/git`).
+_UNDERSTOOD = (
+    *("objects", "refs", "logs", "HEAD", "index", "packed-refs"),
+    *("ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "AUTO_MERGE", "gc.log", "gc.pid"),
+)
 #: Deeper than anybody works. What lies deeper stays in the trial.
 MOST_DEPTH = 200
 #: No set-id bit, no sticky bit.
@@ -47,6 +52,9 @@ class _Walk:
         self._names = tuple(f"/{literal(name)}/" for name in names if not is_pattern(name))
         self._git_directories: tuple[str, ...] = ()  # without the name `.git`, each with a slash
         self._held = tuple(f"/{_folded(held)}/" for held in record.protected)
+        self._understood = {
+            f"{repository}/{name}" for repository in record.repositories for name in _UNDERSTOOD
+        }
 
     def directory(self, stack: LayerStack, host: int, above: str) -> Iterator[TrialChange]:
         """`host` is the same directory on the host, or -1 where nothing of it shows through."""
@@ -61,6 +69,8 @@ class _Walk:
                 yield from self.removed(host, name, f"{above}{name}")
 
     def _entry(self, stack: LayerStack, entry: Entry, host: int, path: str) -> Iterator[TrialChange]:
+        if path in self._understood:
+            return
         before = _look(host, entry.name)
         if entry.problem or _is_too_deep(path):
             reserve = Reserve.UNREADABLE

@@ -11,12 +11,14 @@ import os
 from enum import StrEnum
 
 from corral.model.record import Record
+from corral.trials.git.bring_over import read_plans, write_plans
 from corral.trials.stamp import Stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from corral.trials.git.plan import GitChanges
     from corral.trials.record import TrialRecord
 
 _STEPS, _PROGRESS, _BACKUP = "steps", "progress", "backup"
@@ -55,6 +57,7 @@ class JournalMark(StrEnum):
 class Journal:
     def __init__(self, directory: str, number: int, steps: tuple[ApplyStep, ...]) -> None:
         self.directory, self.number, self.steps = directory, number, steps
+        self.git = read_plans(directory)
         self._identity = directory.split("/")[-3]  # of the trial
         self.staged: dict[int, tuple[int, int]] = {}
         self.done: dict[int, Stamp | None] = {}
@@ -128,7 +131,9 @@ class Journal:
                 self.is_over = True
 
 
-def make_journal(record: TrialRecord, steps: tuple[ApplyStep, ...]) -> Journal:
+def make_journal(
+    record: TrialRecord, steps: tuple[ApplyStep, ...], git: Sequence[GitChanges] = ()
+) -> Journal:
     """Write down what is to be done. INVARIANT: whole, before anything is."""
     place = os.path.join(record.directory, "journals")
     os.makedirs(place, mode=0o700, exist_ok=True)
@@ -136,6 +141,7 @@ def make_journal(record: TrialRecord, steps: tuple[ApplyStep, ...]) -> Journal:
     directory = os.path.join(place, str(number))
     os.makedirs(os.path.join(directory, _BACKUP), mode=0o700)
     path = os.path.join(directory, _STEPS)
+    write_plans(directory, git)  # ORDER: before the steps: with them, the journal is there
     with open(f"{path}.new", "w", encoding="ascii") as file:
         for step in steps:
             before = step.before.to_json() if step.before is not None else None

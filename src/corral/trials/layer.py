@@ -53,6 +53,10 @@ class LayerStack:
         for handle in self.handles:
             os.close(handle)
 
+    def copy(self) -> LayerStack:
+        """The same directories, by descriptors of its own."""
+        return LayerStack(tuple(map(os.dup, self.handles)), is_opaque=self.is_opaque)
+
     def _lift(self) -> None:
         for handle in self.handles:
             mode = stat.S_IMODE(os.fstat(handle).st_mode)
@@ -135,7 +139,7 @@ def open_stack(paths: tuple[str, ...]) -> LayerStack:
 def open_parent(stack: LayerStack, path: str) -> tuple[LayerStack, Entry]:
     """The layers of the directory above a path (the caller closes them), and what they have there."""
     *above, name = path.split("/")
-    here = LayerStack(tuple(map(os.dup, stack.handles)), is_opaque=stack.is_opaque)
+    here = stack.copy()
     try:
         for part in above:
             found = here.entry(part)

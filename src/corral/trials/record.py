@@ -40,6 +40,7 @@ class TrialRecord(Record):
     protected: tuple[str, ...] = ()  # paths that the plan held, relative to the root
     direct: tuple[str, ...] = ()  # what the command could write without a layer
     lowers: tuple[str, ...] = ()  # frozen layers, of the trials that this one was forked from
+    repositories: tuple[str, ...] = ()  # git directories that were looked at, relative to the root
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -90,6 +91,7 @@ def make_trial(
     protected: tuple[str, ...] = (),
     direct: tuple[str, ...] = (),
     lowers: tuple[str, ...] = (),
+    repositories: tuple[str, ...] = (),
 ) -> TrialRecord:
     """Make the directories of a new trial. Raises SetupError, PolicyError."""
     place = trials_directory()
@@ -104,6 +106,7 @@ def make_trial(
         protected=protected,
         direct=direct,
         lowers=lowers,
+        repositories=repositories,
     )
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)

@@ -14,6 +14,7 @@ from corral.model.printable import printable
 from corral.model.rules.quantities import parse_duration
 from corral.trials.apply import Prefer, apply_trial, has_something_to_undo, undo_trial
 from corral.trials.changes import find_changes
+from corral.trials.git.plan import find_git_changes
 from corral.trials.record import is_busy
 from corral.trials.selection import is_at
 from corral.trials.shelf import discard_trial, find_trial, list_trials, measure_trial
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from corral.trials.change import TrialChange
+    from corral.trials.git.plan import GitChanges
     from corral.trials.record import TrialRecord
 
 
@@ -43,14 +46,17 @@ def show_changes(identity: str | None, cwd: str | None, *, as_json: bool) -> int
 
     def act() -> None:
         record = find_trial(identity, _workspace(cwd))
-        changes = tuple(find_changes(record))
+        changes, git = tuple(find_changes(record)), find_git_changes(record)
         if as_json:
             listed = [change.to_json() for change in changes]
-            print_json({"v": 1, "id": record.identity, "root": record.root, "changes": listed})
+            repositories = [each.to_json() for each in git]
+            print_json(
+                {"v": 1, "id": record.identity, "root": record.root, "changes": listed, "git": repositories}
+            )
             return
         running = "; a command runs in it" if is_busy(record) else ""
-        sys.stdout.write(f"trial {record.identity}: {summarize(changes)}{running}\n")
-        sys.stdout.writelines(f"{line}\n" for line in describe_changes(changes))
+        sys.stdout.write(f"trial {record.identity}: {summarize(changes, git)}{running}\n")
+        sys.stdout.writelines(f"{line}\n" for line in describe_changes(changes, git=git))
 
     return _answer(act, as_json=as_json)
 
@@ -94,9 +100,9 @@ def apply_words(words: Sequence[str], options: Mapping[str, Any]) -> int:
         if options["as_json"]:
             listed = [change.to_json() for change in applied.changes]
             reserved = [change.to_json() for change in applied.reserved]
-            print_json(
-                {"v": 1, "id": record.identity, "applied": listed, "left": applied.left, "reserved": reserved}
-            )
+            git = [each.to_json() for each in applied.git]
+            left = {"left": applied.left, "reserved": reserved}
+            print_json({"v": 1, "id": record.identity, "applied": listed, "git": git, **left})
         else:
             tell_applied(applied, record.identity)
 
@@ -145,13 +151,13 @@ def list_all(cwd: str | None, *, prune: bool, older: str | None, as_json: bool) 
         seconds = parse_duration(older) if older is not None else None
         listed = []
         for record in list_trials(None if cwd is None else _workspace(cwd)):
-            changes = _changes_of(record)
+            changes, git = _changes_of(record)
             is_old = seconds is not None and record.age_seconds > seconds
-            if prune and not is_busy(record) and (not changes or is_old):
+            if prune and not is_busy(record) and (not (changes or git) or is_old):
                 discard_trial(record)
                 say(f"trial {record.identity} is discarded")
                 continue
-            listed.append((record, changes, measure_trial(record)))
+            listed.append((record, changes, measure_trial(record), git))
         if as_json:
             print_json({"v": 1, "trials": [_trial_json(*each) for each in listed]})
             return
@@ -166,14 +172,16 @@ def list_all(cwd: str | None, *, prune: bool, older: str | None, as_json: bool) 
     return _answer(act, as_json=as_json)
 
 
-def _changes_of(record: TrialRecord) -> tuple[Any, ...]:
+def _changes_of(record: TrialRecord) -> tuple[tuple[TrialChange, ...], tuple[GitChanges, ...]]:
     try:
-        return tuple(find_changes(record))
+        return tuple(find_changes(record)), find_git_changes(record)
     except SetupError:  # its workspace is gone
-        return ()
+        return (), ()
 
 
-def _trial_json(record: TrialRecord, changes: tuple[Any, ...], size: int) -> dict[str, Any]:
+def _trial_json(
+    record: TrialRecord, changes: tuple[TrialChange, ...], size: int, git: tuple[GitChanges, ...]
+) -> dict[str, Any]:
     return {
         "id": record.identity,
         "workspace": record.workspace,
@@ -182,6 +190,7 @@ def _trial_json(record: TrialRecord, changes: tuple[Any, ...], size: int) -> dic
         "command": record.command,
         "bytes": size,
         "changes": len(changes),
+        "git": sum(len(tuple(each.parts())) for each in git),
         "is_busy": is_busy(record),
     }
 

@@ -11,17 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from corral.trials.change import TrialChange
+    from corral.trials.git.plan import GitChanges
     from corral.trials.record import TrialRecord
 
 #: Longer lists are cut on a terminal; `corral changes` has all.
 MOST_LINES = 40
 
 
-def summarize(changes: Sequence[TrialChange]) -> str:
-    """How many of each kind: `2 added, 1 changed, 3 deleted`."""
-    listed = worth_listing(changes)
+def summarize(changes: Sequence[TrialChange], git: Sequence[GitChanges] = ()) -> str:
+    """How many of each kind: `2 added, 1 changed, 3 deleted`, and whether repositories have changed."""
+    listed = [change for change in worth_listing(changes) if change.reserve is not Reserve.GIT]
     counts = {action: sum(change.action is action for change in listed) for action in ChangeAction}
-    return ", ".join(f"{count} {action.value}" for action, count in counts.items() if count) or "no changes"
+    said = [f"{count} {action.value}" for action, count in counts.items() if count]
+    moves = sum(len(tuple(each.parts())) for each in git)
+    said += [f"{moves} in git"] if moves else []
+    return ", ".join(said) or "no changes"
 
 
 def worth_listing(changes: Sequence[TrialChange]) -> list[TrialChange]:
@@ -35,17 +39,22 @@ def worth_listing(changes: Sequence[TrialChange]) -> list[TrialChange]:
     ]
 
 
-def describe_changes(changes: Sequence[TrialChange], most: int | None = None) -> Iterator[str]:
-    """A line for each change; those of git directories are counted."""
+def describe_changes(
+    changes: Sequence[TrialChange], most: int | None = None, git: Sequence[GitChanges] = ()
+) -> Iterator[str]:
+    """A line for each change; files of git directories are counted."""
     listed = [change for change in worth_listing(changes) if change.reserve is not Reserve.GIT]
     width = min(max((len(printable(change.path)) for change in listed[:most]), default=0), 60)
     for change in listed[:most]:
         yield describe_change(change, width)
     if most is not None and len(listed) > most:
         yield f"... and {len(listed) - most} more; `corral changes` lists all"
+    for line in (line for each in git for line in each.lines()):
+        yield printable(line)
     in_git = len(changes) - sum(change.reserve is not Reserve.GIT for change in changes)
     if in_git:
-        yield f"git      {in_git} changes in git directories stay in the trial"
+        files = "1 other file" if in_git == 1 else f"{in_git} other files"
+        yield f"git      {files} in git directories stay{'s' * (in_git == 1)} in the trial"
 
 
 def describe_change(change: TrialChange, width: int = 0) -> str:
@@ -85,10 +94,11 @@ def _mark(change: TrialChange) -> str:
             return "! the host runs this later" if change.is_run_later else ""
 
 
-def describe_trial(record: TrialRecord, changes: Sequence[TrialChange], size: int) -> str:
+def describe_trial(
+    record: TrialRecord, changes: Sequence[TrialChange], size: int, git: Sequence[GitChanges] = ()
+) -> str:
     """One line of the list of trials."""
     age = format_duration(int(record.age_seconds)) if record.age_seconds >= 1 else "0s"
     command = f"  {printable(record.command)}" if record.command else ""
-    return (
-        f"{record.identity}  {age:>10}  {format_size(size, rounded=True):>9}  {summarize(changes)}{command}"
-    )
+    taken = format_size(size, rounded=True)
+    return f"{record.identity}  {age:>10}  {taken:>9}  {summarize(changes, git)}{command}"

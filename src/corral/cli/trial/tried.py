@@ -44,23 +44,23 @@ class TriedCommand:
         self.trial.discard()
 
     def to_json(self) -> dict[str, Any]:
-        changes = self.trial.changes()
         return {
             "id": self.trial.id,
             "root": self.trial.record.root,
-            "changes": [c.to_json() for c in changes],
+            "changes": [change.to_json() for change in self.trial.changes()],
+            "git": [each.to_json() for each in self.trial.git_changes()],
         }
 
     def finish(self, *, asks: bool) -> int:
         """Say what the command changed, and ask what becomes of it if somebody is there to answer."""
-        changes = self.trial.changes()
-        if not changes:
+        changes, git = self.trial.changes(), self.trial.git_changes()
+        if not changes and not git:
             self.trial.discard()
             say("the command changed nothing in the workspace")
             return 0
         identity = self.trial.id
-        say(f"trial {identity}: {summarize(changes)}; the workspace is as it was")
-        for line in describe_changes(changes, MOST_LINES):
+        say(f"trial {identity}: {summarize(changes, git)}; the workspace is as it was")
+        for line in describe_changes(changes, MOST_LINES, git):
             sys.stderr.write(f"  {line}\n")
         if asks and os.isatty(0) and os.isatty(2):
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is no command any more to pass it on to
@@ -95,6 +95,12 @@ class TriedCommand:
             if change.reserve is Reserve.NONE:
                 answer = _read_answer(f"corral: {describe_change(change)}  apply [y/N]? ")
                 chosen += [change.path] if answer in {"y", "yes"} else []
+        for each in self.trial.git_changes():
+            if any(each.parts()):
+                for line in each.lines():
+                    sys.stderr.write(f"  {printable(line)}\n")
+                answer = _read_answer(f"corral: bring this over into {printable(each.repository)} [y/N]? ")
+                chosen += [each.repository] if answer in {"y", "yes"} else []
         if not chosen:
             say(f"nothing chosen; kept as {self.trial.id}")
             return 0
@@ -114,15 +120,19 @@ def tell_applied(applied: Applied, identity: str) -> None:
     """What an apply did, and what it left."""
     if applied.resumed:
         say(f"an apply that was stopped is finished: {applied.resumed} steps")
-    say(f"applied: {summarize(applied.changes)}; `corral undo {identity}` takes it back")
+    say(f"applied: {summarize(applied.changes, applied.git)}; `corral undo {identity}` takes it back")
     for path in applied.left:
         say(f"left as it is on the host: {printable(path)}")
     protected = [change for change in applied.reserved if change.reserve is Reserve.PROTECTED]
     others = len(applied.reserved) - len(protected)
     for change in protected:
         sys.stderr.write(f"  not applied: {describe_change(change)}\n")
+    for each in applied.git_left:
+        for line in each.lines_left():
+            sys.stderr.write(f"  not applied: {line}\n")
     if others:
-        say(f"{others} changes stay in the trial: of git directories, or no files")
+        stay = "1 other change stays" if others == 1 else f"{others} other changes stay"
+        say(f"{stay} in the trial: files of git directories, or no files at all")
 
 
 def _read_answer(question: str) -> str:
