@@ -237,3 +237,26 @@ def test_the_file_in_the_workspace_is_not_the_one_of_the_layer(trial: Trial, wor
         held.write(b"later")
 
     assert (work / "made").read_text() == "x\n"
+
+
+def test_a_huge_sparse_file_whose_mode_alone_changed_is_not_read(trial: Trial, work: Path) -> None:
+    """Copied up, it has the same holes; a terabyte of them would take hours to read."""
+    with (work / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+        file.seek(1 << 39)
+        file.write(b"middle")
+    assert trial.run("chmod 600 huge").ok
+
+    (change,) = trial.changes()
+    assert (change.path, change.only_mode) == ("huge", True)
+
+
+def test_a_bare_repository_that_was_there_is_not_removed(trial: Trial, work: Path) -> None:
+    import subprocess
+
+    subprocess.run(["git", "init", "-q", "--bare", str(work / "store")], check=True)
+    assert trial.run("rm -rf store 2>/dev/null; test ! -e store/HEAD").ok
+
+    trial.apply()
+
+    assert (work / "store/HEAD").exists() and (work / "store/objects").is_dir()

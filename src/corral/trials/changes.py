@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -123,6 +124,8 @@ class _Walk:
     def _inside_removed(self, host: int, name: str, path: str) -> Iterator[TrialChange]:
         inner = os.open(name, _DIRECTORY, dir_fd=host)
         try:
+            if _is_git_directory(set(), inner):  # a bare one: its name says nothing
+                self._git_directories += (f"{path}/",)
             for each in sorted(os.listdir(inner)):
                 yield from self.removed(inner, each, f"{path}/{each}")
         finally:
@@ -223,7 +226,24 @@ def _is_same(stack: LayerStack, entry: Entry, host: int, before: os.stat_result)
 
 
 def _have_same_bytes(one: int, other: int) -> bool:
-    while piece := os.read(one, _PIECE):
-        if piece != os.read(other, len(piece)):
+    """Of two files of one size. Where both have a hole nothing is read: it may be a terabyte long."""
+    at = 0
+    while (start := _next_data(one, other, at)) >= 0:
+        piece = os.pread(one, _PIECE, start)
+        if piece != os.pread(other, len(piece) or 1, start):
             return False
-    return not os.read(other, 1)
+        at = start + (len(piece) or _PIECE)
+    return True
+
+
+def _next_data(one: int, other: int, at: int) -> int:
+    """Where one of two files has something; -1 if neither has."""
+    found = []
+    for handle in (one, other):
+        try:
+            found.append(os.lseek(handle, at, os.SEEK_DATA))
+        except OSError as problem:
+            if problem.errno != errno.ENXIO:  # this file system does not tell
+                size = os.fstat(handle).st_size
+                found += [at] if at < size else []
+    return min(found, default=-1)
