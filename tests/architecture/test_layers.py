@@ -25,8 +25,8 @@ ROWS = (
     {"sandbox", "sessions"},
     {"parallel", "compiled_plans", "aio", "wasm"},
     {"config"},
-    {"selftest", "learning"},
-    {"cli", "mcp", "tui", "web", "integrations", "testing"},
+    {"selftest", "learning", "integrations"},
+    {"cli", "tui", "web", "testing"},
     {"__main__"},
 )
 #: The public nouns make one another: `Sandbox.session()` is a `Session`, which plans with its `Sandbox`.

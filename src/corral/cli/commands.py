@@ -248,6 +248,7 @@ def _add_groups() -> None:
     from corral.cli.hook.commands import hook
     from corral.cli.image.commands import image
     from corral.cli.install.commands import install
+    from corral.cli.mcp.commands import mcp
     from corral.cli.module.commands import module
     from corral.cli.policy.commands import policy, why  # they need `with_options`, from above
     from corral.cli.session.commands import sandbox, session, status_here
@@ -257,6 +258,7 @@ def _add_groups() -> None:
     cli.add_command(hook)
     cli.add_command(image)
     cli.add_command(install)
+    cli.add_command(mcp)
     cli.add_command(module)
     cli.add_command(policy)
     cli.add_command(why)

@@ -20,7 +20,7 @@ _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run commands", ("run", "shell", "session", "status", "wrap", "module")),
     ("Try first", ("try", "changes", "diff", "apply", "undo", "discard", "trials")),
     ("Ask", ("why", "explain", "check", "doctor", "policy", "audit")),
-    ("Set up", ("install", "learn", "image", "compile", "completion")),
+    ("Set up", ("install", "mcp", "learn", "image", "compile", "completion")),
     ("See it hold", ("demo", "selftest")),
 )
 

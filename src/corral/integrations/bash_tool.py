@@ -48,7 +48,7 @@ _MOST_JOBS = 64
 #: Inside, in a private area that all commands of the session share.
 _STATE = "/tmp/.corral-bash-tool"
 #: Models write for bash. A state file is the shell's own, so one of them runs all commands.
-_SHELL = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
+SHELL = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
 
 
 class _Tool:
@@ -91,7 +91,7 @@ class _Tool:
 
     def _run_unconfined(self, call: BashCall) -> BashOutput:
         free = Sandbox(self.sandbox.policy, backend=UNCONFINED, workspace=self.sandbox.workspace)
-        result = free.run((_SHELL, "-c", _joined(call.command)), timeout=call.timeout_seconds)
+        result = free.run((SHELL, "-c", _joined(call.command)), timeout=call.timeout_seconds)
         return describe(result, self._characters)
 
     def _told(self, call: BashCall, result: Result, warnings: list[str]) -> BashOutput:
@@ -108,7 +108,7 @@ class _Tool:
             raise BadArguments(f"{_MOST_JOBS} jobs run already: end one first")
         state = f"{_STATE}-{os.urandom(4).hex()}"
         session.run(("/bin/sh", "-c", 'cp "$1" "$2" 2>/dev/null', "sh", _STATE, state))
-        process = session.start(_stateful(call.command, state))
+        process = session.start(stateful_shell(call.command, state))
         self._jobs[process.id] = process
         return BashOutput(f"[runs in the background as {process.id}]", job=process.id)
 
@@ -165,7 +165,7 @@ class BashTool(_Tool):
                     self._session = self.sandbox.session()
                 if call.in_background:
                     return self._start(self._session, call)
-                result = self._session.run(_stateful(call.command, _STATE), timeout=call.timeout_seconds)
+                result = self._session.run(stateful_shell(call.command, _STATE), timeout=call.timeout_seconds)
             return self._told(call, result, warnings)
         except (BadArguments, CorralError) as problem:
             return _refused(problem)
@@ -212,7 +212,7 @@ class AsyncBashTool(_Tool):
                     self._session = await AsyncSandbox(self.sandbox).session()
                 if call.in_background:
                     return await asyncio.to_thread(self._start, self._session.blocking, call)
-                argv = _stateful(call.command, _STATE)
+                argv = stateful_shell(call.command, _STATE)
                 result = await self._session.run(argv, timeout=call.timeout_seconds)
             return self._told(call, result, warnings)
         except (BadArguments, CorralError) as problem:
@@ -231,9 +231,10 @@ class AsyncBashTool(_Tool):
         return asyncio.Lock()
 
 
-def _stateful(command: str, state: str) -> tuple[str, ...]:
-    _, *rest = remember((), _joined(command), state)
-    return (_SHELL, *rest)
+def stateful_shell(command: str, state: str, *, joined: bool = True) -> tuple[str, ...]:
+    """The command of a shell that begins where the last one with this state has ended."""
+    _, *rest = remember((), _joined(command) if joined else command, state)
+    return (SHELL, *rest)
 
 
 def _joined(command: str) -> str:

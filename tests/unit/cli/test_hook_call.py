@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from corral.cli.hook.agent_shell import run_script
 from corral.cli.hook.answer import quote, replace_command, rewritten
 from corral.cli.hook.call import MOST_COMMAND_BYTES, BadCall, read_call, read_end
-from corral.cli.hook.failure import absolute_paths, pipes_network, wants_network
+from corral.integrations.failure import absolute_paths, pipes_network, wants_network
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

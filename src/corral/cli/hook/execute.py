@@ -79,7 +79,7 @@ def run_as_is_if_wrapped(line: str) -> None:
 
 def explain(agent: str, conversation: str, line: str, status: int) -> None:
     """Say what of the sandbox may have made a command, or a part of it, fail."""
-    from corral.cli.hook.failure import pipes_network
+    from corral.integrations.failure import pipes_network
 
     if status:
         _explain_failure(agent, conversation, line)
@@ -89,7 +89,7 @@ def explain(agent: str, conversation: str, line: str, status: int) -> None:
 
 
 def _explain_failure(agent: str, conversation: str, line: str) -> None:
-    from corral.cli.hook.failure import absolute_paths, describe_hidden, wants_network
+    from corral.integrations.failure import absolute_paths, describe_hidden, wants_network
 
     with contextlib.suppress(CorralError):  # the command has run, and there is no more to say
         with connect(agent, conversation, "/") as connection:
@@ -102,7 +102,7 @@ def _explain_failure(agent: str, conversation: str, line: str) -> None:
 
 
 def _explain_network(agent: str, conversation: str) -> None:
-    from corral.cli.hook.failure import describe_network
+    from corral.integrations.failure import describe_network
 
     with connect(agent, conversation, "/") as connection:
         for text in describe_network(connection):

@@ -18,7 +18,7 @@ from corral.model.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from corral.cli.install.agents import Edit
 
@@ -39,16 +39,26 @@ def plan_agent(name: str, *, remove: bool = False, project: str = "", home: str 
     """What is to be written for an agent, or taken out. Raises SetupError, having changed nothing."""
     agent = AGENTS[name]
     if not remove:
-        _check_programs()
+        check_programs()
         _check_program(name)
     edits = agent.edits(home or os.path.expanduser("~"), project)
+    question = f"Take corral out of {name}?" if remove else f"Write this for {name}?"
+    return plan_edits(edits, question, () if remove else tuple(describe_outside(name)), remove=remove)
+
+
+def plan_edits(
+    edits: Iterable[Edit], question: str, outside: tuple[str, ...], *, remove: bool
+) -> Installation:
+    """What is to be written to some files, or taken out of them, with what there is to say besides.
+
+    Raises SetupError, having changed nothing.
+    """
     changes = [change for edit in edits if (change := _change(edit, remove=remove)) is not None]
     words = [line for change in changes for line in _difference(change)]
     if not changes:
         words = [f"nothing to do: corral is {'not ' if remove else ''}there already"]
-    elif not remove:
-        words += ["", *describe_outside(name)]
-    question = f"Take corral out of {name}?" if remove else f"Write this for {name}?"
+    elif outside:
+        words += ["", *outside]
     return Installation(tuple(words), question, lambda: _carry_out(changes, remove=remove))
 
 
@@ -158,8 +168,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_programs() -> None:
-    for name in ("corral", "corral-agent-shell"):
+def check_programs(names: Iterable[str] = ("corral", "corral-agent-shell")) -> None:
+    """Raise SetupError if an agent could not start one of these."""
+    for name in names:
         path = beside(name)
         if not os.access(path, os.X_OK) or " -" in path:
             raise SetupError(

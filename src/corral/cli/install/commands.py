@@ -18,7 +18,8 @@ def install() -> None:
     """
 
 
-def _with_options(function: Any) -> Any:
+def with_install_options(function: Any) -> Any:
+    """The options of everything that writes the settings of others."""
     for decorate in (
         click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal."),
         click.option("--dry-run", is_flag=True, help="Only show what would be done."),
@@ -30,7 +31,7 @@ def _with_options(function: Any) -> Any:
 
 
 @install.command()
-@_with_options
+@with_install_options
 def apparmor(*, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Permit user namespaces to corral's launcher, where AppArmor keeps them from programs (Ubuntu).
 
@@ -44,7 +45,7 @@ def apparmor(*, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
 
 def _agent_command(name: str) -> click.Command:
     @click.option("--project", is_flag=True, help="In the settings of this directory alone.")
-    @_with_options
+    @with_install_options
     def install_agent(*, project: bool, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
         from corral.cli.install.agent_files import plan_agent
         from corral.cli.install.install import apply

@@ -1,0 +1,1 @@
+"""`corral mcp …`: a server for agents, its installation, and the servers of others in a sandbox."""
