@@ -58,8 +58,9 @@ def _told(lines: list[str], word: str) -> list[str]:
 def test_a_refused_call_is_told_with_what_it_claims(launcher: Path, user: int) -> None:
     done = launching.launch(launcher, _listening(*_call("chroot", "/somewhere"), user=user))
 
-    (line,) = _told(done.lines, "refused")
-    words = line.split(" ")
+    told = _told(done.lines, "refused")
+    assert len(told) == 1
+    words = told[0].split(" ")
     assert (int(words[1], 16), int(words[2], 16)) == (number(ARCH, "chroot"), 1)
     assert bytes.fromhex(words[9]) == b"/somewhere"
     assert done.output == b"errno 1\n"  # what it has without a listener
