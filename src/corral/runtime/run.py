@@ -10,13 +10,14 @@ import time
 
 from corral.model.errors import SetupError
 from corral.runtime.check import check
+from corral.runtime.guarded_run import GuardedRun
 from corral.runtime.handoff import find_handoff, stamp_handoff
 from corral.runtime.network_hooks import close_network, connect_network, listening, settle_network
 from corral.runtime.outcome import measure, promised
 from corral.runtime.scratch import Scratch, copies_of
 from corral.runtime.starter import ENDING, Abandoned, make_starter
 from corral.runtime.status import Status
-from corral.runtime.supervision import BACKSTOP_SECONDS, Supervision
+from corral.runtime.supervision import BACKSTOP_SECONDS
 from corral.streams.doors import find_doors
 from corral.streams.stdio import check_stdio, ensure_stdio
 from corral.streams.streams import open_streams
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
     from corral.model.result import Result
     from corral.model.violation import Violation
-    from corral.protected_names.guard import Guard
     from corral.runtime.handoff import Stamps
     from corral.runtime.launcher.refused_calls import RefusedCalls
     from corral.runtime.monitor import Monitor
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from corral.streams.streams import InheritedStreams
 
 
-class Run(Supervision):
+class Run(GuardedRun):
     """One run from start to end, in a sandbox of its own."""
-
-    _guard: Guard | None
 
     def __init__(
         self,
@@ -66,9 +64,7 @@ class Run(Supervision):
             keeps_time=launch.spec is None,
         )
         self.backend = launch.backend
-        self._plan = plan
-        self._launch = launch
-        self._quarantine = quarantine
+        self._plan, self._launch, self._quarantine = plan, launch, quarantine
         self._output = output
         self._monitor = monitor
         self._within = within
@@ -84,7 +80,6 @@ class Run(Supervision):
         self._starter: Starter | None = None
         self.say: Callable[[str], None] | None = None  # told at once what takes long
         self._sent: set[int] = set()  # signals that were passed on
-        self.is_checking = False  # what a command left that has ended
         self._was_outer_ended = False  # by us
         self._heard = 0  # how many of the violations that the status pipe told of
         self._is_lost = False  # an outer program ended before its launcher
@@ -206,55 +201,6 @@ class Run(Supervision):
         from corral.runtime.launcher.starter import lost_outer
 
         raise lost_outer(self._launch)
-
-    def _open_guard(self) -> Guard | None:
-        if not self._plan.watches and not self._plan.worktrees and not self._plan.searches:
-            return None
-        from corral.protected_names.session_guard import open_guard
-
-        return open_guard(self._plan, self._quarantine, by_launcher=self._is_guarded_by_launcher)
-
-    @property
-    def _is_guarded_by_launcher(self) -> bool:
-        """Whether the launcher watches over names, on the host. INVARIANT: then nobody else does."""
-        plan = self._plan
-        return self._launch.guards_names and bool(plan.watches) and not plan.searches
-
-    def _have_names_guarded(self) -> Launch:
-        launch = self._launch
-        if launch.spec is None or not self._is_guarded_by_launcher:
-            return launch
-        from corral.linux.encode import append_guard
-        from corral.protected_names.launcher_guard import name_guard
-
-        return launch.replace(spec=append_guard(launch.spec, name_guard(self._plan, self._quarantine)))
-
-    def _hear_guarded(self) -> None:
-        """What the launcher has found at protected names."""
-        lines, self._status.guarded = self._status.guarded, []
-        if self._guard is not None and lines:
-            self._guard.hear(lines)
-
-    def _close_guard(self) -> None:
-        """INVARIANT: whatever happened, nothing planted is left when the caller gets the answer."""
-        if self._guard is None:
-            return
-        # Only a launcher that said so has surely run nothing; a silent one may have been killed later.
-        nothing_ran = self._status.failure is not None
-        self.is_checking = not nothing_ran
-        self._hear_guarded()
-        self._blocked |= self._guard.has_ended_it
-        try:
-            if nothing_ran:
-                self._guard.acquit()
-            left = () if nothing_ran else self._guard.sweep()
-        finally:
-            self.is_checking = False
-            self._guard.close()
-        if left:
-            from corral.protected_names.session_guard import left_behind
-
-            raise left_behind(left)
 
     def _start_and_serve(self, streams: InheritedStreams, began: float) -> None:
         """INVARIANT: whatever interrupts it, the tree is dead and waited for when this is left."""

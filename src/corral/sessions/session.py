@@ -10,10 +10,11 @@ from contextlib import contextmanager, nullcontext
 
 from corral.model.errors import SessionClosed, SetupError
 from corral.model.plan import Command
-from corral.pipeline.arguments import arguments_of, bytes_of, read_options, seconds_of, variables_of
+from corral.pipeline.arguments import arguments_of, read_options, seconds_of, variables_of
 from corral.planning.build import check_command
 from corral.runtime.launcher.job import Job
 from corral.sessions.recorded import run_recorded
+from corral.sessions.session_files import SessionFiles
 from corral.sessions.successor import Handover, busy, make_server
 from corral.streams.doors import Doors
 from corral.streams.streams import PipedStreams
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from corral.model.file_entry import FileEntry
     from corral.model.result import Result, UsageSample
     from corral.pipeline.call_options import KeptOptions
     from corral.protected_names.session_guard import SessionGuard
@@ -41,7 +41,7 @@ _STATE = ".corral-state"
 _END_SECONDS = 15.0
 
 
-class Session:
+class Session(SessionFiles):
     """One sandbox, made once, in which commands run one after the other or at the same time.
 
     What they leave stays for the next: files, what lies in the private areas, servers that run on. Limits of
@@ -255,53 +255,6 @@ class Session:
         streams = TerminalStreams(self._kept.plan.resolved.limits.output_bytes)
         return self.finish(self.prepare_on(streams, arguments_of(command), env=env, terminal=True))
 
-    def read_file(self, path: str | os.PathLike[str], *, limit: int | None = None) -> bytes:
-        """The content of a file, as commands of the session see it; at most `limit` bytes.
-
-        This and what follows is done by corral itself, outside, and by no link it is led out of what the
-        session shows. Paths are of the workspace, relative to it, or inside. Raises OSError as `open` does.
-        """
-        return self._file_access().read(self._inside(path), limit=limit)
-
-    def write_file(
-        self,
-        path: str | os.PathLike[str],
-        data: bytes | str,
-        *,
-        mode: int = 0o644,
-        parents: bool = False,
-    ) -> None:
-        """Put content into a file, all of it or nothing, where commands of the session may write."""
-        self._file_access().write(self._inside(path), bytes_of(data), mode=mode, parents=parents)
-
-    def list_dir(self, path: str | os.PathLike[str] = ".") -> tuple[FileEntry, ...]:
-        """What lies in a directory, by name."""
-        return self._file_access().list(self._inside(path))
-
-    def upload(self, source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-        """Copy a file or a directory of the host into the session."""
-        self._file_access().upload(source, self._inside(path))
-
-    def download(self, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-        """Copy a file or a directory out of the session, to where nothing is yet."""
-        self._file_access().download(self._inside(path), target)
-
-    def _file_access(self) -> Files:
-        with self._lock:
-            self._check_open()
-            try:  # TRUST: what is denied and was made since the last command is hidden by nothing yet
-                if self._guard is not None:
-                    self._guard.check()
-            except SetupError as stale:
-                if stale.code != "session-stale":
-                    raise
-                self._succeed(stale)
-            if self._files is None:
-                from corral.sandbox_files.opening import files_of
-
-                self._files = files_of(self._kept, self._inside(None))
-            return self._files
-
     def usage(self) -> UsageSample:
         """What all that runs in it has cost until now."""
         from corral.limits.tree import look_at_tree
@@ -397,6 +350,22 @@ class Session:
         self._sandbox.planner.forget_resolved()  # what the host has made since may hold a repository
         self._kept, self._guard = make_server(self._sandbox, self._handover)
         self._is_waiting = False
+
+    def _file_access(self) -> Files:
+        with self._lock:
+            self._check_open()
+            try:  # TRUST: what is denied and was made since the last command is hidden by nothing yet
+                if self._guard is not None:
+                    self._guard.check()
+            except SetupError as stale:
+                if stale.code != "session-stale":
+                    raise
+                self._succeed(stale)
+            if self._files is None:
+                from corral.sandbox_files.opening import files_of
+
+                self._files = files_of(self._kept, self._inside(None))
+            return self._files
 
     def _open_null(self) -> int:
         return self._kept.open_null()
