@@ -97,6 +97,11 @@ EXAMPLES = {
         "a [group](#groups-of-system-calls) for one thing: " + ", ".join(f"`{name}`" for name in GROUPS)
     ),
     "module:call:json": "a WebAssembly module may call this one; a native command can call none",
+    "refusal:deny": "what is refused is told, and the command goes on",
+    "refusal:warn": "the same, and guesses are told even if the command succeeds",
+    "refusal:throttle": "whoever goes on trying waits longer for each answer",
+    "refusal:terminate": "the first refusal that corral observes ends the command",
+    "refusal:quarantine": "the first one freezes everything in the sandbox, to be looked at",
 }
 
 

@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "control.h"
 #include "kernel_observe.h"
 #include "report.h"
@@ -31,6 +32,7 @@ enum {
     CLAIM = 200,      /* of a string that a call was given */
     VECTORS = 16,
     NUMBERS = 1024,   /* of calls; each is told once, and counted */
+    FREE = 4, DOUBLINGS = 10, LONGEST_MS = 1000, /* of throttling, as in corral's model/throttle.py */
 };
 
 static struct {
@@ -39,6 +41,8 @@ static struct {
     char heard[2 * HEARD];
     size_t length;
     uint32_t counted[NUMBERS];
+    uint64_t refused;         /* of all together */
+    int64_t paused_until;     /* monotonic milliseconds */
 } listener;
 
 int listen_prepare(struct launch *launch) {
@@ -170,6 +174,23 @@ static void tell_refused(const struct launch *launch, const struct k_notif *call
     status_write(line, length);
 }
 
+/* The next question waits: twice as long as the last one, a second at most. */
+static void throttle(const struct launch *launch) {
+    if (!(launch->spec.listens[0].strings & LISTEN_THROTTLED) || ++listener.refused <= FREE) return;
+    uint64_t doublings = listener.refused - FREE - 1;
+    int64_t pause = (int64_t)1 << (doublings < DOUBLINGS ? doublings : DOUBLINGS);
+    listener.paused_until = now_ms() + (pause < LONGEST_MS ? pause : LONGEST_MS);
+}
+
+bool listen_is_paused(void) { return listener.paused_until && now_ms() < listener.paused_until; }
+
+int listen_wait(int timeout) {
+    if (!listener.paused_until) return timeout;
+    int64_t left = listener.paused_until - now_ms();
+    if (left <= 0) return timeout;
+    return timeout < 0 || left < timeout ? (int)left : timeout;
+}
+
 static void answer(const struct launch *launch) {
     union {
         struct k_notif call;
@@ -182,7 +203,9 @@ static void answer(const struct launch *launch) {
     struct k_notif_answer reply = {.id = call->id, .error = -(int32_t)error, .flags = error ? 0 : K_NOTIF_CONTINUE};
     if (error) tell_refused(launch, call, error);
     else hear(launch, call);
+    if (error && launch->spec.listens[0].strings & LISTEN_HELD) return; /* until it is killed, it does nothing more */
     ioctl(launch->listen_fd, K_NOTIF_SEND, &reply);
+    if (error) throttle(launch);
 }
 
 void listen_act(struct launch *launch, short events) {

@@ -14,6 +14,12 @@ int listen_install(struct launch *launch);
 /* In the supervisor: takes the listener when it comes, then answers one call. */
 void listen_act(struct launch *launch, short events);
 
+/* Whether questions wait: much was refused, and the policy wants it throttled. */
+bool listen_is_paused(void);
+
+/* Milliseconds until they are answered again, or the given ones, if that is sooner; -1: never. */
+int listen_wait(int timeout);
+
 /* When everything is over: what was heard, and how often. */
 void listen_finish(struct launch *launch);
 

@@ -164,7 +164,9 @@ enum listen_mask {
     LISTEN_STRINGS = 0x3f,     /* a bit for each argument */
     LISTEN_DIRECTORY = 8,      /* a bit from here on for each string: relative to the directory in the argument before */
     LISTEN_TRACED = 1 << 16,   /* it is not sent to the supervisor, but traced by it */
-    LISTEN_MASK = 0x13f3f,
+    LISTEN_THROTTLED = 1 << 17, /* of every call or none: whoever is refused much waits for the answers */
+    LISTEN_HELD = 1 << 18,      /* the same: what is refused waits for its end, which corral sees to */
+    LISTEN_MASK = 0x73f3f,
 };
 
 /* A call that the filter sends to the supervisor, and which of its arguments are strings. */

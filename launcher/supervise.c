@@ -247,9 +247,9 @@ static void watch_loop(struct watch *w) {
             {.fd = w->killed ? -1 : LIFELINE_FD, .events = POLLIN},
             {.fd = launch->setup_fd, .events = POLLIN},
             {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
-            {.fd = w->started || is_traced(launch) ? launch->listen_fd : -1, .events = POLLIN}, /* fewer turns */
+            {.fd = (w->started || is_traced(launch)) && !listen_is_paused() ? launch->listen_fd : -1, .events = POLLIN},
         };
-        if (poll(fds, 5, guard_wait(poll_timeout(w))) < 0 && errno != EINTR) return give_up(w);
+        if (poll(fds, 5, listen_wait(guard_wait(poll_timeout(w)))) < 0 && errno != EINTR) return give_up(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
         if (fds[4].revents) listen_act(launch, fds[4].revents);

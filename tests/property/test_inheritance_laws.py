@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from corral.model.policy import Policy
+from corral.model.policy import Policy, Response
 from corral.model.rules.capability import capabilities_of
 from corral.model.rules.pattern import is_pattern
 from corral.model.rules.reach import LEVELS, FsAccess, Reach
@@ -30,6 +30,7 @@ def _with_the_demands_of(parent: Policy, request: Policy) -> Policy:
         defaults=completed("defaults"),
         protect=request.protect | parent.protect,
         deny_syscalls=request.deny_syscalls | parent.deny_syscalls,
+        response=parent.response if request.response is Response.DENY else request.response,
     )
 
 

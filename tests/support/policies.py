@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from corral.model.policy import Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.policy import (
+    Defaults,
+    EnvPolicy,
+    FsAccess,
+    FsRule,
+    Limits,
+    NetMode,
+    NetPolicy,
+    Policy,
+    Response,
+)
 
 _parts = st.lists(st.sampled_from(["a", "b"]), max_size=3)
 #: A handful of nested paths, in all three spellings.
@@ -91,4 +101,5 @@ def policies(fs: st.SearchStrategy[FsRule] = rules) -> st.SearchStrategy[Policy]
         debug=st.booleans(),
         publish=_sets("3000", "8080:3000"),
         modules=_sets("parser", "report"),
+        response=st.sampled_from(Response),
     )

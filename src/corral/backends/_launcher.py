@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from corral.linux.spec import LimitWatch
     from corral.model.backend import Host
     from corral.model.plan import Plan, ResolvedPolicy
-    from corral.model.policy import Limits
+    from corral.model.policy import Limits, Response
 
 RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NOFILE = 1, 4, 7
 #: One byte, not none: a core_pattern that names a program is run for a limit of 0, but not of 1 (core(5)).
@@ -142,9 +142,11 @@ def resolved_filter(
     )
 
 
-def listens(machine: str, *, reports: bool, traces: bool) -> tuple[tuple[int, int], ...]:
+def listens(machine: str, *, reports: bool, traces: bool, response: Response) -> tuple[tuple[int, int], ...]:
     """For whoever has a filter that reports: what the supervisor has to know of the calls."""
-    return tuple(listened(Arch(machine), traces=traces)) if reports or traces else ()
+    if not reports and not traces:
+        return ()
+    return tuple(listened(Arch(machine), traces=traces, response=response))
 
 
 def single_process(plan: Plan) -> dict[Feature, str]:

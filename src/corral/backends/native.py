@@ -27,7 +27,7 @@ from corral.model.feature import Feature
 from corral.model.last_made import LastMade
 from corral.model.launch import HOSTNAME, Inside, Launch
 from corral.model.plan import PathKind
-from corral.model.policy import FsAccess, NetMode
+from corral.model.policy import FsAccess, NetMode, Response
 from corral.model.probe import LISTENS, OBSERVED, Probe
 
 TYPE_CHECKING = False
@@ -127,6 +127,7 @@ class NativeBackend:
                     reports=plan.reports,
                     hears=plan.hears,
                     traces=plan.command.traces,
+                    response=plan.policy.response,
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -164,6 +165,7 @@ def _encoded_resolved(
     reports: bool,
     hears: bool,
     traces: bool,
+    response: Response,
     layered: str = "",
 ) -> tuple[int, bytes]:
     private_network = resolved.net.mode is not NetMode.FULL
@@ -194,7 +196,7 @@ def _encoded_resolved(
                 hears=hears,
                 traces=traces,
             ),
-            listens=common.listens(machine, reports=reports, traces=traces),
+            listens=common.listens(machine, reports=reports, traces=traces, response=response),
         )
     )
 

@@ -49,6 +49,8 @@ def _setting(flag: str, text: str) -> Setting:
     origin = _origin(flag)
     if flag == "net":
         return Setting(BY_NAME["network"], capability.verb, origin)
+    if flag == "on_refusal":
+        return Setting(BY_NAME["on_refusal"], capability.verb, origin)
     if flag == "env" and capability.verb == "set":
         name, _, value = capability.target.partition("=")
         return Setting(BY_NAME["environment.set"], (name, value), origin)

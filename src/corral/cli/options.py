@@ -68,14 +68,14 @@ OPTIONS: tuple[Option, ...] = (
     Option("stats", ("--stats",), "Print resource usage; on a terminal also during the run."),
     Option("trace", ("--trace",), "Say which of its calls on files fail, as they do; slower."),
     Option("debug", ("--debug",), "If it fails, keep its sandbox and open a shell there."),
-    Option("on_refusal", ("--on-refusal",), "deny (default), or terminate: end it then.", "MODE"),
+    Option("on_refusal", ("--on-refusal",), "deny (default), warn, throttle, terminate, quarantine.", "MODE"),
     Option("json", ("--json",), "Print the whole result record as JSON."),
     Option("verbose", ("-v", "--verbose"), "Say what protected the run."),
 )
 
 
 #: How one run is started, watched or shown; most others shape its policy.
-OF_A_RUN = frozenset({"terminal", "stats", "trace", "debug", "on_refusal", "trial"})
+OF_A_RUN = frozenset({"terminal", "stats", "trace", "debug", "trial"})
 
 
 def defaults() -> dict[str, object]:

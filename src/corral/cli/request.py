@@ -46,6 +46,7 @@ FLAG_CAPABILITIES = {
     "pids": "pids:limit",
     "timeout": "time:limit",
     "output_limit": "output:limit",
+    "on_refusal": "refusal",
 }
 
 

@@ -8,8 +8,9 @@ import signal
 import sys
 
 from corral.model.errors import CorralError, PolicyError
-from corral.model.event import THE_COMMAND, shown
+from corral.model.event import THE_COMMAND, EventKind, shown
 from corral.model.plan import StdioMode
+from corral.model.policy import Response
 from corral.model.printable import printable
 from corral.model.result import Outcome
 from corral.model.violation import Evidence
@@ -75,7 +76,8 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
 
         keep_last(command, result)
     if options["verbose"] or not options["json"]:
-        for line in describe_result(result, verbose=bool(options["verbose"]), told=lines.told):
+        warns = result.policy.response is Response.WARN
+        for line in describe_result(result, verbose=bool(options["verbose"]), told=lines.told, warns=warns):
             say(line)
         if not result.ok:
             from corral.cli.advice import advise
@@ -153,8 +155,6 @@ def _carry_out(
             why="nothing follows the options",
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
-    if _ends_when_refused(options["on_refusal"]):
-        prepared = prepared.replace(ends_when_refused=True)
     if options["debug"]:
         from corral.cli.debug import run_debugged
 
@@ -196,20 +196,9 @@ def _run_planned(
     return planned.run(say)
 
 
-def _ends_when_refused(mode: str | None) -> bool:
-    if mode not in {None, "deny", "terminate"}:
-        raise PolicyError(
-            "on-refusal",
-            f"--on-refusal {mode} is none of its modes",
-            why="it is deny or terminate",
-            fix="leave it out to have things denied, as ever; terminate ends the command as well",
-        )
-    return mode == "terminate"
-
-
 def _refuse_together(options: Mapping[str, Any]) -> None:
     """What a kept sandbox has not."""
-    flags = {"trace": "--trace", "trial": "--try", "on_refusal": "--on-refusal", "stats": "--stats"}
+    flags = {"trace": "--trace", "trial": "--try", "stats": "--stats"}
     for name, flag in {**flags, "json": "--json", "terminal": "--tty"}.items():
         if options[name]:
             raise PolicyError(
@@ -326,8 +315,13 @@ def _unconfined_because(request: Request) -> str:
     return f"backend = none, {configuration.origin_of('backend')}"
 
 
-def describe_result(result: Result, *, verbose: bool, told: Collection[Event] = ()) -> Iterator[str]:
-    """What there is to say about a run besides its status and what was `told` already, a line each."""
+def describe_result(
+    result: Result, *, verbose: bool, told: Collection[Event] = (), warns: bool = False
+) -> Iterator[str]:
+    """What there is to say about a run besides its status and what was `told` already, a line each.
+
+    `warns`: guesses too, if the command has succeeded, and how many things were refused.
+    """
     if result.outcome in _LIMITS_SAID:
         what = "failed" if result.exit_code is not None else "was stopped"
         yield f"the command {what}: {_LIMITS_SAID[result.outcome]} ({result.outcome.value})"
@@ -336,8 +330,13 @@ def describe_result(result: Result, *, verbose: bool, told: Collection[Event] = 
         if event.replace(count=1) in told:
             if event.count > 1:
                 yield f"{event.feature.value}: {shown(event.subject)}: {event.count} times in all"
-        elif verbose or event.evidence is Evidence.OBSERVED or not result.ok:
+        elif verbose or warns or event.evidence is Evidence.OBSERVED or not result.ok:
             yield event.describe()
+    refused = [event for event in result.events if event.kind in {EventKind.REFUSED, EventKind.TAKEN}]
+    if warns and refused:
+        guessed = sum(event.evidence is Evidence.INFERRED for event in refused)
+        perhaps = f", {guessed} of them a guess" if guessed else ""
+        yield f"warning: {len(refused)} different things were refused{perhaps}; the command went on"
     if result.network is not None:
         yield from _describe_network(result, result.network)
     if verbose and result.handoff:

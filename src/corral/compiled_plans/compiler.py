@@ -22,7 +22,7 @@ from corral.linux.encode import append_groups, append_guard, append_made_groups
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.plan import PathKind, StdioMode
-from corral.model.policy import FsAccess
+from corral.model.policy import FsAccess, Response
 from corral.pipeline.planned_run import quarantine_for
 from corral.planning.build import DEFAULT_PATH, fixed_environment
 from corral.planning.resolve import is_beneath
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.launch import Launch
     from corral.model.plan import Plan
+    from corral.model.policy import Policy
     from corral.pipeline.planner import Explanation
     from corral.sandbox import Sandbox
 
@@ -114,6 +115,7 @@ def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compilation:
 
 
 def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
+    _check_response(sandbox.policy)
     for name in sorted(os.listdir(_presets())):
         trace.note_content(os.path.join(_presets(), name))
     hosts: list[Host] = []
@@ -145,6 +147,16 @@ def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
         json.dumps(_note(explanation, plan, launch)),
     )
     return Compilation(compiled, launch.argv[0], (plan.resolved.workspace, *_writable(plan)))
+
+
+def _check_response(policy: Policy) -> None:
+    if policy.response is not Response.DENY:
+        raise PolicyError(
+            "refusal-compiled",
+            "the policy cannot be compiled",
+            why=f"refusal:{policy.response.value} is the runner's doing, and a compiled plan runs without it",
+            fix="leave it out (--on-refusal deny), or use `corral run`",
+        )
 
 
 def _check_groups(sandbox: Sandbox, host: Host) -> None:

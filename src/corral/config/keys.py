@@ -34,7 +34,7 @@ from corral.config.values import (
     table_of,
 )
 from corral.model.container import CALLER, NETWORKS, PULLS, ROOTS, WORKSPACE
-from corral.model.policy import NetMode
+from corral.model.policy import NetMode, Response
 from corral.model.record import Record
 from corral.policy.preset import PRESETS
 from corral.shell_check.mode import MODES as CHECK_MODES
@@ -315,6 +315,13 @@ KEYS: tuple[Key, ...] = (
         default=False,
     ),
     Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True, default=True),
+    Key(
+        "on_refusal",
+        choice(tuple(response.value for response in Response)),
+        "what follows a refusal: `deny` (it goes on), `warn`, `throttle`, `terminate`, `quarantine`",
+        "terminate",
+        capability="refusal",
+    ),
     Key(
         "check.mode",
         choice(CHECK_MODES),

@@ -25,7 +25,7 @@ def look_at_tree(root: int) -> GroupUsage:
         root
     )  # the time of those that are gone is with whoever waited for them, the root included
     user, system = (int(waited[_CUTIME]), int(waited[_CSTIME])) if waited else (0, 0)
-    for pid in _descendants(root):
+    for pid in descendants(root):
         fields = _fields(pid)
         if fields:
             memory += int(fields[_RSS]) * _PAGE
@@ -41,7 +41,8 @@ def _fields(pid: int) -> list[str]:
     return fields if len(fields) > _RSS else []
 
 
-def _descendants(root: int) -> Iterator[int]:
+def descendants(root: int) -> Iterator[int]:
+    """Its children, and theirs, as far as /proc tells."""
     waiting = [root]
     while waiting:
         for child in _children(waiting.pop()):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from corral.linux.rule import Action, Filter, Rule, Verdict, equal
 from corral.linux.syscalls import number
+from corral.model.policy import Response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ _STRINGS = {
 #: is the directory that it is relative to.
 _AT = 8  # a bit from here on for each string
 _TRACED_BIT = 1 << 16
+#: What follows a refusal, the same for all calls.
+_RESPONSE_BITS = {Response.THROTTLE: 1 << 17, Response.TERMINATE: 1 << 18, Response.QUARANTINE: 1 << 18}
 TRACED = {
     **dict.fromkeys(("open", "creat", "unlink", "mkdir", "rmdir", "chmod", "chown", "lchown"), 0b1),
     **dict.fromkeys(("truncate", "mknod", "execve", "chdir"), 0b1),
@@ -104,12 +107,18 @@ def with_traces(policy: Filter) -> Filter:
     return policy.replace(rules=(*policy.rules, *added))
 
 
-def listened(arch: Arch, *, traces: bool = False) -> Iterator[tuple[int, int]]:
-    """For the launcher: calls with strings, and which of their arguments those are."""
+def listened(
+    arch: Arch, *, traces: bool = False, response: Response = Response.DENY
+) -> Iterator[tuple[int, int]]:
+    """For the launcher: calls with strings, and which of their arguments those are.
+
+    By the `response`, whoever goes on being refused waits longer for each answer, or for his end.
+    """
+    always = _RESPONSE_BITS.get(response, 0)
     traced = {name: strings | _TRACED_BIT for name, strings in TRACED.items()} if traces else {}
     for name, strings in sorted({**_STRINGS, **traced}.items()):
         if (nr := number(arch, name)) is not None:
-            yield nr, strings
+            yield nr, strings | always
 
 
 def _is_marked(rule: Rule, denied: Collection[str]) -> bool:

@@ -41,7 +41,6 @@ class Command(Record):
     stdin: bytes | None = b""  # None: the caller's own
     stdio: StdioMode = StdioMode.CAPTURE
     traces: bool = False  # its calls on files are traced, and those that fail are told
-    ends_when_refused: bool = False  # the first refusal that is observed ends it
     keeps: bool = False  # there is none: the sandbox is made and kept, for commands that come later
     trial: TrialLayers | None = None
 

@@ -83,6 +83,21 @@ class EnvPolicy(Record):
         return {name: environment[name] for name in wanted}
 
 
+class Response(StrEnum):
+    """What follows when corral observes a refusal, the mildest first. None of them permits anything."""
+
+    DENY = "deny"  # it is refused and told, and the command goes on
+    WARN = "warn"  # the same, and guesses and a summary are told even if the command succeeds
+    THROTTLE = "throttle"  # whoever goes on trying waits longer for each answer
+    TERMINATE = "terminate"  # the command is ended
+    QUARANTINE = "quarantine"  # everything in the sandbox is frozen and kept to be looked at
+
+    @property
+    def severity(self) -> int:
+        """Its place in that order."""
+        return tuple(Response).index(self)
+
+
 class Policy(Record):
     name: str = "custom"
     fs: tuple[FsRule, ...] = ()
@@ -101,6 +116,7 @@ class Policy(Record):
         frozenset()
     )  # ports of servers inside: "3000", or "8080:3000" for another outside
     modules: frozenset[str] = frozenset()  # WebAssembly modules that may be called by name
+    response: Response = Response.DENY
 
     def __and__(self, other: object) -> Policy:
         """What both permit."""
@@ -139,5 +155,6 @@ class Policy(Record):
             sorted(self.deny_syscalls),
             (self.spawn, self.debug),
             (sorted(self.modules), sorted(self.publish)),
+            self.response.value,
         )
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

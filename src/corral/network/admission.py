@@ -53,6 +53,13 @@ class Admission:
         if self._patience is None:
             self._patience = later(_PATIENCE_SECONDS, self._network, self._lose_patience)
 
+    def slow_down(self, seconds: float) -> None:
+        """Something was refused, and the policy wants the next one to wait."""
+        if seconds and self._rest is None and not self.is_spent:
+            for listener in self._network.listeners:
+                listener.pause(is_paused=True)
+            self._rest = self._network.gateway.later(seconds, self._network, self._go_on)
+
     def tell_shortage(self, port: int) -> None:
         """Somebody waits, and cannot even be refused."""
         detail = "this process can open no more files"

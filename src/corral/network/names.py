@@ -115,3 +115,10 @@ def _in_ipv4(address: str) -> str:
     if number >> _IPV4_BITS != _PREFIX_6 >> _IPV4_BITS:
         return address
     return str(ipaddress.IPv4Address(number & ((1 << _IPV4_BITS) - 1)))
+
+
+def plain_address(address: str) -> str:
+    """IPv4 in its own form; and without the zone, which says nothing here."""
+    from corral.model.network.addresses import canonical_address
+
+    return canonical_address(address.partition("%")[0])

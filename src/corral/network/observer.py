@@ -27,7 +27,9 @@ _MOST_TURNS_AT_END = 16
 class RefusalObserver:
     """Of one run, in whose own loop it lives."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, throttles: bool = False) -> None:
+        """`throttles`: only one is answered at a time, so that the next one can be made to wait."""
+        self._turn = 1 if throttles else _TURN
         self._waiting: dict[int, socket.socket | None] = {}
         self._heard: list[NetEvent] = []
         self._tally: Tally | None = None
@@ -114,7 +116,7 @@ class RefusalObserver:
         from corral.network.wire.dns import MOST_QUERY
 
         assert self._tally is not None
-        for _ in range(_TURN):
+        for _ in range(self._turn):
             packet, extras, _, sender = sock.recvmsg(MOST_QUERY, 256)
             reply = answer_refused(self._tally, packet)
             if reply is not None:
@@ -126,7 +128,7 @@ class RefusalObserver:
         from corral.network.fronts.refused_ports import ENOUGH, read_refusal
 
         assert self._tally is not None
-        for _ in range(_TURN):
+        for _ in range(self._turn):
             address, port = read_refusal(sock.family, *sock.recvfrom(ENOUGH))
             if port and not is_loopback(address):  # the sandbox's own
                 self._tally.record(NetEvent(NetAction.CONNECT, False, NetReason.ADDRESS, address, port))

@@ -22,10 +22,13 @@ def open_sandbox_network(
     addresses: str = RANGE,
     most_bytes: int | None = None,
     most_rate: int | None = None,
+    throttles: bool = False,
 ) -> GatewayNetwork:
     """A network without any socket yet. It has to be closed."""
     names = Names(addresses)
-    options = options.replace(checks_names=options.checks_names and not net.fronting)
+    options = options.replace(
+        checks_names=options.checks_names and not net.fronting, throttles=throttles or options.throttles
+    )
     grants = Grants(net)
     gateway = enter()
     try:

@@ -28,3 +28,4 @@ class NetworkOptions(Record):
     on_event: Callable[[NetEvent], None] | None = None  # hears of every decision, in a thread, in order
     checks_names: bool = True  # TLS and HTTP must ask for the host that was looked up
     most_connections: int = 2048  # at the same time
+    throttles: bool = False  # who goes on being refused waits longer for each answer: `refusal:throttle`

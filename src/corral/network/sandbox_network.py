@@ -21,9 +21,10 @@ from corral.network.gateway import leave
 from corral.network.grants import Grants
 from corral.network.lookups import Lookups, Questions
 from corral.network.meter import Meter
-from corral.network.names import Names
+from corral.network.names import Names, plain_address
 from corral.network.refusal_reports import RefusalReports
 from corral.network.tally import Tally
+from corral.network.throttle import Throttle
 from corral.network.workers import Lane
 
 TYPE_CHECKING = False
@@ -69,7 +70,8 @@ class GatewayNetwork:
         self._question_lane = Lane(gateway.callbacks, _QUESTIONS_AT_ONCE, 1024)
         reports = RefusalReports(grants, names, gateway)
         self.listening = reports.listening
-        self.tally = Tally(options.on_event, self._event_lane, reports.add)
+        self._throttle = Throttle(self, reports.add)
+        self.tally = Tally(options.on_event, self._event_lane, self._throttle.report)
         self.lookups = Lookups(gateway, names, grants, options.resolve, self._lookup_lane)
         self.questions: Questions | None = None
         if options.ask is not None:
@@ -220,7 +222,7 @@ class GatewayNetwork:
         try:
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            address = _plain(client.getsockname()[0])
+            address = plain_address(client.getsockname()[0])
         except OSError:
             client.close()
             return
@@ -237,7 +239,7 @@ class GatewayNetwork:
 
     def was_refused(self, address: str, port: int) -> None:
         """The kernel has refused a connection: no rule is about this port, and so nobody listens there."""
-        address = _plain(address)
+        address = plain_address(address)
         if is_loopback(address) and not self.names.covers(address):
             return  # among the sandbox's own
         host = self._host_of(address, port, self.names.find(address))
@@ -251,7 +253,8 @@ class GatewayNetwork:
         """A lookup; `reply` is called once, now or later."""
         from corral.network.fronts.dns_answers import answer_packet
 
-        answer_packet(self, packet, reply)
+        if not self._throttle.postpone(packet, reply):
+            answer_packet(self, packet, reply)
 
     def ask(self, host: str, port: int, done: Callable[[NetReason], None]) -> None:
         """Ask about what no rule names, unless it was answered before."""
@@ -282,7 +285,7 @@ class GatewayNetwork:
     def turn_away(self, client: socket.socket, port: int, host: str = "") -> None:
         """A connection for which there is no room."""
         try:
-            address = _plain(client.getsockname()[0])
+            address = plain_address(client.getsockname()[0])
         except OSError:
             client.close()
             return
@@ -441,10 +444,3 @@ class GatewayNetwork:
             for timer in timers:
                 timer.cancel()
         self._timers.clear()
-
-
-def _plain(address: str) -> str:
-    """IPv4 in its own form; and without the zone, which says nothing here."""
-    from corral.model.network.addresses import canonical_address
-
-    return canonical_address(address.partition("%")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corral.model.errors import SetupError
 from corral.model.launch import Front
+from corral.model.policy import Response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Opening:
         if plan.observes:
             from corral.network.observer import RefusalObserver
 
-            return NetworkedLaunch(plan, launch, observer=RefusalObserver())
+            throttles = plan.policy.response is Response.THROTTLE
+            return NetworkedLaunch(plan, launch, observer=RefusalObserver(throttles=throttles))
         network = self._open(plan, launch.backend, launch.gateway.addresses)
         if launch.gateway.front is not Front.PROXY and plan.resolved.published:
             _publish(network, plan)
@@ -100,6 +102,7 @@ class Opening:
                 addresses=addresses,
                 most_bytes=limits.traffic_bytes,
                 most_rate=limits.traffic_rate,
+                throttles=plan.policy.response is Response.THROTTLE,
             ),
             backend,
         )

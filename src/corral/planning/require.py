@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corral.model.feature import Feature
-from corral.model.policy import WEB, FsAccess, NetMode
+from corral.model.policy import WEB, FsAccess, NetMode, Response
 from corral.model.rules.capability import LIMIT_FIELDS
 from corral.model.rules.pattern import is_pattern
 from corral.planning.resolve import is_beneath
@@ -72,6 +72,7 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("process", "debug"): (),
     ("syscall", "deny"): (Feature.SYSCALLS,),
     ("module", "call"): (),  # a native command can call none
+    **dict.fromkeys((("refusal", response.value) for response in Response), ()),  # the runner's own doing
 }
 
 

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
-from corral.model.policy import Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.policy import (
+    Defaults,
+    EnvPolicy,
+    FsAccess,
+    FsRule,
+    Limits,
+    NetMode,
+    NetPolicy,
+    Policy,
+    Response,
+)
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -87,6 +97,7 @@ def _policy_fields(policy: Policy) -> dict[str, Any]:
         "limits": {name: getattr(policy.limits, name) for name in Limits._fields},
         "defaults": {name: getattr(policy.defaults, name) for name in Defaults._fields},
         "env": [sorted(policy.env.passed), [list(pair) for pair in policy.env.fixed]],
+        "response": policy.response.value,
     }
 
 
@@ -99,7 +110,6 @@ def _read_policy(fields: dict[str, Any]) -> Policy:
             FsRule(_text(path), FsAccess(access), bool(optional), tuple(map(_text, within)))
             for path, access, optional, within in fields["fs"]
         ),
-        **{name: frozenset(map(_text, fields[name])) for name in _SETS},
         tools=bool(fields["tools"]),
         spawn=bool(fields["spawn"]),
         debug=bool(fields["debug"]),
@@ -109,7 +119,8 @@ def _read_policy(fields: dict[str, Any]) -> Policy:
         env=EnvPolicy(
             frozenset(map(_text, passed)), tuple((_text(name), _text(value)) for name, value in fixed)
         ),
-    )
+        response=Response(fields["response"]),
+    ).replace(**{name: frozenset(map(_text, fields[name])) for name in _SETS})
 
 
 def _text(value: Any) -> str:

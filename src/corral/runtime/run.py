@@ -9,6 +9,7 @@ import signal
 import time
 
 from corral.model.errors import SetupError
+from corral.model.policy import Response
 from corral.runtime.check import check
 from corral.runtime.guarded_run import GuardedRun
 from corral.runtime.handoff import find_handoff, stamp_handoff
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from corral.git_check.copies import Copies
     from corral.limits.group import Group
     from corral.limits.hierarchy import Hierarchy
+    from corral.model.event import Event
     from corral.model.launch import Launch
     from corral.model.network.sandbox_network import Observer, SandboxNetwork
     from corral.model.plan import Plan
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from corral.runtime.launcher.refused_calls import RefusedCalls
     from corral.runtime.monitor import Monitor
     from corral.runtime.starter import Process, Starter
+    from corral.runtime.throttled import ObserverThrottle
     from corral.streams.destinations import Destinations
     from corral.streams.streams import InheritedStreams
 
@@ -70,7 +73,13 @@ class Run(GuardedRun):
         self._within = within
         self._network = network  # where connections go, if the launch has a gateway
         self._observer = observer  # where there is none: hears what was asked for
-        self._ends_when_refused = plan.command.ends_when_refused
+        self._response = plan.policy.response
+        self._throttle: ObserverThrottle | None = None
+        if observer is not None and self._response is Response.THROTTLE:
+            from corral.runtime.throttled import ObserverThrottle
+
+            self._throttle = ObserverThrottle(observer)
+        self._notes: tuple[str, ...] = ()  # what the result has to say of the run itself
         self._calls: RefusedCalls | None = None  # that the filter has refused
         self._process: Process | None = None
         self._stamps: Stamps = {}  # of what the host runs later
@@ -284,8 +293,11 @@ class Run(GuardedRun):
             return False
         process = self._process
         if self._observer is not None and descriptor in self._observer.descriptors:
-            for violation in self._observer.react(descriptor):
+            refused = self._observer.react(descriptor)
+            for violation in refused:
                 self._reporter.hear(violation)
+            if self._throttle is not None:
+                self._throttle.note(len(refused), poller)
             return True
         if process is None or descriptor != process.status:
             return None
@@ -325,7 +337,19 @@ class Run(GuardedRun):
                 os.close(process.lifeline)
                 self._process = process.replace(lifeline=-1)
 
+    def _isolate(self, event: Event) -> None:
+        process = self._process
+        if process is not None and process.lifeline >= 0:
+            from corral.runtime.launcher.freeze import isolate
+
+            root, areas = process.inner or process.pid, tuple(self._status.areas)
+            private = self._plan.resolved.private
+            self._notes += (isolate(root, event, self._quarantine, areas, private),)
+        self.kill()
+
     def _act(self, streams: InheritedStreams) -> None:
+        if self._throttle is not None:
+            self._throttle.act()
         if (
             time.monotonic() >= self._outer_ends_by
             and self._process is not None
@@ -338,7 +362,9 @@ class Run(GuardedRun):
 
     def _waits(self) -> tuple[float, ...]:
         outer = () if self._launch.outer is None else ((self._outer_ends_by - time.monotonic()) * 1000,)
-        return outer if self._monitor is None else (*outer, self._monitor.patience_ms)
+        throttled = () if self._throttle is None else (self._throttle.patience_ms,)
+        monitored = () if self._monitor is None else (self._monitor.patience_ms,)
+        return (*outer, *throttled, *monitored)
 
     def _reap(self, pid: int) -> None:
         _, status, spent = os.wait4(pid, 0)
@@ -380,7 +406,7 @@ class Run(GuardedRun):
             enforcement=promised(self._plan, self._launch),
             run_id=self._plan.run_id,
             network=network.traffic() if network is not None else None,
-            notes=self._starter.notes if self._starter is not None else (),
+            notes=(*self._notes, *(self._starter.notes if self._starter is not None else ())),
             handoff=find_handoff(self._plan.resolved.workspace, self._stamps),
         )
 

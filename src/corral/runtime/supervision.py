@@ -13,6 +13,7 @@ from _thread import RLock
 
 from corral.model.event import EventKind
 from corral.model.feature import Feature
+from corral.model.policy import Response
 from corral.model.result import Result
 from corral.model.violation import Evidence
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome
@@ -51,7 +52,7 @@ class Supervision:
         self._early: list[int] = []  # signals that came before there was a command
         self._is_unwanted = False  # somebody wants it to end
         self._over_output = self._over_time = self._blocked = False
-        self._ends_when_refused = False  # the first thing that is refused ends the command
+        self._response = Response.DENY  # what follows when something is refused
         self._reporter = Reporter(respond=self._answer)
         self._seen: list[Event] = []  # that are no violations
         self._reported = 0  # how much of what the guard has found
@@ -67,13 +68,22 @@ class Supervision:
         self._reporter = Reporter(listener, self._answer)
 
     def _answer(self, event: Event) -> None:
-        """What the caller wants done about a refusal. Only what is observed counts: words end nobody."""
+        """What the policy wants done about a refusal. Only what is observed counts: words end nobody."""
         is_refusal = event.kind in {EventKind.REFUSED, EventKind.TAKEN}
-        if not self._ends_when_refused or not is_refusal or event.evidence is not Evidence.OBSERVED:
+        ends = self._response in {Response.TERMINATE, Response.QUARANTINE}
+        if not ends or not is_refusal or event.evidence is not Evidence.OBSERVED:
             return
-        self._blocked = True
-        if self._is_running():
-            self.kill()
+        with self._lock:
+            is_first, self._blocked = not self._blocked, True
+        if is_first and self._is_running():
+            if self._response is Response.QUARANTINE:
+                self._isolate(event)
+            else:
+                self.kill()
+
+    def _isolate(self, event: Event) -> None:
+        """Freeze everything, keep what can be kept, and see that nothing goes on."""
+        raise NotImplementedError
 
     def _is_running(self) -> bool:
         return True

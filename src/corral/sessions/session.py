@@ -11,11 +11,12 @@ from contextlib import contextmanager, nullcontext
 from corral.model.errors import SessionClosed, SetupError
 from corral.model.plan import Command
 from corral.pipeline.arguments import arguments_of, read_options, seconds_of, variables_of
+from corral.pipeline.planned_run import quarantine_for
 from corral.planning.build import check_command
 from corral.runtime.launcher.job import Job
 from corral.sessions.recorded import run_recorded
 from corral.sessions.session_files import SessionFiles
-from corral.sessions.successor import Handover, busy, make_server
+from corral.sessions.successor import Handover, busy, make_server, quarantined
 from corral.streams.doors import Doors
 from corral.streams.streams import PipedStreams
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from corral.model.event import Event
     from corral.model.result import Result, UsageSample
     from corral.pipeline.call_options import KeptOptions
     from corral.protected_names.session_guard import SessionGuard
+    from corral.runtime.launcher.freeze import Frozen
     from corral.runtime.launcher.job import Target as Sandboxed
     from corral.runtime.launcher.server import JobPipes, SandboxServer
     from corral.sandbox import Sandbox
@@ -65,6 +68,7 @@ class Session(SessionFiles):
         self._is_waiting = False  # for a successor: the sandbox before it is gone
         self._unfit: SetupError | None = None  # why there can be none, until `reset`
         self.made_anew = 0  # how often, because the host has changed
+        self._frozen: Frozen | None = None  # everything in it, where the policy wants that
         self._kept, self._guard = make_server(sandbox, self._handover)
 
     def __enter__(self) -> Self:
@@ -194,9 +198,11 @@ class Session(SessionFiles):
             guard=guard,
             leave=self._leave if keeps else None,
             succeed=succeed if keeps else None,  # a pool takes another one
+            isolate=self._isolate if keeps else None,
             is_background=is_background,
             notes=notes,
             argv=argv,
+            quarantine=quarantine_for(kept.plan.run_id),
         )
 
     @contextmanager
@@ -294,9 +300,27 @@ class Session(SessionFiles):
             self._is_closed = True
             self._end()
 
+    def _isolate(self, event: Event) -> bool:
+        """Freeze everything in it, until it is reset or closed; nothing else runs there."""
+        from corral.runtime.launcher.freeze import freeze_kept
+
+        with self._lock:
+            if self._frozen is None:
+                try:
+                    self._frozen = freeze_kept(self._kept)
+                except OSError:
+                    return False
+                self._unfit = quarantined(event)
+            for job in tuple(self._jobs):
+                job.stop_waiting()
+        return True
+
     def _end(self) -> None:
         for job in tuple(self._jobs):
             job.kill()
+        if self._frozen is not None:
+            self._frozen.kill()
+            self._frozen = None
         self._kept.close()
         for thread in tuple(self._left.values()):
             thread.join()
@@ -353,7 +377,9 @@ class Session(SessionFiles):
 
     def _file_access(self) -> Files:
         with self._lock:
-            self._check_open()
+            self._check_open(alive=self._frozen is None)
+            if self._frozen is not None:  # to be looked at
+                return self._opened_files()
             try:  # TRUST: what is denied and was made since the last command is hidden by nothing yet
                 if self._guard is not None:
                     self._guard.check()
@@ -361,11 +387,14 @@ class Session(SessionFiles):
                 if stale.code != "session-stale":
                     raise
                 self._succeed(stale)
-            if self._files is None:
-                from corral.sandbox_files.opening import files_of
+            return self._opened_files()
 
-                self._files = files_of(self._kept, self._inside(None))
-            return self._files
+    def _opened_files(self) -> Files:
+        if self._files is None:
+            from corral.sandbox_files.opening import files_of
+
+            self._files = files_of(self._kept, self._inside(None))
+        return self._files
 
     def _open_null(self) -> int:
         return self._kept.open_null()

@@ -20,6 +20,7 @@ from corral.runtime.scratch import copies_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.model.event import Event
     from corral.model.violation import Violation
     from corral.network.sandbox_network import GatewayNetwork
     from corral.pipeline.networked_launch import NetworkedLaunch
@@ -179,4 +180,14 @@ def busy(stale: SetupError) -> SetupError:
         stale.what,
         why=f"{stale.why}; another command still runs in it",
         fix=f"wait until it has ended: then the sandbox is recreated. Or end it: {RESET}",
+    )
+
+
+def quarantined(event: Event) -> SetupError:
+    """The error of a command that comes after everything in the session was frozen."""
+    return SetupError(
+        "session-quarantined",
+        "this session is frozen, and takes no more commands",
+        why=f"its policy has refusal:quarantine, and this was refused: {event.describe()}",
+        fix=f"look at its files and processes, then end them: {RESET}",
     )

@@ -11,7 +11,7 @@ import weakref
 from corral.model.errors import CallError, ModuleTrap, PolicyError, UnenforceableError
 from corral.model.event import event_of
 from corral.model.feature import Feature
-from corral.model.policy import Policy
+from corral.model.policy import Policy, Response
 from corral.model.record import Record
 from corral.model.rules.inheritance import Inheritance
 from corral.model.violation import Evidence, Violation
@@ -108,6 +108,7 @@ class ModuleSandbox:
         self._events: list[Event] = []
         self._lock, self._caller = threading.RLock(), 0
         _check_options(clock, fuel)
+        _check_response(self.policy.response)
         self._offered = Offered(functions or {}, modules or {}, self.policy.modules)
         sandbox = Sandbox(self.policy, backend="wasm", workspace=workspace)
         explained = sandbox.explain((loaded.name,))
@@ -293,6 +294,16 @@ def _check_options(clock: str, fuel: int | None) -> None:
     if fuel is not None and (not isinstance(fuel, int) or isinstance(fuel, bool) or fuel < 1):
         raise PolicyError(
             "argument", f"fuel={fuel!r} means nothing", why="it is a number", fix="fuel=1_000_000"
+        )
+
+
+def _check_response(response: Response) -> None:
+    if response not in {Response.DENY, Response.WARN}:
+        raise PolicyError(
+            "refusal-module",
+            f"refusal:{response.value} cannot be held for a module that is kept",
+            why="a call that is refused fails, and the module goes on; nobody slows, ends or freezes it",
+            fix="leave it out and use on_event, or run it as a command: corral run --backend wasm",
         )
 
 

@@ -47,6 +47,7 @@ def meet(a: Policy, b: Policy) -> Policy:
         debug=a.spawn and b.spawn and a.debug and b.debug,
         publish=a.publish & b.publish,
         modules=a.modules & b.modules,
+        response=max(a.response, b.response, key=lambda response: response.severity),
     )
 
 
@@ -65,6 +66,7 @@ def is_within(a: Policy, b: Policy) -> bool:
         and (a.spawn and a.debug) <= b.debug
         and a.publish <= b.publish
         and a.modules <= b.modules
+        and a.response.severity >= b.response.severity
     )
 
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from corral.model.arguments import wrong_argument
 from corral.model.errors import CapabilitySyntaxError
-from corral.model.network.endpoint import parse_endpoint, parse_host, parse_port
-from corral.model.policy import WEB, Defaults, EnvPolicy, FsAccess, FsRule, Limits, NetMode, NetPolicy, Policy
+from corral.model.network.endpoint import parse_host
+from corral.model.policy import (
+    WEB,
+    Defaults,
+    EnvPolicy,
+    FsAccess,
+    FsRule,
+    Limits,
+    NetMode,
+    NetPolicy,
+    Policy,
+    Response,
+)
 from corral.model.record import Record
 from corral.model.rules.path_text import granted_path, name_within, path_or_pattern
 from corral.model.rules.pattern import is_pattern
@@ -18,7 +29,8 @@ from corral.model.rules.quantities import (
     parse_share,
     parse_size,
 )
-from corral.model.rules.syscall_groups import GROUPS, expand_group
+from corral.model.rules.syscall_groups import expand_group
+from corral.model.rules.targets import assignment, endpoint, module, path_word, ports, system_call, variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +98,7 @@ class PolicyDraft:
         self._publish = set(base.publish)
         self._modules = set(base.modules)
         self._read_only = set(base.read_only)
+        self._response = base.response
 
     def add(self, capability: Capability, *, optional: bool = False) -> None:
         """Take one capability. An optional path need not exist on the host."""
@@ -105,6 +118,8 @@ class PolicyDraft:
             self._spawn, self._debug = verb != "none", verb == "debug" or (self._debug and verb == "spawn")
         elif kind == "module":
             self._modules.add(target)
+        elif kind == "refusal":
+            self._response = Response(verb)
         elif verb == "default":
             self._defaults = self._defaults.replace(**_default(kind, target))
         else:
@@ -148,6 +163,8 @@ class PolicyDraft:
             fields = _default(capability.kind, capability.target).items()
             if any((known := getattr(self._defaults, name)) and known <= value for name, value in fields):
                 return False
+        if capability.kind == "refusal" and Response(capability.verb).severity <= self._response.severity:
+            return False
         self.add(capability)
         return True
 
@@ -182,12 +199,15 @@ class PolicyDraft:
             publish=frozenset(self._publish),
             modules=frozenset(self._modules),
             read_only=frozenset(self._read_only),
+            response=self._response,
         )
 
 
 def is_narrowing(capability: Capability) -> bool:
     """Whether it only ever takes away: a limit, a denial, a protected name, a private area."""
     kind, verb = capability.kind, capability.verb
+    if kind == "refusal":
+        return True
     return (kind, verb) in _LIMITS or verb in {"deny", "protect", "private", "none", "default"}
 
 
@@ -211,6 +231,8 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     found += [Capability("process", "debug")] if policy.spawn and policy.debug else []
     found += [Capability("syscall", "deny", name) for name in sorted(policy.deny_syscalls)]
     found += [Capability("module", "call", name) for name in sorted(policy.modules)]
+    if policy.response is not Response.DENY:
+        found.append(Capability("refusal", policy.response.value))
     return tuple(found)
 
 
@@ -294,59 +316,6 @@ def _check_text(target: str) -> None:
         raise ValueError(f"{target!r} holds half of a surrogate pair") from None
 
 
-def _variable(target: str) -> str:
-    if "=" in target or "\0" in target or not target or "*" in target[:-1]:
-        raise ValueError(f"{target!r} is not the name of an environment variable")
-    return target
-
-
-def _assignment(target: str) -> str:
-    name, equals, _ = target.partition("=")
-    if not equals:
-        raise ValueError(f"{target!r} must be NAME=VALUE")
-    if "\0" in target:
-        raise ValueError("a value cannot hold a NUL byte")
-    if name.endswith("*"):
-        raise ValueError(f"{name!r} is not the name of one variable")
-    _variable(name)
-    return target
-
-
-def _endpoint(scheme: str) -> Callable[[str], str]:
-    def canonical(target: str) -> str:
-        return str(parse_endpoint(scheme, target)).removeprefix(f"{scheme}:")
-
-    return canonical
-
-
-def _ports(target: str) -> str:
-    outside, _, inside = target.partition(":")
-    ports = [parse_port(text) for text in (outside, inside or outside)]
-    return str(ports[0]) if ports[0] == ports[1] else f"{ports[0]}:{ports[1]}"
-
-
-def _module(target: str) -> str:
-    if not target.isascii() or not target.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise ValueError(f"{target!r} is not the name of a module: letters, digits, -, _ and .")
-    return target
-
-
-def _path_word(target: str) -> str:
-    if target != "path":
-        raise ValueError("only `path` is known: the programs on the caller's PATH")
-    return target
-
-
-def _system_call(target: str) -> str:
-    if target.startswith("@") and target not in GROUPS:
-        raise ValueError(f"there is no group {target!r}; the groups are {', '.join(GROUPS)}")
-    if target in GROUPS:
-        return target
-    if not target.isascii() or not target.replace("_", "").isalnum():
-        raise ValueError(f"{target!r} is not the name of a system call")
-    return target
-
-
 def _size(target: str) -> str:
     return format_size(parse_size(target))
 
@@ -391,18 +360,18 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
         "deny": path_or_pattern,
         "private": granted_path,
         "protect": name_within,
-        "tools": _path_word,
+        "tools": path_word,
     },
     "network": {
         "none": None,
         "limited": None,
         "full": None,
-        "http": _endpoint("http"),
-        "https": _endpoint("https"),
-        "tcp": _endpoint("tcp"),
+        "http": endpoint("http"),
+        "https": endpoint("https"),
+        "tcp": endpoint("tcp"),
         "deny": parse_host,
         "fronting": None,
-        "publish": _ports,
+        "publish": ports,
     },
     "memory": {"limit": _memory, "default": _memory_default},
     "cpu": {"limit": _share, "time": _duration, "default": _share},
@@ -413,10 +382,11 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "files": {"limit": _files},
     "disk": {"limit": _size, "files": _count},
     "traffic": {"limit": _size, "rate": _size},
-    "env": {"pass": _variable, "set": _assignment},
+    "env": {"pass": variable, "set": assignment},
     "process": {"spawn": None, "none": None, "debug": None},
-    "syscall": {"deny": _system_call},
-    "module": {"call": _module},
+    "syscall": {"deny": system_call},
+    "module": {"call": module},
+    "refusal": dict.fromkeys(response.value for response in Response),
 }
 
 

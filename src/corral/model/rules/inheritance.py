@@ -70,6 +70,9 @@ class _Comparison:
             return self._cut_network(capability)
         if verb in {"limit", "time", "rate", "default"}:
             return self._cut_limit(capability)
+        if kind == "refusal" and verb != self.child.response.value:
+            own = Capability("refusal", self.child.response.value)
+            return Cut(capability, (own,), "the parent's own response is the stricter one")
         if kind == "env" and verb == "pass":
             left = meet_names(frozenset({target}), self._parent.env.passed)
             if left == {target}:

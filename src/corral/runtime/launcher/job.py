@@ -10,6 +10,7 @@ import time
 from corral.limits.group import Span
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
+from corral.model.policy import Response
 from corral.model.violation import Evidence, Violation
 from corral.runtime.network_hooks import listening
 from corral.runtime.outcome import measure
@@ -21,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from corral.model.event import Event
     from corral.model.result import Result
     from corral.protected_names.session_guard import SessionGuard
     from corral.runtime.launcher.server import JobPipes, SandboxServer
@@ -45,17 +47,24 @@ class Job(Supervision):
         guard: SessionGuard | None = None,
         leave: Callable[[JobPipes], None] | None = None,
         succeed: Callable[[Job, SetupError], Target] | None = None,
+        isolate: Callable[[Event], bool] | None = None,
         is_background: bool = False,
         notes: tuple[str, ...] = (),
         argv: tuple[str, ...] = (),
+        quarantine: str = "",
     ) -> None:
         """`leave` takes the pipes of a command that has ended and left something running; else that ends.
 
         `succeed` is called when the sandbox does not fit the host any more, and says where to go instead.
-        `is_background`: nobody waits for it.
+        `isolate` freezes the whole sandbox, with this command, and says whether that went well; else the
+        command is frozen, written down and ended. `is_background`: nobody waits for it.
         """
         super().__init__(Status(), wall_seconds=wall_seconds)
         self._guard = guard
+        self._response = kept.plan.policy.response
+        self._isolating, self._quarantine = isolate, quarantine
+        self._is_frozen = False  # with its sandbox: nobody waits for it any more
+        self._news = -1  # tells the loop of that
         self._succeed = succeed
         self.is_background = is_background
         self._notes = notes  # what the result has to say besides
@@ -82,6 +91,25 @@ class Job(Supervision):
             self._is_unwanted = True
             if self._ends is not None:
                 self._ends.cut()
+
+    def stop_waiting(self) -> None:
+        """Its sandbox is frozen: it will not end by itself."""
+        with self._lock:
+            self._blocked = self._is_frozen = True
+            if self._news >= 0:
+                os.eventfd_write(self._news, 1)
+
+    def _isolate(self, event: Event) -> None:
+        if self._isolating is not None and self._isolating(event):
+            return
+        if self._isolating is None:
+            from corral.runtime.launcher.freeze import isolate
+
+            note = isolate(self._kept.inner, event, self._quarantine)
+        else:
+            note = "the sandbox could not be frozen, so the command was ended"
+        self._notes += (note,)
+        self.kill()
 
     def run(self) -> Result:
         """Do it. Raises SetupError if the command could not be started."""
@@ -132,6 +160,9 @@ class Job(Supervision):
             raise error
         if status.exit_code is not None or status.signal is not None:
             return ()
+        if self._is_frozen:
+            status.signal = signal.SIGSTOP.value
+            return ()
         status.signal = signal.SIGKILL.value
         if self._is_unwanted:
             return ()
@@ -156,12 +187,8 @@ class Job(Supervision):
         with self._lock:
             ends, self._ends = self._ends, None
         if ends is not None:
-            if (
-                self._status.has_left
-                and self._leave is not None
-                and not self._is_unwanted
-                and not self._blocked
-            ):
+            is_left = self._status.has_left and not self._is_unwanted and not self._blocked
+            if self._leave is not None and (is_left or self._is_frozen):
                 self._leave(ends)
             else:
                 self._finish(ends)
@@ -198,9 +225,22 @@ class Job(Supervision):
         assert self._ends is not None
         poller = select.poll()
         poller.register(self._ends.status, select.POLLIN)
-        self._supervise(poller, streams, began)
+        if self._isolating is None or self._response is not Response.QUARANTINE:
+            self._supervise(poller, streams, began)
+            return
+        with self._lock:
+            self._news = os.eventfd(1 if self._is_frozen else 0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            poller.register(self._news, select.POLLIN)
+            self._supervise(poller, streams, began)
+        finally:
+            with self._lock:
+                news, self._news = self._news, -1
+            os.close(news)
 
     def _hear(self, descriptor: int, poller: select.poll) -> bool | None:
+        if descriptor == self._news:
+            return False
         if self._ends is None or descriptor != self._ends.status:
             return None
         return self._status.read(descriptor) and not self._status.is_told
