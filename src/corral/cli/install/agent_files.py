@@ -66,7 +66,7 @@ def _change(edit: Edit, *, remove: bool) -> FileChange | None:
     before = _read(edit.path)
     try:
         cleaned = None if before is None else edit.clean(before)
-        without = _restored(edit.path, before, cleaned)
+        without = _restored(edit, before, cleaned)
         after = without if remove else edit.add(edit.empty if cleaned is None else cleaned)
     except (ValueError, TypeError, AttributeError, RecursionError) as problem:
         raise SetupError(
@@ -78,14 +78,17 @@ def _change(edit: Edit, *, remove: bool) -> FileChange | None:
     return None if after == before else FileChange(edit.path, before, after, without)
 
 
-def _restored(path: str, before: str | None, cleaned: str | None) -> str | None:
-    """What was there before, to the letter, if nobody has changed it since; else the same without corral."""
+def _restored(edit: Edit, before: str | None, cleaned: str | None) -> str | None:
+    """What was there before, to the letter, if nobody has changed it since; else the same without corral.
+
+    What another command of corral's has written there before stays, and this one's own part goes.
+    """
     if before is None or cleaned == before:
         return before
     with contextlib.suppress(ValueError, KeyError):
-        record = json.loads(read_state(_record(path), 2 * _MOST_BYTES))
-        if record["after"] == _digest(before):
-            original: str | None = record["before"]
+        record = json.loads(read_state(_record(edit.path), 2 * _MOST_BYTES))
+        original: str | None = record["before"]
+        if record["after"] == _digest(before) and (original is None or edit.clean(original) == original):
             return original
     return cleaned if cleaned else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 
 from corral.cli.request import build_request
@@ -97,7 +98,7 @@ def make_settings(request: Request, agent: str) -> ServerSettings:
         request.sandbox,
         agent,
         asks_unconfined=configuration.asks_unconfined,
-        record_unconfined=lambda: _recorder(configuration),
+        record_unconfined=lambda command: _record(configuration, caller.agent, command),
         check=check if configuration.check_mode != "off" else None,
         keeps=configuration.keep_alive,
     )
@@ -111,11 +112,16 @@ def _check(configuration: Configuration, command: str) -> list[str]:
     return said
 
 
-def _recorder(configuration: Configuration) -> Recorder:
-    """A run without a sandbox is in the audit log, also where others are not; or it does not begin."""
+def _record(configuration: Configuration, agent: str, command: str) -> Recorder:
+    """A run without a sandbox is in the audit log, also where others are not; or it does not begin.
+
+    The log has no commands, so its text goes where those of agents' hooks are. Raises OSError.
+    """
     from corral.audit.recorder import REFUSE
+    from corral.cli.hook.unconfined import record
     from corral.config.audit import make_recorder
 
+    record(agent, command)
     return make_recorder(_ROTATE_BYTES, REFUSE, configuration.audit_key, configuration.agent)
 
 
@@ -134,6 +140,8 @@ def _serve_http(settings: ServerSettings, port: int) -> int:
     from corral.integrations.mcp_server.http import LOOPBACK, listen, make_token, serve_http
 
     token = make_token()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # until the server has its own: the token does not stay
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     with contextlib.closing(listen(port)) as listener:
         taken = listener.getsockname()[1]
         with _token_file(token, taken) as path:

@@ -42,7 +42,7 @@ class ServerSettings(Record):
     sandbox: Sandbox
     agent: str = ""  # who the user says the client is
     asks_unconfined: bool = False  # the user's own file permits to ask
-    record_unconfined: Callable[[], Recorder] | None = None  # what records such a run
+    record_unconfined: Callable[[str], Recorder] | None = None  # records a command before it runs
     check: Callable[[str], list[str]] | None = None  # judges the text of commands; raises CorralError
     keeps: bool = True  # False: a sandbox for each command, as `keep_alive = false` says
     default_seconds: float = 120.0
@@ -94,7 +94,7 @@ class ClientSandbox:
         lines = self._checked(command)
         result = await self._run(stateful_shell(command, self._state, joined=False), output, arguments)
         if not result.ok:
-            lines += describe_hidden_in(command, self._settings.sandbox)
+            lines += await self._hidden_in(command)
         return self._answer(command, result, output, lines)
 
     async def bash_unconfined(self, output: BoundedOutput, arguments: dict[str, Any]) -> ToolAnswer:
@@ -108,7 +108,7 @@ class ClientSandbox:
             raise BadArguments("no command runs without a sandbox: the user's own file does not permit it")
         confined = self._settings.sandbox
         free = AsyncSandbox(
-            Sandbox(confined.policy, backend=UNCONFINED, workspace=confined.workspace, audit=make())
+            Sandbox(confined.policy, backend=UNCONFINED, workspace=confined.workspace, audit=make(command))
         )
         seconds = self._seconds(arguments)
         result = await free.run((SHELL, "-c", command), timeout=seconds, stream=output.take)
@@ -118,7 +118,7 @@ class ClientSandbox:
         """Run a Python program where the last shell command ended."""
         line = stateful_shell("python3 -u -", self._state, joined=False)
         result = await self._run(line, output, arguments, stdin=arguments["code"])
-        lines = [] if result.ok else list(describe_hidden_in(arguments["code"], self._settings.sandbox))
+        lines = [] if result.ok else await self._hidden_in(arguments["code"])
         return self._answer("python", result, output, lines)
 
     async def read_file(self, arguments: dict[str, Any]) -> ToolAnswer:
@@ -231,6 +231,10 @@ class ClientSandbox:
                     made.add_done_callback(_close_late)
                     raise
             return self._session
+
+    async def _hidden_in(self, text: str) -> list[str]:
+        session, sandbox = await self._open(), self._settings.sandbox
+        return await call_short(lambda: describe_hidden_in(text, sandbox, session))
 
     def _checked(self, command: str) -> list[str]:
         return [] if self._settings.check is None else self._settings.check(command)

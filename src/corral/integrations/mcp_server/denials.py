@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from corral.model.decision import Decision
     from corral.sandbox import Sandbox
+    from corral.sessions.session import Session
 
 _SENTENCES = {
     Reason.READ_ONLY: "the policy grants it for reading only",
@@ -33,16 +34,16 @@ _SYSTEM = ("/usr/", "/etc/", "/bin/", "/sbin/", "/lib", "/proc/", "/sys/", "/dev
 _ASK = "Do without it, or tell the user what you need and why: only they can permit it"
 
 
-def describe_hidden_in(text: str, sandbox: Sandbox) -> list[str]:
+def describe_hidden_in(text: str, sandbox: Sandbox, session: Session) -> list[str]:
     """What of the sandbox may have made a command fail: paths and hosts that it names and does not have."""
-    return list(_hidden_in(text, sandbox))
+    return list(_hidden_in(text, sandbox, session))
 
 
-def _hidden_in(text: str, sandbox: Sandbox) -> Iterator[str]:
+def _hidden_in(text: str, sandbox: Sandbox, session: Session) -> Iterator[str]:
     try:
         for path in absolute_paths(text, sandbox.workspace):
             decision = sandbox.decide_path(path)
-            if not _is_visible(decision) and not _is_own(path):
+            if not _is_visible(decision) and not _is_inside(path, session):
                 why = f"{_because(decision)}. {_ask('read', path)}"
                 yield f"{printable(path)} is not visible in the sandbox: {why}"
         if wants_network(text) and sandbox.policy.net.mode is NetMode.NONE and not sandbox.policy.net.allow:
@@ -98,6 +99,12 @@ def _is_visible(decision: Decision) -> bool:
     return decision.allowed and decision.reason is not Reason.PRIVATE
 
 
-def _is_own(path: str) -> bool:
-    """Where the sandbox has directories of its own that commands use as ever."""
-    return path.startswith(("/tmp/", "/var/tmp/", "/dev/", "/proc/")) or path in {"/tmp", "/var/tmp"}
+def _is_inside(path: str, session: Session) -> bool:
+    """Whether a command has made it in a directory of the sandbox's own."""
+    try:
+        session.read_file(path, limit=0)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # a directory, for one
+    return True
