@@ -111,6 +111,7 @@ bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the ta
 	@$(BIN)/python bench/run.py --record
 	@$(BIN)/python bench/network.py --record
 	@$(BIN)/python bench/wasm.py --record
+	@$(BIN)/python bench/mcp_calls.py --record
 
 clean: ## Remove what the other targets made.
 	rm -rf $(VENV) build dist src/corral/bin .pytest_cache .mypy_cache .ruff_cache .hypothesis .vm .images .frameworks .collected

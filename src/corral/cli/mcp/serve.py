@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ _ROTATE_BYTES = 64 * 1024 * 1024
 
 def serve(options: Mapping[str, Any], http: str | None) -> int:
     """Serve a client on stdio, or several over HTTP; returns the exit status."""
+    gc.enable()  # it is off for commands that end soon
     try:
         check_sdk()
         request = build_server_request(options)

@@ -12,9 +12,10 @@ from corral.aio.sandbox import Sandbox as AsyncSandbox
 from corral.aio.session import HeldSession
 from corral.backends.registry import UNCONFINED
 from corral.integrations.bash_call import BadArguments
-from corral.integrations.bash_tool import SHELL, stateful_shell
+from corral.integrations.bash_tool import SHELL
 from corral.integrations.mcp_server.denials import describe_hidden_in, describe_target
 from corral.integrations.mcp_server.output import BoundedOutput, cut_lines, describe
+from corral.integrations.mcp_server.shell_state import stateful_command
 from corral.integrations.mcp_server.status import describe_sandbox
 from corral.model.errors import CorralError
 from corral.model.printable import printable
@@ -92,7 +93,7 @@ class ClientSandbox:
         """Run a shell command where the last one ended."""
         command: str = arguments["command"]
         lines = self._checked(command)
-        result = await self._run(stateful_shell(command, self._state, joined=False), output, arguments)
+        result = await self._run(stateful_command(command, self._state), output, arguments)
         if not result.ok:
             lines += await self._hidden_in(command)
         return self._answer(command, result, output, lines)
@@ -116,7 +117,7 @@ class ClientSandbox:
 
     async def python(self, output: BoundedOutput, arguments: dict[str, Any]) -> ToolAnswer:
         """Run a Python program where the last shell command ended."""
-        line = stateful_shell("python3 -u -", self._state, joined=False)
+        line = stateful_command("python3 -u -", self._state)
         result = await self._run(line, output, arguments, stdin=arguments["code"])
         lines = [] if result.ok else await self._hidden_in(arguments["code"])
         return self._answer("python", result, output, lines)

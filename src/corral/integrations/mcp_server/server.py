@@ -110,7 +110,7 @@ def build_server(clients: Clients) -> Server[Any]:
             raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name[:100]!r}")
         return await _call(clients, tool, ctx, params)
 
-    return Server(
+    server: Server[Any] = Server(
         "corral",
         version=__version__,
         title="corral",
@@ -120,6 +120,8 @@ def build_server(clients: Clients) -> Server[Any]:
         on_call_tool=call_tool,
         get_tool_input_schema=lambda name: TOOLS[name].schema() if name in TOOLS else None,
     )
+    server.middleware.clear()  # traces that nobody has asked for
+    return server
 
 
 def _listed(tool: Tool) -> types.Tool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 #: Longer lines are answered with an error and skipped.
 MOST_LINE_BYTES = 32 * 1024 * 1024
 _PIECE_BYTES = 1 << 18
+#: What a pipe that is ready takes without waiting: PIPE_BUF, see pipe(7).
+_READY_BYTES = 4096
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -154,12 +157,17 @@ def _error(code: int, message: str, identity: str | int | None = None) -> types.
 
 async def _write(writer: int, outgoing: Any, scope: anyio.CancelScope) -> None:
     """ORDER: a message is written whole before the next. A client that reads nothing holds up only itself."""
+    ready = select.poll()
+    ready.register(writer, select.POLLOUT)
     async with outgoing:
         async for session_message in outgoing:
             text = session_message.message.model_dump_json(by_alias=True, exclude_unset=True)
             data = memoryview(text.encode("utf-8", "replace") + b"\n")
             try:
-                await anyio.to_thread.run_sync(_write_all, writer, data, abandon_on_cancel=True)
+                if len(data) <= _READY_BYTES and ready.poll(0):
+                    os.write(writer, data)  # all of it, at once: a thread would take longer than the rest
+                else:
+                    await anyio.to_thread.run_sync(_write_all, writer, data, abandon_on_cancel=True)
             except OSError as problem:
                 sys.stderr.write(f"corral: the client is gone: {problem.strerror}\n")
                 scope.cancel()

@@ -1,0 +1,147 @@
+"""Measure the MCP server: a bash call beside `session.run` of the same command, in turns, and fifty clients.
+
+`python bench/mcp_calls.py` prints the tables, `--record` puts them into docs/mcp.md as well; `--quick` only
+looks whether everything can be measured at all. Clients are the official ones, over real stdio and HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import goals
+import machine
+from document import DOCS, record
+from goals import Goal
+from report import goal_lines, table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from corral.integrations.bash_tool import SHELL
+from corral.sandbox import Sandbox
+from support.mcp_clients import HttpServer, McpHome, http_server, stdio_client
+
+RUN, STDIO, HTTP, NOTHING = "session.run", "MCP, stdio", "MCP, HTTP", "MCP, stdio, a call that runs nothing"
+_CLIENTS, _CALLS = 50, 5
+
+
+class Found(NamedTuple):
+    spent: dict[str, list[float]]  # milliseconds of each call
+    failures: int
+    crowd_seconds: float
+
+
+def measure(*, quick: bool) -> Found:
+    """All of it, with servers of our own in a directory of its own."""
+    with tempfile.TemporaryDirectory(prefix="corral-bench-") as top:
+        home = McpHome(Path(top))
+        with http_server(home, home.environment) as server:
+            spent = asyncio.run(_in_turns(home, server, 10 if quick else 300))
+            began = time.monotonic()
+            failures = asyncio.run(_crowd(server, 5 if quick else _CLIENTS))
+            return Found(spent, failures, time.monotonic() - began)
+
+
+async def _in_turns(home: McpHome, server: HttpServer, rounds: int) -> dict[str, list[float]]:
+    spent: dict[str, list[float]] = {name: [] for name in (RUN, STDIO, HTTP, NOTHING)}
+    with Sandbox(workspace=home.project).session() as session:
+        async with stdio_client(home) as direct, server.client() as remote:
+
+            async def once(name: str) -> None:
+                began = time.perf_counter()
+                if name == RUN:
+                    session.run((SHELL, "-c", "true"))
+                elif name == NOTHING:
+                    await direct.call_tool("explain_denial", {})
+                else:
+                    await (direct if name == STDIO else remote).call_tool("bash", {"command": "true"})
+                spent[name].append(1000 * (time.perf_counter() - began))
+
+            for number in range(rounds + 1):
+                for name in spent:
+                    await once(name)
+                if not number:  # the first one makes the sandbox
+                    for samples in spent.values():
+                        samples.clear()
+    return spent
+
+
+async def _crowd(server: HttpServer, count: int) -> int:
+    """How many calls of so many clients at once have failed."""
+    ready = asyncio.Barrier(count)
+
+    async def work(number: int) -> int:
+        async with server.client(mode="legacy") as client:
+            await ready.wait()
+            failures = 0
+            for call in range(_CALLS):
+                done: Any = await client.call_tool("bash", {"command": f"echo {number} {call}"})
+                failures += done.is_error or done.content[0].text != f"{number} {call}"
+            return failures
+
+    return sum(await asyncio.gather(*(work(number) for number in range(count))))
+
+
+def _quick_ones(samples: list[float]) -> float:
+    """The median of the quickest tenth: what it takes while the machine has nothing else to do."""
+    quickest = sorted(samples)[: max(1, len(samples) // 10)]
+    return statistics.median(quickest)
+
+
+def judge(found: Found) -> list[Goal]:
+    over = _quick_ones(found.spent[STDIO]) - _quick_ones(found.spent[RUN])
+    return [
+        Goal("a bash call by MCP over stdio: <= 3 ms over session.run", 3.0, over),
+        Goal("fifty clients at once: calls that fail", 0.0, found.failures),
+    ]
+
+
+def render(found: Found, judged: list[Goal]) -> Iterator[str]:
+    base = found.spent[RUN]
+    cells = [
+        (
+            name,
+            f"{statistics.median(samples):.2f}",
+            f"{_quick_ones(samples):.2f}",
+            f"{_quick_ones(samples) - _quick_ones(base):+.2f}",
+            f"{_quick_ones(samples) / _quick_ones(base):.2f}",
+        )
+        for name, samples in found.spent.items()
+    ]
+    heads = ("`true` in a shell, ms", "Median", "Quickest tenth", "Over session.run", "Ratio")
+    yield from table(heads, cells, {1, 2, 3, 4})
+    yield ""
+    yield f"{_CLIENTS} clients with {_CALLS} calls each took {found.crowd_seconds:.1f} s, sandboxes included."
+    yield ""
+    yield from goal_lines(judged)
+
+
+def main() -> int:
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
+    parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
+    parser.add_argument("--record", action="store_true", help="put the tables into docs/mcp.md")
+    given = parser.parse_args()
+    began = time.monotonic()
+    described = list(machine.describe())
+    found = measure(quick=given.quick)
+    described.append(f"measured in {time.monotonic() - began:.0f} seconds")
+    judged = judge(found)
+    if given.quick:
+        print("- a look whether it works: these numbers mean nothing")
+    lines = [*(f"- {line}" for line in described), "", *render(found, judged)]
+    print(*lines, "", goals.summary(judged), sep="\n")
+    if given.record:
+        record(DOCS / "mcp.md", "mcp", ["", *lines, ""])
+    return goals.exit_status(judged)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
