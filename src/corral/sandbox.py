@@ -164,6 +164,7 @@ class Sandbox:
     def on_trial(self, layers: TrialLayers) -> Sandbox:
         """The same sandbox, all of whose commands write in a layer over the workspace."""
         other = self.with_policy(self._policy)
+        other.planner.share(self.planner)
         other.planner.trial = layers
         return other
 

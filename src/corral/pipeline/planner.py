@@ -156,12 +156,7 @@ class Planner:
         if command.trial is not None:
             self._check_trial()
         waived = self._given_up(resolved, unconfined=unconfined)
-
-        def find(host: Host) -> Held:
-            return find_held(self.policy, resolved, host, nested=nested, waived=waived)
-
-        with self._lock:  # ORDER: after the resolved policy, which it follows from, and which forgets it
-            held = find(self.host) if unconfined else self._held.find(self.host, find)
+        held = self._find_held(resolved, nested, waived, is_kept=not unconfined)
         return build(
             self.policy,
             command,
@@ -174,12 +169,29 @@ class Planner:
             held=held,
         )
 
+    def _find_held(
+        self, resolved: ResolvedPolicy, nested: Nested, waived: frozenset[Feature], *, is_kept: bool
+    ) -> Held:
+        """What has to be protected at this moment; `is_kept`: as it was found, if nothing has changed."""
+
+        def find(host: Host) -> Held:
+            return find_held(self.policy, resolved, host, nested=nested, waived=waived)
+
+        with self._lock:  # ORDER: after the resolved policy, which it follows from, and which forgets it
+            return self._held.find(self.host, find) if is_kept else find(self.host)
+
+    def share(self, other: Planner) -> None:
+        """Know what a planner of the same policy and workspace knows. It is looked at whether that holds."""
+        self._lock = other._lock
+        self._resolved, self._held, self._uncovered = other._resolved, other._held, other._uncovered
+        self._probes = other._probes
+
     def trial_scope(self) -> TrialScope:
         """What a trial of the workspace is about. Raises PolicyError where there can be none."""
         self._check_trial()
         resolved, nested = self._current_resolved()
         root = layered_root(resolved)
-        held = find_held(self.policy, resolved, self.host, nested=nested, waived=self.waived)
+        held = self._find_held(resolved, nested, self._given_up(resolved), is_kept=True)
         path = root.target.path
         return TrialScope(
             root.target,

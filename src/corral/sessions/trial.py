@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from corral.model.errors import PolicyError, SessionClosed
 from corral.model.record import Record
+from corral.pipeline.arguments import destinations_of
 from corral.trials.apply import Applied, Prefer, apply_trial, undo_trial
 from corral.trials.base import Bases, copy_bases
 from corral.trials.changes import find_changes
@@ -83,9 +84,13 @@ class Trial:
 
         Every command has a sandbox of its own, one after the other.
         """
-        with self.hold():
-            output = {"stream": stream, "on_event": on_event}
-            return self._sandbox.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, **output)  # type: ignore[arg-type]
+        with self.hold(waits=False):
+            sandbox = self._sandbox.narrowed(timeout, env)
+            prepared = sandbox.read_command(command, cwd=cwd, stdin=stdin)
+            planned = sandbox.prepare(prepared, destinations_of(stream, None, None))
+            planned.listen(on_event)
+            wait_beyond(self.record.began_ns)  # ORDER: after planning, which takes about as long
+            return planned.run()
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -94,11 +99,12 @@ class Trial:
             yield session
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self, *, waits: bool = True) -> Iterator[None]:
         """Have it for one command; what that wrote is compared with the workspace in the end."""
         self._check_there()
         with hold_trial(self.record):
-            wait_beyond(self.record.began_ns)
+            if waits:
+                wait_beyond(self.record.began_ns)
             try:
                 yield
             finally:
