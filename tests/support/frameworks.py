@@ -87,9 +87,14 @@ def run_inside(name: str, file: str, report: Path, *, as_user: int | None = None
     if as_user is not None:
         packages = next(python.parents[1].glob("lib/python3*/site-packages"))
         environment["PYTHONPATH"] = f"{packages}:{environment['PYTHONPATH']}"
-        environment |= {"HOME": str(report.parent), "TMPDIR": str(report.parent), "PATH": os.defpath}
-        command = ["setpriv", f"--reuid={as_user}", f"--regid={as_user}", "--clear-groups"]
-        command.append(str(reachable_python(python)))
+        interpreter = reachable_python(python)
+        assert interpreter is not None
+        programs = report.parent / "programs"
+        programs.mkdir()
+        (programs / "python").symlink_to(interpreter)  # what suites call it; a system may have none
+        environment |= {"HOME": str(report.parent), "TMPDIR": str(report.parent)}
+        environment["PATH"] = f"{programs}:{os.defpath}"
+        command = ["setpriv", f"--reuid={as_user}", f"--regid={as_user}", "--clear-groups", str(interpreter)]
     pytest = ["-m", "pytest", "-c", str(INSIDE / "pytest.ini"), f"--rootdir={INSIDE}"]
     files = [f"--junitxml={report}", f"--basetemp={report.parent / 'base'}", str(INSIDE / file)]
     done = subprocess.run(
