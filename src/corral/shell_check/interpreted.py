@@ -66,6 +66,9 @@ CARRIERS = frozenset(
 )
 
 
+_STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
+
 def interpret(walk: Walk, call: ShellCall) -> None:
     """Find what a call runs as code, and have the walk read it."""
     name, arguments = call.name, call.arguments
@@ -96,8 +99,24 @@ def _evaluate(walk: Walk, call: ShellCall, arguments: list[Word]) -> None:
         walk.read(text.replace(UNKNOWN, "$corral_unknown"), (call.start, call.end))
 
 
+def interpret_input(walk: Walk, call: ShellCall, sources: list[Word]) -> None:
+    """The same for what a call is given by redirection (`sh < FILE`, `sh < <(PROGRAM)`)."""
+    arguments = call.arguments
+    if call.name in SHELLS:
+        is_run = shell_text(arguments) is None and script_of(arguments) is None
+    else:
+        is_run = is_interpreter(call.name) and not call.code and not any(map(_is_file, arguments))
+    if is_run:
+        outputs = frozenset().union(*(word.outputs for word in sources))
+        call.outputs_run |= outputs | walk.downloads.read_by(call, sources)
+        if outputs & CARRIERS:
+            walk.doubt("it runs what other programs pass on", call.start, call.end)
+
+
 def _source(walk: Walk, call: ShellCall, script: Word) -> None:
     call.outputs_run = script.outputs
+    if script.text in _STANDARD_INPUT and call.name not in SHELLS:
+        _from_input(walk, call)
     if script.outputs & CARRIERS:
         walk.doubt("it runs what other programs pass on", call.start, call.end)
 
@@ -113,7 +132,7 @@ def _shell(walk: Walk, call: ShellCall, arguments: list[Word]) -> None:
     script = script_of(arguments)
     if script is not None:
         _source(walk, call, script)
-        if script.text not in {"/dev/stdin", "/proc/self/fd/0"}:
+        if script.text not in _STANDARD_INPUT:
             return
     _from_input(walk, call)
 
@@ -121,7 +140,7 @@ def _shell(walk: Walk, call: ShellCall, arguments: list[Word]) -> None:
 def _from_input(walk: Walk, call: ShellCall) -> None:
     """Standard input is the program: a here-document, a pipe, or the caller's terminal."""
     call.outputs_run |= call.upstream()
-    is_shell = call.name in SHELLS
+    is_shell = call.name in SHELLS or call.name in {"source", "."}
     if call.input_text is not None:
         if is_shell:
             walk.read(call.input_text.replace(UNKNOWN, "$corral_unknown"), (call.start, call.end))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from corral.shell_check.call import UNKNOWN, Pipeline, ShellCall, Word
+from corral.shell_check.downloads import Downloads
 from corral.shell_check.grammar import is_too_much, parse
-from corral.shell_check.interpreted import interpret
+from corral.shell_check.interpreted import interpret, interpret_input
 from corral.shell_check.words import Variables, fields, names_within, resolve, text_of
 from corral.shell_check.wrappers import find_inner
 
@@ -30,6 +31,7 @@ class Walk:
         self.calls: list[ShellCall] = []
         self.doubts: list[tuple[str, int, int]] = []  # what cannot be known, and where
         self.variables = Variables()
+        self.downloads = Downloads()
         self._directory = ""
         self._functions: list[str] = []
         self._pipes: list[tuple[Pipeline, int]] = []
@@ -185,6 +187,10 @@ class Walk:
                 (call.reads if operator in _INPUTS else call.writes).extend(targets)
                 if operator == "<>":
                     call.writes += targets
+                if operator in _INPUTS:
+                    interpret_input(self, call, targets)
+                else:
+                    self.downloads.note_written(call, targets)
         for child in node.children:
             self._visit(child)
 
@@ -255,6 +261,8 @@ class Walk:
             plain = [word for word in call.arguments if not word.text.startswith("-")]
             self._directory = _beneath(self._directory, plain[0].text) if plain else ""
         interpret(self, call)
+        self.downloads.note(call)
+        call.outputs_run |= self.downloads.run_by(call)
         for inner in find_inner(call.name, call.arguments):
             if inner.text is not None:
                 self.run_text(inner.text)

@@ -77,6 +77,14 @@ WRAPPERS: dict[str, Wrapper] = {
     "script": Wrapper(("-T", "-O", "-I"), text_option="-c"),
     "systemd-run": Wrapper(("-p", "-u", "--unit", "-M")),
     "systemd-inhibit": Wrapper(),
+    "ssh": Wrapper(
+        (
+            *("-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q"),
+            *("-R", "-S", "-W", "-w", "-B", "-P"),
+        ),
+        positions=1,
+        joins=True,
+    ),
     "dbus-run-session": Wrapper(),
     "xvfb-run": Wrapper(("-s", "-n", "-e")),
     "faketime": Wrapper(positions=1),
