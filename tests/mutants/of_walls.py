@@ -502,7 +502,7 @@ MUTANTS = (
         (
             Edit(
                 "src/corral/streams/feed.py",
-                "if flags & os.O_PATH or flags & os.O_ACCMODE == os.O_WRONLY:",
+                "if flags & PATH_ONLY or flags & os.O_ACCMODE == os.O_WRONLY:",
                 "if False:",
             ),
             Edit("launcher/reopen.c", "    if (!is_readable(fd)) return -EBADF;\n", ""),

@@ -88,7 +88,7 @@ def planned(policy: Policy, host: MacHost) -> tuple[Plan, Profile]:
     except PolicyError:
         assume(False)
         raise
-    return plan, Profile(get_backend("seatbelt").lower(plan, probe).argv[2])
+    return plan, Profile(get_backend("seatbelt").lower(plan, probe).profile.content.decode())
 
 
 def may(plan: Plan, host: MacHost, path: str, *, writes: bool) -> bool:

@@ -29,6 +29,7 @@ MAC = ("seatbelt", "lima")
 HOME = "/Users/ada"
 WORKSPACE = "/Users/ada/project"
 SCRATCH = "/private/tmp"
+PROFILES = f"{HOME}/.local/state/corral/profiles"
 
 #: What every Mac has.
 SYSTEM = {
@@ -117,7 +118,7 @@ class MacHost(FakeHost):
         return 0
 
     def copies_directory(self) -> str:
-        return ""
+        return f"{HOME}/.local/state/corral/copies"
 
     def temporary_directory(self) -> str:
         return SCRATCH

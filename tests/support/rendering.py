@@ -59,6 +59,9 @@ def _launch(launch: Launch) -> Iterator[str]:
     yield from (f"env        {name}={value}" for name, value in launch.env)
     for feature, how in sorted(launch.enforced.items(), key=lambda item: item[0].value):
         yield f"enforced   {feature.value:<18}{how}"
+    if launch.profile is not None:
+        yield f"profile    {launch.profile.path} {launch.profile.mode:o}"
+        yield from launch.profile.content.decode().splitlines()
     if launch.scratch:
         yield f"scratch    {launch.scratch}"
     for file in launch.scratch_files:

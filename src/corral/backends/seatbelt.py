@@ -37,7 +37,7 @@ _SHELL = "/bin/sh"
 #: What is tried: everything is allowed but to read this, which every Mac has and everyone may read.
 _SUBJECT = "/etc/hosts"
 _TRIAL = '(version 1)(allow default)(deny file-read* (literal "/private/etc/hosts"))'
-#: ARG_MAX is 1 MiB for arguments and variables together; the rest is the command's.
+#: What a profile is compiled to is bounded, and nobody has written down how: no run is to depend on it.
 _MOST_PROFILE_BYTES = 512 * 1024
 
 _CLAIMS = RUNNER_FEATURES | {
@@ -127,15 +127,16 @@ class SeatbeltBackend:
         is_proxied = gateway.is_limited(resolved)
         port = plan.proxy.port if is_proxied else 0
         seat = Seat(scratch, f"{scratch}/.corral-started", private, proxy_port=port)
-        # TRUST: as an argument. A file could be changed by a command of another run that may write to the
-        # directory of temporary files; an argument by nobody, and it is gone as soon as the command begins.
         profile = build_profile(plan, seat)
         _check_size(profile)
+        # TRUST: where corral keeps its own state, which no command of any run may write: in the directory of
+        # temporary files another run's command could change it, if its policy grants that directory.
+        place = f"{resolved.profiles or scratch}/corral-{plan.run_id}.sb"
         own_files = resolved.private_files if private else ()
         return Launch(
             backend=self.name,
             argv=(
-                *(PROGRAM, "-p", profile),
+                *(PROGRAM, "-f", place),
                 *(_SHELL, "-c", _script(resolved.limits), seat.started, *plan.command.argv),
             ),
             env=proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied),
@@ -145,6 +146,7 @@ class SeatbeltBackend:
                 PrivateFile(f"{scratch}/{file.path.removeprefix(resolved.home + '/')}", file.content)
                 for file in own_files
             ),
+            profile=PrivateFile(place, profile.encode()),
             started=seat.started,
             gateway=proxy.request(resolved),
             cwd=plan.command.cwd,
@@ -179,7 +181,7 @@ def _check_size(profile: str) -> None:
         raise UnenforceableError(
             "unenforceable",
             "the policy is too large for a Seatbelt profile",
-            why=f"the profile has {size} bytes, and a program can be given {_MOST_PROFILE_BYTES}",
+            why=f"the profile has {size} bytes, and more than {_MOST_PROFILE_BYTES} are not compiled",
             fix="grant a directory instead of many paths in it, or work in a smaller directory",
             lacking=frozenset({Feature.FS_READ, Feature.FS_WRITE}),
         )

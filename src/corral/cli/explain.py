@@ -124,6 +124,8 @@ def _details(explanation: Explanation, fidelity: Fidelity) -> Iterator[str]:
     yield from (f"  {line}" for line in summarize(fidelity))
     yield "launch"
     yield f"  {' '.join(explanation.launch.argv)}"
+    if explanation.launch.profile is not None:
+        yield from (f"  {line}" for line in explanation.launch.profile.content.decode().splitlines())
     yield from _launch(explanation, verbose=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 from corral.git_formats.pointer import is_head
 from corral.untrusted_files.removal import open_up
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_TEXT_BYTES = 4 << 20
 _MOST_NAME_BYTES = 65  # of an object, with the end of the line
@@ -90,7 +91,8 @@ def reopen(path: str, mode: int) -> None:
         status = os.fstat(handle)
         missing = mode & 0o700 & ~status.st_mode
         if missing and status.st_uid == os.geteuid():
-            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(status.st_mode) | missing)
+            place = f"/proc/self/fd/{handle}" if sys.platform == "linux" else handle
+            os.chmod(place, stat.S_IMODE(status.st_mode) | missing)
     finally:
         os.close(handle)
 
@@ -329,6 +331,9 @@ def _open_file(handle: int, name: str) -> int:
     try:
         return os.open(name, _FILE, dir_fd=handle)
     except PermissionError:
+        if sys.platform != "linux":
+            os.chmod(name, 0o600, dir_fd=handle, follow_symlinks=False)
+            return os.open(name, _FILE, dir_fd=handle)
         path_only = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
         try:
             os.chmod(f"/proc/self/fd/{path_only}", 0o600)

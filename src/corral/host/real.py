@@ -169,7 +169,10 @@ class RealHost:
         return f"- {manager_key()}"
 
     def processors(self) -> tuple[int, int]:
-        return len(os.sched_getaffinity(0)), os.cpu_count() or 1
+        installed = os.cpu_count() or 1
+        if sys.platform == "linux":
+            return len(os.sched_getaffinity(0)), installed
+        return installed, installed
 
     def _try_group(self, group: Group) -> str:
         """Let the launcher's child enter a group; returns what went wrong."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager, suppress
 
@@ -104,6 +105,8 @@ def _is_pause(pid: int) -> bool:
 
 def _end_pause(pid: int) -> None:
     with suppress(OSError):
+        if sys.platform != "linux":
+            return  # there is none: engines run in a machine of their own
         held = os.pidfd_open(pid)
         try:
             if _is_pause(pid):  # still the same, now that nobody else can get its number

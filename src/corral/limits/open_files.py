@@ -6,6 +6,7 @@ The process may be that of a library's user: the soft limit is raised where ther
 from __future__ import annotations
 
 import os
+import sys
 from _thread import allocate_lock
 
 TYPE_CHECKING = False
@@ -48,7 +49,7 @@ def give_back() -> None:
     import resource
 
     with _lock:
-        if _before is not None and max(map(int, os.listdir("/proc/self/fd"))) < _before:
+        if _before is not None and max(map(int, os.listdir("/dev/fd"))) < _before:
             _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (_before, hard))
             _before = None
@@ -58,7 +59,7 @@ def start_process(path: str, argv: Any, env: Any, **others: Any) -> int:
     """`os.posix_spawn`, with the limit that this process had before: programs go by it."""
     pid = os.posix_spawn(path, argv, env, **others)
     before = _before
-    if before is not None:
+    if before is not None and sys.platform == "linux":
         import contextlib
         import resource
 

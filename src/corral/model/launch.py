@@ -109,6 +109,7 @@ class Launch(Record):
     outer: Outer | None = None  # argv is a program that starts the launcher, somewhere inside
     scratch: str = ""  # a private directory to make before and to remove after
     scratch_files: tuple[PrivateFile, ...] = ()  # to write there
+    profile: PrivateFile | None = None  # says what is permitted: made before, gone after, out of all reach
     copies: tuple[CopyMount, ...] = ()  # to make before, to mount in the spec, and to take over after
     group: GroupRequest | None = None
     gateway: GatewayRequest | None = None  # its sockets come on the status channel

@@ -159,6 +159,7 @@ class ResolvedPolicy(Record):
     gid: int
     scratch: str  # where a backend without private mounts may put a private directory
     requires: frozenset[Feature]  # what must be enforced for the policy to hold
+    profiles: str = ""  # where a backend whose rules are in a file may put it: no command writes there
     private_in_grants: tuple[str, ...] = ()  # private areas that lie, or lead, into a grant
     defaults: tuple[tuple[str, float], ...] = ()  # fields of limits and what they are where that can be held
     held_defaults: frozenset[str] = frozenset()  # those fields of `limits` that are defaults

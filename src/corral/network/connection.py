@@ -7,7 +7,6 @@ at. Only when both have gone well is the first byte passed on, in either directi
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import struct
 from enum import Enum
@@ -17,6 +16,7 @@ from corral.model.network.traffic import NetAction, NetEvent, NetReason
 from corral.network.dial import Dial
 from corral.network.exchange import Exchange
 from corral.network.fronts.refusal_reply import RefusalReply
+from corral.network.poller import EPOLLERR, EPOLLHUP
 from corral.network.wire.first_bytes import Refused, TlsHead, is_for_tls, known_as, needs_look
 
 TYPE_CHECKING = False
@@ -240,7 +240,7 @@ class Connection:
         """The kernel has news about one of the two sockets."""
         if self._exchange is not None:
             self._exchange.ready(descriptor, mask)
-        elif mask & (select.EPOLLHUP | select.EPOLLERR):
+        elif mask & (EPOLLHUP | EPOLLERR):
             self.abort()
         elif self._state is _State.OPENING and (self._reply is None or self._remote is not None):
             self._read_head()

@@ -27,6 +27,10 @@ _SECONDS_EACH = 5.0
 _MOST_AT_ONCE = 5
 #: Whoever is silent for so long is asked whether he is still there.
 _IDLE_SECONDS_BEFORE_PROBE = 60
+#: Linux takes them with the call that makes a socket. Python closes its own for programs that it starts.
+_NONBLOCK: int = getattr(socket, "SOCK_NONBLOCK", 0)
+_CLOEXEC: int = getattr(socket, "SOCK_CLOEXEC", 0)
+_KEEPIDLE: int = getattr(socket, "TCP_KEEPIDLE", 0) or getattr(socket, "TCP_KEEPALIVE", 0)
 
 
 class Dial:
@@ -162,7 +166,7 @@ def is_own_address(address: str) -> bool:
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        sock = socket.socket(family, socket.SOCK_DGRAM | _CLOEXEC)
     except OSError as problem:
         return problem.errno != errno.EAFNOSUPPORT
     with sock:
@@ -176,11 +180,13 @@ def is_own_address(address: str) -> bool:
 def open_socket(address: str) -> socket.socket:
     """A socket for an address, as relays need it. Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    sock = socket.socket(family, socket.SOCK_STREAM | _NONBLOCK | _CLOEXEC)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_SECONDS_BEFORE_PROBE)
+        if not _NONBLOCK:
+            sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, _KEEPIDLE, _IDLE_SECONDS_BEFORE_PROBE)
     except OSError:
         sock.close()
         raise

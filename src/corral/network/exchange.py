@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import select
 import socket
 
 from corral.network.meter import TooManyBytes
+from corral.network.poller import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP
 from corral.network.relay import Flow
 from corral.network.wire.first_bytes import Refused, TlsHead
 
@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from corral.network.gateway import Timer
     from corral.network.wire.http_flows import HttpHead
 
-_READ, _WRITE, _ERROR = 0, 0, 0
-if hasattr(select, "epoll"):
-    _ERROR = select.EPOLLERR
-    _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | _ERROR
-    _WRITE = select.EPOLLOUT | select.EPOLLHUP | _ERROR
+_ERROR = EPOLLERR
+_READ = EPOLLIN | EPOLLRDHUP | EPOLLHUP | _ERROR
+_WRITE = EPOLLOUT | EPOLLHUP | _ERROR
 
 
 #: Of silence, when the other side has said everything: a server may still work at its answer; a client that

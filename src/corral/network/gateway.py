@@ -1,4 +1,4 @@
-"""The gateway's thread: one epoll, one heap of timers and one queue of commands, for all networks.
+"""The gateway's thread: one poller, one heap of timers and one queue of commands, for all networks.
 
 Everything that has to do with a sandbox's sockets happens in this thread, so none of it is locked.
 It starts with the first sandbox and ends with the last one.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import heapq
 import os
-import select
 import threading
 import time
 from collections import deque
 from itertools import count
 
 from corral.limits.open_files import give_back, limit_at_most, limit_now, raise_limit
+from corral.network.poller import EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, open_poller, open_waker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 
 
 #: Both directions, told once for each change: whoever is told goes on until the kernel says "would block".
-EDGES = 0
-READABLE = 0
-if hasattr(select, "epoll"):
-    EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-    READABLE = select.EPOLLIN
+EDGES = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
+READABLE = EPOLLIN
 _MOST_EVENTS = 256
 #: After so long it is time to see what else has happened: what can wait, waits for its network's turn.
 _TURN_SECONDS = 0.02
@@ -74,9 +71,9 @@ class Gateway:
         from corral.network.relay import Pipes
         from corral.network.workers import Workers
 
-        self._epoll = select.epoll()
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._wake, READABLE)
+        self._poller = open_poller()
+        self._wake = open_waker()
+        self._poller.register(self._wake.descriptor, READABLE)
         self._commands: deque[tuple[Owner | None, Callable[[], None]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
@@ -107,8 +104,7 @@ class Gateway:
             if self._has_ended:
                 return False
             self._commands.append((owner, action))
-            with contextlib.suppress(BlockingIOError):  # it is awake anyway
-                os.eventfd_write(self._wake, 1)
+            self._wake.wake()
         return True
 
     def call_and_wait(self, action: Callable[[], None], seconds: float = 10.0) -> bool:
@@ -154,7 +150,7 @@ class Gateway:
 
     def watch(self, descriptor: int, watcher: Watcher, events: int = EDGES) -> None:
         """Tell somebody when something can be read or written."""
-        self._epoll.register(descriptor, events)
+        self._poller.register(descriptor, events)
         self._watched[descriptor] = watcher
 
     def rewatch(self, descriptor: int, watcher: Watcher) -> None:
@@ -164,11 +160,11 @@ class Gateway:
     def unwatch(self, descriptor: int) -> None:
         """Watch no longer: somebody else will, from the beginning."""
         if self._watched.pop(descriptor, None) is not None:
-            self._epoll.unregister(descriptor)
+            self._poller.unregister(descriptor)
 
     def change(self, descriptor: int, events: int) -> None:
         """Watch for something else; for nothing, if it is 0."""
-        self._epoll.modify(descriptor, events)
+        self._poller.modify(descriptor, events)
 
     def close(self, sock: socket.socket) -> None:
         """Watch no longer, and close at the end of this turn.
@@ -181,7 +177,7 @@ class Gateway:
             return
         if self._watched.pop(descriptor, None) is not None:
             with contextlib.suppress(OSError):
-                self._epoll.unregister(descriptor)
+                self._poller.unregister(descriptor)
         self._closing.append(sock)
 
     def later(self, seconds: float, owner: Owner, action: Callable[[], None]) -> Timer:
@@ -226,7 +222,7 @@ class Gateway:
 
     def _run(self) -> None:
         while not self._is_stopping:
-            events = self._epoll.poll(self._patience(), _MOST_EVENTS)
+            events = self._poller.poll(self._patience(), _MOST_EVENTS)
             self.now = time.monotonic()
             for descriptor, mask in events:
                 watcher = self._watched.get(descriptor)
@@ -243,8 +239,8 @@ class Gateway:
             self._has_ended = True
         self._run_commands()  # the last ones: who called is told that it was done
         self._close_all()
-        os.close(self._wake)
-        self._epoll.close()
+        self._wake.close()
+        self._poller.close()
         self.pipes.close()
         self.lookups.stop()
         self.callbacks.stop()
@@ -283,8 +279,7 @@ class Gateway:
                 return
 
     def _run_commands(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
+        self._wake.settle()
         for _ in range(len(self._commands)):  # those that come meanwhile have the next turn
             owner, action = self._commands.popleft()
             self.do(owner, action)

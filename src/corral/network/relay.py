@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from time import monotonic
 
 TYPE_CHECKING = False
@@ -69,6 +70,8 @@ class Pipes:
         if self.made >= self.most:
             return None
         try:
+            if sys.platform != "linux":  # nothing moves bytes within the kernel there: they are copied
+                return None
             pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return None
@@ -88,6 +91,12 @@ class Pipes:
     def close(self) -> None:
         while self._free:
             self.give_back(self._free.pop(), is_empty=False)
+
+
+def _splice(source: int, sink: int, most: int) -> int:
+    if sys.platform != "linux":
+        raise OSError("there are no pipes to splice with")
+    return os.splice(source, sink, most, flags=_SPLICE)
 
 
 def _enlarge(descriptor: int) -> None:
@@ -190,7 +199,7 @@ class Flow:
         if self._pipe is None:
             return self._copy(min(wanted, _CHUNK))
         try:
-            moved = os.splice(self._source.fileno(), self._pipe[1], min(wanted, _PIPE_BYTES), flags=_SPLICE)
+            moved = _splice(self._source.fileno(), self._pipe[1], min(wanted, _PIPE_BYTES))
         except BlockingIOError:
             self.readable = False
             self._drain()  # gives the pipe back
@@ -214,7 +223,7 @@ class Flow:
 
     def _from_pipe(self) -> int:
         assert self._pipe is not None
-        return os.splice(self._pipe[0], self._sink.fileno(), self._in_pipe, flags=_SPLICE)
+        return _splice(self._pipe[0], self._sink.fileno(), self._in_pipe)
 
     def _copy(self, wanted: int) -> int:
         """Without a pipe: look, send, and take away what was sent. So nothing is held here either."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Lock
 from typing import overload
@@ -280,7 +281,6 @@ def _begin(sandbox: Sandbox, step: Step) -> Begun:
 
 
 def _processors() -> int:
-    try:
+    if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS
-        return os.cpu_count() or 1
+    return os.cpu_count() or 1

@@ -85,6 +85,7 @@ def resolve_policy(
         uid=host.uid,
         gid=host.gid,
         scratch=host.temporary_directory(),
+        profiles=_profiles(host),
         requires=required_features(
             policy, grants, private=bool(private), denied=bool(within or sought.searches)
         )
@@ -97,6 +98,12 @@ def resolve_policy(
         idle=(*_idle(kept, workspace, host, within), *sought.idle),
         misled=sought.misled,
     )
+
+
+def _profiles(host: Host) -> str:
+    """Beside what else corral keeps for itself; only macOS has need of it."""
+    copies = host.copies_directory() if host.platform == "darwin" else ""
+    return posixpath.join(posixpath.dirname(copies), "profiles") if copies else ""
 
 
 def _free_areas(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
+import stat
 import time
 
 from corral.model.feature import Feature
@@ -30,15 +30,11 @@ if TYPE_CHECKING:
 
     from corral.git_check.check import RepositoryCheck
     from corral.model.plan import Search, WatchedName
+    from corral.protected_names.notices import Notices
     from corral.protected_names.pattern_trees import Planted
 
     #: How a repository and what git runs by it were: numbers, sizes and times of change.
     Made = tuple[tuple[int, ...], ...]
-
-_IN_CREATE, _IN_MOVED_TO, _IN_DELETE, _IN_MOVED_FROM = 0x100, 0x80, 0x200, 0x40
-_IN_ONLYDIR = 0x01000000
-_MASK = _IN_CREATE | _IN_MOVED_TO | _IN_DELETE | _IN_MOVED_FROM | _IN_ONLYDIR
-_EVENT = struct.Struct("iIII")
 
 _GLANCE_MS, _GLANCE_AT_MADE_MS = 2, 20
 #: After a look so many times as long as it took.
@@ -84,7 +80,8 @@ class Guard:
         self._trusted = False  # whether times of change can be relied upon
         self._made: dict[str, Made] = {}  # repositories that commands have made, by path
         self.violations: list[Violation] = []
-        self.descriptor = -1  # inotify, once the run has lasted a while
+        self._notices: Notices | None = None  # of the kernel, once the run has lasted a while
+        self.descriptor = -1  # on which they come
         try:
             for watch in watches:
                 self._hold(watch)
@@ -104,6 +101,8 @@ class Guard:
         """How long to wait before calling `glance` again; None: until the descriptor is ready."""
         if self.descriptor < 0:
             return _GLANCE_MS
+        if self._notices is not None and not self._notices.has_names and self._trees.is_used:
+            return _GLANCE_AT_MADE_MS  # nobody tells of the trees in which patterns are held
         is_made = self._repositories.is_made_at_the_top()
         return _GLANCE_AT_MADE_MS if is_made else None  # nobody tells of changes inside it
 
@@ -161,49 +160,31 @@ class Guard:
 
     def _stop_listening(self) -> None:
         self._trees.listen(None)
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self._close_notices()
         self._began = float("inf")  # never try again
 
     def _listen(self) -> None:
-        import ctypes  # only a run that lasts pays for it
+        from corral.protected_names.notices import open_notices  # only a run that lasts pays for it
 
-        libc = ctypes.CDLL(None, use_errno=True)
-        self.descriptor = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        if self.descriptor < 0:
-            raise OSError(ctypes.get_errno(), "inotify_init1")
-
-        def tell(handle: int) -> int:
-            place = f"/proc/self/fd/{handle}".encode()
-            number: int = libc.inotify_add_watch(self.descriptor, place, _MASK)
-            if number < 0:
-                raise OSError(ctypes.get_errno(), "inotify_add_watch")
-            return number
-
+        self._notices = open_notices()
+        self.descriptor = self._notices.descriptor
         for path, directory in self._directories.items():
             with directory.opened() as handle:
                 if handle < 0:
                     continue  # which the next look tells
-                self._by_number[tell(handle)] = path
-        self._trees.listen(tell)
+                self._by_number[self._notices.tell_of(handle)] = path
+        if self._notices.has_names:
+            self._trees.listen(self._notices.tell_of)
         self._take_planted(self._trees.find())
 
     def react(self) -> None:
         """Handle what the kernel has reported since the last time."""
-        try:
-            raw = os.read(self.descriptor, 65_536)
-        except BlockingIOError:
-            return
-        at = 0
-        while at < len(raw):
-            number, mask, _cookie, length = _EVENT.unpack_from(raw, at)
-            name = os.fsdecode(raw[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0"))
-            at += _EVENT.size + length
+        assert self._notices is not None
+        for number, name, mask in self._notices.take():
             directory = self._directories.get(self._by_number.get(number, ""))
             if directory is not None and name in directory.watches:
                 self._inspect_in(directory, name)
-            elif number < 0:  # the queue overflowed: look at everything
+            elif number < 0 or (directory is not None and not name):  # told of no name: look at everything
                 self._inspect_all()
             self._trees.hear(number, name, mask)
         try:
@@ -248,10 +229,8 @@ class Guard:
         """Begin again after a pause without commands; returns the names that the host has made meanwhile."""
         self._began = time.monotonic()
         self._look_at = self._began + _GLANCE_MS / 1000
-        if self.descriptor >= 0:
-            with contextlib.suppress(BlockingIOError):
-                while os.read(self.descriptor, 65_536):
-                    pass
+        if self._notices is not None:
+            self._notices.forget()
         self._repositories.begin()
         by_host = (path for path, made in self._find_made().items() if self._made.get(path) != made)
         changes = self._trees.find_changes()
@@ -317,9 +296,12 @@ class Guard:
         for directory in self._directories.values():
             directory.close()
         self._directories = {}
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self._close_notices()
+
+    def _close_notices(self) -> None:
+        if self._notices is not None:
+            self._notices.close()
+        self._notices, self.descriptor = None, -1
 
     def _inspect_all(self) -> None:
         for directory in self._directories.values():
@@ -417,10 +399,9 @@ def _is_right(handle: int, watch: WatchedName) -> bool:
 
 def _is_directory(handle: int, name: str) -> bool:
     try:
-        os.close(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle))
+        return stat.S_ISDIR(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
     except OSError:
         return False
-    return True
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MOST_HELD = 128
 #: It is not what it was when the run was planned.
 CHANGED = frozenset({errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+#: On macOS what tells of events holds as well, and asks for no right to read.
+_HELD = getattr(os, "O_PATH", 0) or getattr(os, "O_EVTONLY", os.O_RDONLY)
 _IN_DELETE_SELF, _IN_DONT_FOLLOW = 0x400, 0x02000000
 _IN_Q_OVERFLOW = 0x4000
 _MASK = _IN_DELETE_SELF | _IN_DONT_FOLLOW
@@ -68,7 +70,7 @@ class Holds:
 
     def _hold(self, path: str) -> None:
         try:
-            self._held.append(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            self._held.append(os.open(path, _HELD | os.O_NOFOLLOW | os.O_CLOEXEC))
         except OSError as problem:
             if problem.errno not in CHANGED:  # which the next look will find
                 raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
 
 from corral.model.errors import SetupError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     #: Has the kernel tell of a directory, by its descriptor; returns the number that it uses for it.
     Tell = Callable[[int], int]
 
+_PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
 _IN_ISDIR = 0x40000000
 #: Work of one look: a command that makes more directories than this is not looked after any further.
 MOST_WORK = 2_000_000
@@ -203,12 +205,13 @@ class _Tree:
 
     def _open_top(self) -> int:
         """Open the directory itself once more, if it is still the one that was planned."""
-        held = os.open(self._search.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        held = os.open(self._search.path, _PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             status = os.fstat(held)
             if (status.st_dev, status.st_ino) != (self._search.device, self._search.inode):
                 raise OSError(errno.ESTALE, "changed since it was planned", self._search.path)
-            os.chmod(f"/proc/self/fd/{held}", status.st_mode & 0o7777 | 0o700)
+            mode = status.st_mode & 0o7777 | 0o700
+            (os.chmod(f"/proc/self/fd/{held}", mode) if sys.platform == "linux" else os.fchmod(held, mode))
             return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
         finally:
             os.close(held)
@@ -273,6 +276,11 @@ class PatternTrees:
         now = time.monotonic()
         self._look_at = now + max(_LEAST_REST_SECONDS, _REST_FOR_LOOK * (now - began))
         return found
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is anything to look for."""
+        return bool(self._trees)
 
     @property
     def is_large(self) -> bool:

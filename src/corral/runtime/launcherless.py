@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
+import sys
 
 from corral.model.errors import SetupError, UnenforceableError
+from corral.runtime.starter import Ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,13 +19,46 @@ _NOT_FOUND = 127
 
 def check_platform() -> None:
     """Raise UnenforceableError where the runner cannot notice that a command has ended: before it starts."""
-    if not hasattr(os, "pidfd_open"):
+    if not hasattr(os, "pidfd_open") and not hasattr(select, "kqueue"):
         raise UnenforceableError(
             "platform",
             "commands cannot be run on this platform",
-            why="the runner needs Linux: it watches processes and protected names by what only Linux has",
-            fix="use corral on Linux, or inside a virtual machine with Linux",
+            why="the runner watches processes by pidfd (Linux) or kqueue (macOS), and there is neither",
+            fix="use corral on Linux or macOS; on Windows inside WSL2, which is Linux",
         )
+
+
+if sys.platform == "darwin":
+
+    class QueuedEnding(Ending):
+        """A queue that holds one event: the end of the process."""
+
+        def __init__(self, pid: int) -> None:
+            self._queue = select.kqueue()
+            flags = select.KQ_EV_ADD | select.KQ_EV_ONESHOT
+            awaited = select.kevent(pid, select.KQ_FILTER_PROC, flags, select.KQ_NOTE_EXIT)
+            try:
+                self._queue.control([awaited], 0)
+            except BaseException:
+                self._queue.close()
+                raise
+            super().__init__(self._queue.fileno())
+
+        def close(self) -> None:
+            self._queue.close()
+
+
+def queue_ending(pid: int) -> Ending:
+    """Where there are no pidfds. Raises OSError."""
+    if sys.platform == "darwin":
+        try:
+            return QueuedEnding(pid)
+        except ProcessLookupError:
+            # It has ended, and only waits to be waited for: a pipe that nobody writes to is at its end.
+            told, end = os.pipe()
+            os.close(end)
+            return Ending(told)
+    raise OSError("there is no kqueue")
 
 
 def explain_missing(launch: Launch, status: Status, stderr: bytes) -> SetupError:

@@ -16,7 +16,7 @@ from corral.runtime.handoff import find_handoff, stamp_handoff
 from corral.runtime.network_hooks import close_network, connect_network, listening, settle_network
 from corral.runtime.outcome import measure, promised
 from corral.runtime.scratch import Scratch, copies_of
-from corral.runtime.starter import ENDING, Abandoned, make_starter
+from corral.runtime.starter import ENDING, Abandoned, kill_group, make_starter, open_ending
 from corral.runtime.status import Status
 from corral.runtime.supervision import BACKSTOP_SECONDS
 from corral.streams.doors import find_doors
@@ -154,7 +154,7 @@ class Run(GuardedRun):
                 if self._launch.outer is not None:
                     self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
             elif process.status < 0:
-                _kill_group(process.pid)
+                kill_group(process.pid)
 
     def _is_running(self) -> bool:
         return self._process is not None
@@ -277,7 +277,8 @@ class Run(GuardedRun):
 
     def _loop(self, streams: InheritedStreams, began: float, process: Process) -> None:
         """Until the launcher, or the bare command, has ended."""
-        self._ending = os.pidfd_open(process.pid)
+        ending = open_ending(process.pid)
+        self._ending = ending.descriptor
         try:
             poller = select.poll()
             poller.register(self._ending, select.POLLIN)
@@ -286,7 +287,7 @@ class Run(GuardedRun):
                 poller.register(process.status, select.POLLIN)
             self._supervise(poller, streams, began)
         finally:
-            os.close(self._ending)
+            ending.close()
 
     def _hear(self, descriptor: int, poller: select.poll) -> bool | None:
         if descriptor == self._ending:
@@ -409,10 +410,3 @@ class Run(GuardedRun):
             notes=(*self._notes, *(self._starter.notes if self._starter is not None else ())),
             handoff=find_handoff(self._plan.resolved.workspace, self._stamps),
         )
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 #: How the names begin, and how long they are: the run's identifier follows.
 PREFIX = "corral-"
 _NAME_LENGTH = len(PREFIX) + 16
+_PROFILE = ".sb"
 _HEXADECIMAL = frozenset("0123456789abcdef")
 #: Younger ones may not have been locked yet.
 _LEFT_SECONDS = 60.0
@@ -41,6 +42,8 @@ class Scratch:
         self._finding = launch.outer.finding if launch.outer is not None else ()
         self._env = launch.env
         self._lock = -1
+        self._profile = launch.profile
+        self._profile_lock = -1
 
     def __enter__(self) -> None:
         if not self._directory:
@@ -53,6 +56,8 @@ class Scratch:
             for file in self._files:
                 _make(file)
             self._remove_leftovers()
+            if self._profile is not None:
+                self._profile_lock = make_profile(self._profile)
         except OSError as problem:
             self._remove()
             raise SetupError(
@@ -69,6 +74,11 @@ class Scratch:
 
     def _remove(self) -> None:
         """TRUST: only what was made, by descriptor: a name may lead elsewhere by now."""
+        if self._profile_lock >= 0 and self._profile is not None:
+            with contextlib.suppress(OSError):  # nobody else writes where it lies
+                os.unlink(self._profile.path)
+            os.close(self._profile_lock)
+            self._profile_lock = -1
         if self._lock < 0:
             return
         lock, self._lock = self._lock, -1
@@ -93,6 +103,23 @@ class Scratch:
                     remove_tree(parent, name)
 
 
+def make_profile(file: PrivateFile) -> int:
+    """Write it where nobody else may look, and hold it: a descriptor that has it locked. Raises OSError.
+
+    Those that a killed corral has left are removed.
+    """
+    directory = os.path.dirname(file.path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    for name in os.listdir(directory):
+        if name.startswith(PREFIX) and name.endswith(_PROFILE) and _is_left(directory, name, _PROFILE):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, name))
+    _make(file)
+    lock = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
 def copies_of(plan: Plan, launch: Launch) -> Copies | None:
     """The copies of configurations that a launch has, to be made on entry and removed on exit."""
     if not launch.copies:
@@ -102,14 +129,14 @@ def copies_of(plan: Plan, launch: Launch) -> Copies | None:
     return Copies(plan, launch)
 
 
-def _is_left(parent: str, name: str) -> bool:
-    """Whether a directory is one of ours that nobody uses any more."""
-    if len(name) != _NAME_LENGTH or not _HEXADECIMAL.issuperset(name[len(PREFIX) :]):
+def _is_left(parent: str, name: str, suffix: str = "") -> bool:
+    """Whether a directory, or a file with a suffix, is one of ours that nobody uses any more."""
+    number = name.removesuffix(suffix)[len(PREFIX) :]
+    if len(PREFIX) + len(number) != _NAME_LENGTH or not _HEXADECIMAL.issuperset(number):
         return False
+    kind = os.O_NONBLOCK if suffix else os.O_DIRECTORY
     try:
-        handle = os.open(
-            os.path.join(parent, name), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        )
+        handle = os.open(os.path.join(parent, name), os.O_RDONLY | kind | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+import sys
 
 from corral.model.errors import SetupError
 from corral.model.record import Record
@@ -75,11 +76,41 @@ class Starter:
             os.kill(process.pid, signal.SIGKILL)
 
     def settle(self, process: Process) -> bool:
-        """Make sure that a process which was told to end can be waited for; False if it took force."""
+        """Make sure that a process which was told to end can be waited for; False if it took force.
+
+        ORDER: what is left of its process group ends before it is waited for: until then its number is its
+        own.
+        """
+        kill_group(process.pid)
         return True
 
     def end(self, process: Process, read_status: Callable[[int], bool], is_clean: Callable[[], bool]) -> None:
         """The process has been waited for; see to what may be left of it."""
+
+
+class Ending:
+    """Tells on a descriptor that a process has ended, before it is waited for."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def open_ending(pid: int) -> Ending:
+    """For a child of this process. Raises OSError."""
+    if sys.platform == "linux":
+        return Ending(os.pidfd_open(pid))
+    from corral.runtime.launcherless import queue_ending
+
+    return queue_ending(pid)
+
+
+def kill_group(pid: int) -> None:
+    """End a process group. On macOS one whose members have all ended may not be signalled any more."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def make_starter(launch: Launch, group: Group | None) -> Starter:

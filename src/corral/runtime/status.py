@@ -114,7 +114,7 @@ class Status:
         channel = socket.socket(fileno=descriptor)
         try:
             piece, ancillary, _, _ = channel.recvmsg(
-                _CHUNK, socket.CMSG_SPACE(_MOST_GIVEN * _INT.size), socket.MSG_CMSG_CLOEXEC
+                _CHUNK, socket.CMSG_SPACE(_MOST_GIVEN * _INT.size), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
             )
         except ConnectionResetError:
             return b""

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import stat
+import sys
 
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     Stream = Callable[[str, bytes], object]
     Target = str | os.PathLike[str] | BinaryFile
 
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Appending: one file may be given for both streams. Not truncated before it is known to be a file.
 _FILE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NULL_DEVICE = os.makedev(1, 3)
+_NULL_DEVICE = os.makedev(1, 3) if sys.platform == "linux" else os.stat(os.devnull).st_rdev
 
 
 class Destinations(Record):

@@ -74,7 +74,7 @@ class Doors:
                     setsigdef=IGNORED_BY_PYTHON,
                 )
             try:
-                _, given, _, _ = socket.recv_fds(ours, _WORD_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+                _, given, _, _ = socket.recv_fds(ours, _WORD_BYTES, 1, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
             finally:
                 os.waitpid(pid, 0)
         if not given:

@@ -11,6 +11,7 @@ import fcntl
 import os
 
 from corral.model.errors import SetupError
+from corral.streams.stdio import PATH_ONLY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class FileFeed:
     def __init__(self, doors: Doors, descriptor: int) -> None:
         """Raises SetupError for what the caller himself could not read by this descriptor."""
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-        if flags & os.O_PATH or flags & os.O_ACCMODE == os.O_WRONLY:
+        if flags & PATH_ONLY or flags & os.O_ACCMODE == os.O_WRONLY:
             raise SetupError(
                 "streams",
                 "the command's input and output could not be set up",

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
+#: Open for the path alone; only Linux has that.
+PATH_ONLY: int = getattr(os, "O_PATH", 0)
+
+
 def ensure_stdio() -> None:
     """Open /dev/null over each of the three that is closed.
 
@@ -38,7 +42,7 @@ def check_stdio(descriptors: Iterable[int]) -> None:
     """
     for descriptor in descriptors:
         is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        if is_directory or fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
+        if is_directory or fcntl.fcntl(descriptor, fcntl.F_GETFL) & PATH_ONLY:
             raise SetupError(
                 "streams",
                 "the command's input and output could not be set up",

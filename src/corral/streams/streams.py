@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from corral.streams.doors import Doors
 
 _CHUNK = 65_536
+#: How large a pipe is, where the kernel tells, and where it does not: the most that macOS has.
+_F_GETPIPE_SZ: int = getattr(fcntl, "F_GETPIPE_SZ", 0)
+_MOST_IN_PIPE = 65_536
 
 
 def open_streams(
@@ -272,7 +275,7 @@ class PipedStreams(InheritedStreams):
         if descriptor not in self._open:
             return
         # No more than the pipe holds now: somebody who lives on may be writing without end.
-        left = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+        left = fcntl.fcntl(descriptor, _F_GETPIPE_SZ) if _F_GETPIPE_SZ else _MOST_IN_PIPE
         while left > 0 and (taken := self._take(descriptor)):
             left -= taken
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: More entries than anybody leaves by accident.
@@ -63,6 +64,10 @@ def _is_directory(handle: int, name: str) -> bool:
 
 def open_up(handle: int, name: str) -> int:
     """Open a directory whose owner may have taken his own rights away. A link is refused."""
+    if sys.platform != "linux":
+        # Nothing holds what may not be opened. The name may be another directory's by now, of the same tree.
+        os.chmod(name, 0o700, dir_fd=handle, follow_symlinks=False)
+        return os.open(name, _DIRECTORY, dir_fd=handle)
     path_only = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
     try:
         os.chmod(f"/proc/self/fd/{path_only}", 0o700)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def open_regular(directory: int, name: str, flags: int) -> int:
     """
     import stat
 
+    if sys.platform != "linux":
+        return _open_looked_at(directory, name, flags)
     held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(held).st_mode):
@@ -42,6 +45,20 @@ def open_regular(directory: int, name: str, flags: int) -> int:
         return os.open(f"/proc/self/fd/{held}", flags | os.O_NONBLOCK | os.O_CLOEXEC)
     finally:
         os.close(held)
+
+
+def _open_looked_at(directory: int, name: str, flags: int) -> int:
+    """Where nothing can be held without being opened: looked at before and after, and never waited for."""
+    import stat
+
+    before = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if not stat.S_ISREG(before.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", name)
+    opened = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    if not os.path.samestat(before, os.fstat(opened)):
+        os.close(opened)
+        raise OSError(errno.ESTALE, "it is another one by now", name)
+    return opened
 
 
 def read_bounded(descriptor: int, most: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from functools import lru_cache
 
@@ -242,6 +243,8 @@ def _types() -> dict[int, str]:
 
 def _mounts() -> tuple[tuple[int, str, str], ...]:
     """Device, place and kind of everything that is mounted now."""
+    if sys.platform != "linux":
+        return ()  # nothing tells; what is not known is not trusted
     with open("/proc/self/mountinfo", "rb", buffering=0) as file:
         return _read_mounts(file.read())
 

@@ -18,6 +18,7 @@ from corral.policy.compose import build_policy
 from support.fake_host import FakeHost
 from support.mac import (
     HOME,
+    PROFILES,
     REPOSITORY,
     SANDBOX_EXEC,
     SCRATCH,
@@ -43,8 +44,13 @@ def launch_of(*capabilities: str, host: MacHost | None = None, preset: str = "mo
     return get_backend("seatbelt").lower(plan, probe)
 
 
+def text_of(launch: Launch) -> str:
+    assert launch.profile is not None
+    return launch.profile.content.decode()
+
+
 def profile_of(*capabilities: str, **more) -> Profile:
-    return Profile(launch_of(*capabilities, **more).argv[2])
+    return Profile(text_of(launch_of(*capabilities, **more)))
 
 
 def probe_with(control: ToolRun, denied: ToolRun) -> Probe:
@@ -115,10 +121,15 @@ def test_a_list_of_system_calls_is_refused_even_if_the_filter_is_waived() -> Non
     assert "chmod" in refused.value.why
 
 
-def test_the_profile_is_an_argument_and_no_file() -> None:
+def test_the_profile_is_a_file_where_no_command_writes() -> None:
+    """Neither in the directory of temporary files nor by a name that anybody can know."""
     launch = launch_of()
 
-    assert launch.argv[:2] == ("/usr/bin/sandbox-exec", "-p")
+    assert launch.argv[:3] == ("/usr/bin/sandbox-exec", "-f", f"{PROFILES}/corral-0123456789abcdef.sb")
+    assert launch.profile.path == launch.argv[2]
+    assert launch.profile.mode == 0o600
+    assert not profile_of().allows(Request("file-read-data", path=launch.profile.path))
+    assert not profile_of().allows(Request("file-write-data", path=launch.profile.path))
     assert [file.path for file in launch.scratch_files] == [f"{launch.scratch}/.gitconfig"]
     assert launch.spec is None
 
@@ -135,7 +146,7 @@ def test_without_private_areas_home_is_not_redirected_and_nothing_in_the_directo
     host = MacHost()
     probe = mac_probe("seatbelt", host)
     launch = get_backend("seatbelt").lower(mac_plan(Policy(), host, probe), probe)
-    profile = Profile(launch.argv[2])
+    profile = Profile(text_of(launch))
 
     assert dict(launch.env)["HOME"] == HOME
     assert not profile.allows(Request("file-write-create", f"{launch.scratch}/x"))
@@ -294,7 +305,7 @@ def test_what_deny_default_leaves_open_is_known_to_the_evaluator() -> None:
 
 
 def test_forms_are_the_same_after_being_written_and_read() -> None:
-    text = launch_of().argv[2]
+    text = text_of(launch_of())
 
     assert parse("".join(map(unparse, parse(text)))) == parse(text)
 
@@ -305,8 +316,8 @@ def test_a_limited_network_is_one_port_of_this_machine_that_programs_are_told_of
     plan = mac_plan(build_policy("moderate", ("network:https:api.example.com",)), host, probe)
     launch = get_backend("seatbelt").lower(plan.replace(proxy=ProxyPlace(45123, "token")), probe)
 
-    assert launch.argv[2].count("(remote ip ") == 1
-    assert '(remote ip "localhost:45123")' in launch.argv[2]
+    assert text_of(launch).count("(remote ip ") == 1
+    assert '(remote ip "localhost:45123")' in text_of(launch)
     assert dict(launch.env)["https_proxy"] == "http://corral:token@127.0.0.1:45123"
     assert launch.gateway is not None and launch.gateway.front is Front.PROXY
     assert {Feature.NET_PORTS, Feature.NET_DOMAINS} <= set(launch.enforced)

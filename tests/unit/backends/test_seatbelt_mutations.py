@@ -45,7 +45,7 @@ HOST = MacHost(FILES)
 PROBE = mac_probe("seatbelt", HOST)
 PLAN = mac_plan(build_policy("moderate", CAPABILITIES), HOST, PROBE, stdio=StdioMode.TERMINAL)
 LAUNCH = get_backend("seatbelt").lower(PLAN, PROBE)
-TEXT = LAUNCH.argv[2]
+TEXT = LAUNCH.profile.content.decode()
 SYSTEM = {"/", "/usr/lib", "/usr/lib/x", "/tmp", "/bin/sh", "/dev/null", "/dev/fd/3", "/data/link"}
 SYSTEM_METADATA = {"/Users", HOME, "/data", "/dev", "/private", f"{HOME}/shared"}
 

@@ -13,6 +13,7 @@ from corral.model.plan import WatchedName
 from corral.protected_names import guard as guard_module
 from corral.protected_names import watched as watched_module
 from corral.protected_names.guard import Guard
+from corral.protected_names.notices import Inotify
 from corral.protected_names.watched import WatchedDirectory
 
 TYPE_CHECKING = False
@@ -164,7 +165,10 @@ def test_where_nobody_can_tell_it_looks_on(place, guarding, monkeypatch, has_ins
 def test_where_the_kernel_could_not_tell_all_everything_is_looked_at(place, guarding) -> None:
     guard = guarding(watch_of(place, ".envrc"))
     (place / ".envrc").touch()
-    guard.descriptor, writer = os.pipe()
+    guard._notices = Inotify()
+    guard._notices.close()
+    guard._notices.descriptor, writer = os.pipe()
+    guard.descriptor = guard._notices.descriptor
     os.write(writer, struct.pack("iIII", -1, _OVERFLOW, 0, 0))
     os.close(writer)
     guard.react()

@@ -50,7 +50,7 @@ class Proxy:
     def __init__(self, network: GatewayNetwork) -> None:
         """Listen. Raises OSError."""
         self._network = network
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._socket.bind((LOOPBACK, 0))
             self._socket.listen(_BACKLOG)

@@ -30,6 +30,10 @@ END_SECONDS = 10.0
 class LauncherStarter(Starter):
     """Starts the launcher as a child of this process."""
 
+    def settle(self, process: Process) -> bool:
+        """The launcher ends by itself, and sees to everybody else."""
+        return True
+
     def start(self, stdio: tuple[int, int, int], *, is_unwanted: bool = False) -> Process:
         """Start it on three descriptors. Raises SetupError; then nothing was started."""
         spec, group = self._launch.spec or b"", self._group
