@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from corral.model.container import Container
+    from corral.model.feature import Feature
     from support.confinement import Case
     from support.warm_corral import WarmCorral
 
 LEAKY = "leaky"
+#: `seatbelt` as on a Mac, with a stand-in for the program that macOS has for it: support/mac_stage.py.
+STANDIN = "seatbelt"
 KEPT = "-session"
 #: Proved again in sessions: everything on the quickest backend, elsewhere what a kept sandbox does otherwise
 #: than a single run, and on engines, whose containers take seconds, that it is the same sandbox at all.
@@ -51,6 +54,16 @@ KEPT_FEATURES: dict[str, tuple[str, ...]] = {
     "bubblewrap": ("fs.write", "fs.protect", "proc.", "descriptors", "syscalls", "limit.wall", "limit.pids"),
     "docker": ("descriptors",),
     "podman": ("descriptors",),
+}
+
+
+_NO_SOCKETS = "no descriptor leaves the sandbox: there are no sockets with a path"
+#: Tests whose way to the harm is closed before they come to it.
+WITHOUT_A_WAY = {
+    "test_a_directory_that_outlives_the_sandbox_leads_to_nothing_denied": _NO_SOCKETS,
+    "test_a_directory_that_outlives_the_sandbox_is_protected_still": _NO_SOCKETS,
+    "test_a_directory_of_another_sandbox_is_no_way_around_one_that_hides_it": _NO_SOCKETS,
+    "test_a_debugger_reaches_only_what_the_command_has_started": "process:debug is refused",
 }
 
 
@@ -150,6 +163,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     must_fail = pytest.mark.xfail(strict=True, raises=AssertionError, reason="it enforces nothing")
     feature = metafunc.definition.get_closest_marker("proves").args[0].value
     names = [pytest.param(name) for name in BUILTIN if name not in {UNCONFINED, MODULES, *UNPROVED}]
+    names.append(pytest.param(STANDIN))
     names += [
         pytest.param(name + KEPT) for name, begins in KEPT_FEATURES.items() if feature.startswith(begins)
     ]
@@ -169,12 +183,34 @@ def backend(request: pytest.FixtureRequest) -> Case:
     name = request.param.removesuffix(KEPT)
     if name == LEAKY:
         return Case(LeakyBackend(), LeakyBackend().probe(None), feature)
+    if name == STANDIN:
+        return _on_a_mac(request, feature)
     require(request, name)
     probe = probe_of(name)
     if feature not in probe.enforces:
         pytest.skip(f"{name} does not claim {feature.value} here")
     request.node.user_properties.append((CLAIM, f"{request.param} {feature.value}"))
     return Case(get_backend(name), probe, feature, _container(name), is_kept=request.param.endswith(KEPT))
+
+
+def _on_a_mac(request: pytest.FixtureRequest, feature: Feature) -> Case:
+    from corral.backends import seatbelt
+    from corral.backends.registry import get_backend
+    from support.confinement import Case
+    from support.mac_stage import MacRealHost, find_standin
+
+    program, why = find_standin(request.getfixturevalue("tmp_path_factory"))
+    if why:
+        pytest.skip(why)
+    request.getfixturevalue("monkeypatch").setattr(seatbelt, "PROGRAM", program)
+    if why := WITHOUT_A_WAY.get(request.node.originalname):
+        pytest.skip(f"{STANDIN}: {why}")
+    host = MacRealHost()
+    probe = get_backend(STANDIN).probe(host)
+    assert probe.available, probe.reason
+    if feature not in probe.enforces:
+        pytest.skip(f"{STANDIN} does not claim {feature.value} here")
+    return Case(get_backend(STANDIN), probe, feature, host=host)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from corral.host.real import RealHost
@@ -63,6 +63,7 @@ class Case:
     probe: Probe
     feature: Feature
     container: Container = NO_CONTAINER
+    host: RealHost = field(default_factory=RealHost)
     is_kept: bool = False  # the command runs in a session that others have used
 
     @property
@@ -177,7 +178,7 @@ def confine(
     stdio: StdioMode = StdioMode.CAPTURE,
 ) -> Result:
     """Run a command on one backend, waiving exactly what that backend does not claim."""
-    host = RealHost()
+    host = case.host
     policy = build_policy(preset, (*INTERPRETER, *capabilities))
     resolved = resolve_policy(policy, str(stage.work), host, hidden_in_homes())
     command = Command(argv, str(stage.work), stdio=stdio)

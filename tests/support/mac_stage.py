@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from corral.host.real import RealHost
@@ -14,6 +15,8 @@ from corral.host.real import RealHost
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
 #: What `seatbelt` does not claim for anybody, and what it does not claim for root besides.
@@ -48,6 +51,29 @@ def install_program(directory: Path, name: str, module: str) -> str:
     program.write_text("\n".join(lines) + "\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return str(program)
+
+
+def find_standin(factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The stand-in for `sandbox-exec`, or why this machine cannot have one."""
+    return _try_standin(factory.getbasetemp())
+
+
+@cache
+def _try_standin(place: Path) -> tuple[str, str]:
+    if sys.platform != "linux":
+        return "", "the stand-in is for Linux; a Mac has the real one"
+    (place / "stand-in").mkdir()
+    program = install_program(place / "stand-in", "sandbox-exec", "sandbox_exec")
+    done = subprocess.run(
+        [program, "-p", "(version 1)(allow default)", "/bin/echo", "stands"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    if done.stdout != "stands\n":
+        return "", f"the stand-in for sandbox-exec does not work here: {done.stderr.strip()}"
+    return program, ""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ LEFT = "corral_left"
 WHOLE = frozenset({"native"})
 ENGINES = frozenset({"docker", "podman"})
 #: Those in which a guarantee is proved, or a test repeated, once; "leaky" is where it must fail.
-ONCE = frozenset({"landlock", "bubblewrap", "firejail", "none", "leaky", *ENGINES})
+ONCE = frozenset({"landlock", "bubblewrap", "firejail", "seatbelt", "none", "leaky", *ENGINES})
 #: Directories whose tests start nothing.
 QUICK = frozenset({"unit", "property", "golden", "architecture", "fuzz"})
 #: Words in the names of tests that run twice or four times, by directory.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _AT_CWD, _AT_NOFOLLOW, _AT_FOLLOW, _AT_EMPTY = -100, 0x100, 0x400, 0x1000
 _PATH_BYTES = 4096
 #: There is no such thing on macOS, and it could do what others are judged for: programs do without.
-UNKNOWN_THERE = ("openat2", "io_uring_setup", "clone3")
+UNKNOWN_THERE = ("openat2", "io_uring_setup", "clone3", "pidfd_open", "pidfd_send_signal")
 #: What Seatbelt denies to everyone who is not the system itself, or what macOS has not.
 ALWAYS_REFUSED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "open_by_handle_at", "unshare", "setns"),

@@ -33,7 +33,7 @@ AUTO = {
 #: Claims that no test of this project proves, since it needs a platform that the tests do not run on, and
 #: what is tested instead.
 UNPROVED = {
-    "seatbelt": "it needs macOS; what is tested is the profile that it is given",
+    "seatbelt": "it needs macOS; here its claims are proved with a stand-in for sandbox-exec",
     "lima": "it needs a virtual machine; what is tested is what it is told",
 }
 

@@ -122,6 +122,7 @@ class SeatbeltBackend:
                 lacking=frozenset(),
             )
         gateway.refuse_published(resolved, self.name)
+        _check_areas(plan)
         scratch = f"{resolved.scratch}/corral-{plan.run_id}"
         private = bool(resolved.private)
         is_proxied = gateway.is_limited(resolved)
@@ -151,6 +152,22 @@ class SeatbeltBackend:
             gateway=proxy.request(resolved),
             cwd=plan.command.cwd,
         )
+
+
+def _check_areas(plan: Plan) -> None:
+    """TRUST: rules are about real paths. An area by the name of a link would leave out nothing of the grant
+    that the link leads to.
+    """
+    roots = [grant.target.path for grant in plan.resolved.grants]
+    for area in plan.resolved.private_in_grants:
+        if not any(place.startswith(f"{root}/") for place in (area, f"/private{area}") for root in roots):
+            raise UnenforceableError(
+                "unenforceable",
+                f"{area} cannot be made private",
+                why="it is a link into a path that is granted, and Seatbelt has rules for real paths",
+                fix="name the directory that the link leads to",
+                lacking=frozenset({Feature.FS_PRIVATE}),
+            )
 
 
 def _script(limits: Limits) -> str:
