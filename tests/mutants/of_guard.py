@@ -52,6 +52,7 @@ EQUIVALENT = {
     "guard.glance: stamp != self._stamps.get(path) "
     "or time.time_ns() - latest_ns(stamp) < _TICK_NS always": _SLOWER,
     "guard._listen: self._notices.has_names always": _OF_MACS,
+    "guard.attend: self.patience_ms is not None always": _SLOWER,
     "guard.patience_ms: self._notices is not None and (not self._notices.has_names) "
     "and self._trees.is_used never": _OF_MACS,
     "guard.patience_ms: self._notices is not None and (not self._notices.has_names) "

@@ -82,6 +82,30 @@ def test_as_long_as_nobody_tells_it_wants_to_look(place, guarding, monkeypatch) 
     assert guarding(watch_of(place, ".envrc")).patience_ms == 2
 
 
+class Registered(list[int]):
+    """A poller that only says what it was given."""
+
+    def register(self, descriptor: int, _mask: int) -> None:
+        self.append(descriptor)
+
+
+def test_a_loop_waits_for_the_descriptor_as_soon_as_there_is_one(place, guarding, monkeypatch) -> None:
+    guard, looking, listening = guarding(watch_of(place, ".envrc")), Registered(), Registered()
+    assert (guard.prepare(looking), looking) == (0, [])
+    monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0)
+    guard.glance()
+
+    assert (guard.prepare(listening), listening) == (None, [guard.descriptor])
+
+
+def test_a_loop_that_attends_to_it_has_it_look(place, guarding) -> None:
+    guard = guarding(watch_of(place, ".envrc"))
+    (place / ".envrc").touch()
+
+    assert not guard.attend()
+    assert not (place / ".envrc").exists()
+
+
 class Made(guard_module.NoRepositories):
     """A repository has been made."""
 
