@@ -12,7 +12,7 @@ from corral.model.container import Container, check_container
 from corral.model.decision import Decision, Reason
 from corral.model.errors import UnenforceableError
 from corral.model.plan import Command, StdioMode
-from corral.model.policy import Policy
+from corral.model.policy import NetMode, Policy
 from corral.pipeline.arguments import (
     REFUSE,
     RUN_UNCONFINED,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from corral.model.feature import Feature
     from corral.model.fidelity import Fidelity
     from corral.model.network.endpoint import Endpoint
+    from corral.model.network.traffic import NetEvent
     from corral.model.plan import TrialLayers
     from corral.model.probe import Probe
     from corral.model.result import Result
@@ -311,6 +312,16 @@ class Sandbox:
         host, workspace = self.planner.host, self.planner.workspace
         directory = workspace if cwd is None else find_directory(cwd, host, "cwd")
         return Command(arguments_of(command), directory, None if stdin is None else bytes_of(stdin), stdio)
+
+    def hearing(self, on_network: Callable[[NetEvent], None]) -> Sandbox:
+        """The same sandbox; somebody hears of every decision about its network, where that is limited."""
+        if self._policy.net.mode is not NetMode.LIMITED:
+            return self
+        from corral.network.options import hearing
+
+        other = self.with_policy(self._policy)
+        other._network = hearing(self._network, on_network)
+        return other
 
     def prepare(
         self, command: Command, output: Destinations | None = None, monitor: Monitor | None = None

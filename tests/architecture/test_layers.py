@@ -21,7 +21,7 @@ ROWS = (
     {"protected_names", "streams"},
     {"planning", "backends", "runtime", "network", "audit", "guard", "workspace"},
     {"host"},
-    {"sandbox_files", "images", "pipeline", "shell_check", "trials"},
+    {"sandbox_files", "images", "live_runs", "pipeline", "shell_check", "trials"},
     {"sandbox", "sessions"},
     {"parallel", "compiled_plans", "aio", "wasm"},
     {"config"},

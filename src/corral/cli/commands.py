@@ -243,6 +243,19 @@ def completion(shell: str) -> None:
     click.echo(script_for(shell))
 
 
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one look at it as JSON; needs no terminal.")
+def top(*, as_json: bool) -> None:
+    """Watch your sessions and runs: state, cost, and what is refused.
+
+    Keys start, stop, open a shell, show the policy, and allow a host for a minute. It needs
+    `pip install 'corral[top]'`.
+    """
+    from corral.cli.top.open import open_top
+
+    sys.exit(open_top(as_json=as_json))
+
+
 def _add_groups() -> None:
     from corral.cli.audit.commands import audit
     from corral.cli.hook.commands import hook

@@ -19,7 +19,7 @@ _EVERYDAY = frozenset({
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run commands", ("run", "shell", "session", "status", "wrap", "module")),
     ("Try first", ("try", "changes", "diff", "apply", "undo", "discard", "trials")),
-    ("Ask", ("why", "explain", "check", "doctor", "policy", "audit")),
+    ("Ask", ("why", "explain", "check", "top", "doctor", "policy", "audit")),
     ("Set up", ("install", "mcp", "learn", "image", "compile", "completion")),
     ("See it hold", ("demo", "selftest")),
 )

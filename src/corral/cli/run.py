@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
 
+from corral.live_runs.live_run import open_live_run
 from corral.model.errors import CorralError, PolicyError
 from corral.model.event import THE_COMMAND, EventKind, shown
 from corral.model.plan import StdioMode
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from corral.cli.request import Request
     from corral.cli.trial.tried import TriedCommand
+    from corral.live_runs.live_run import LiveRun
     from corral.model.errors import UnenforceableError
     from corral.model.event import Event
     from corral.model.feature import Feature
@@ -181,19 +184,53 @@ def _carry_out(
 def _run_planned(
     request: Request, prepared: Command, options: Mapping[str, Any], lines: EventLines
 ) -> Result:
-    planned = request.sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
-    if planned.refusal is not None:
-        _warn_of_fallback(request, planned.refusal)
-    elif planned.unheld and not request.sandbox.is_unconfined and not options["json"]:
-        _tell_once(planned.unheld)
-    for name in passed_on():
-        signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(planned, number))
-    signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(planned.send))
-    if not options["json"]:
+    live = open_live_run()  # ORDER: before the plan, which hides its directory
+    try:
+        sandbox = request.sandbox if live is None else request.sandbox.hearing(live.note_network)
+        planned = sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
+        if planned.refusal is not None:
+            _warn_of_fallback(request, planned.refusal)
+        elif planned.unheld and not request.sandbox.is_unconfined and not options["json"]:
+            _tell_once(planned.unheld)
+        for name in passed_on():
+            signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(planned, number))
+        signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(planned.send))
         if prepared.stdio is StdioMode.TERMINAL and os.isatty(0):
             lines.end = "\r\n"  # the caller's terminal is raw meanwhile
-        planned.listen(lines)
-    return planned.run(say)
+        listener = None if options["json"] else lines
+        if live is None:
+            planned.listen(listener)
+            return planned.run(say)
+        _begin_live(live, request, prepared, options, planned)
+        planned.listen(functools.partial(_tell_both, live, listener), live.note_started)
+        result = planned.run(say)
+        live.end(result.exit_status, result.describe())
+        return result
+    finally:
+        if live is not None:
+            live.close()
+
+
+def _begin_live(
+    live: LiveRun, request: Request, prepared: Command, options: Mapping[str, Any], planned: PlannedRun
+) -> None:
+    """From now on the user's other processes see it: `corral top`."""
+    policy = request.sandbox.policy
+    live.begin(
+        planned.run_id,
+        prepared.argv,
+        backend=planned.backend,
+        policy=policy.name,
+        workspace=request.sandbox.workspace,
+        agent=options["agent"] or "",
+        net=policy.net.mode.value,
+    )
+
+
+def _tell_both(live: LiveRun, lines: EventLines | None, event: Event) -> None:
+    live.note_event(event)
+    if lines is not None:
+        lines(event)
 
 
 def _refuse_together(options: Mapping[str, Any]) -> None:

@@ -29,3 +29,19 @@ class NetworkOptions(Record):
     checks_names: bool = True  # TLS and HTTP must ask for the host that was looked up
     most_connections: int = 2048  # at the same time
     throttles: bool = False  # who goes on being refused waits longer for each answer: `refusal:throttle`
+
+
+def hearing(options: NetworkOptions | None, listener: Callable[[NetEvent], None]) -> NetworkOptions:
+    """The same, and somebody else hears of every decision too."""
+    known = options if options is not None else NetworkOptions()
+    first = known.on_event
+    if first is None:
+        return known.replace(on_event=listener)
+
+    def tell(event: NetEvent) -> None:
+        try:
+            first(event)
+        finally:
+            listener(event)
+
+    return known.replace(on_event=tell)

@@ -46,6 +46,7 @@ class PlannedRun:
         self._monitor = monitor
         self._recorder = recorder
         self._listener: Listener | None = None
+        self._on_start: Callable[[], None] | None = None
         self.refusal: UnenforceableError | None = (
             None  # why no sandbox holds it, where `fallback` lets it run
         )
@@ -77,13 +78,23 @@ class PlannedRun:
             network=networked.network,
             observer=networked.observer,
         )
-        run.listen(self._listener)
+        run.listen(self._listener, self._on_start)
         return run
 
-    def listen(self, listener: Listener | None) -> None:
-        """Tell somebody of events as they come. ORDER: before the run."""
-        self._listener = listener
-        self._run.listen(listener)
+    def listen(self, listener: Listener | None, on_start: Callable[[], None] | None = None) -> None:
+        """Tell somebody of events as they come, and that the command has begun. ORDER: before the run."""
+        self._listener, self._on_start = listener, on_start
+        self._run.listen(listener, on_start)
+
+    @property
+    def backend(self) -> str:
+        """Who holds the command."""
+        return self._launch.backend
+
+    @property
+    def run_id(self) -> str:
+        """What the result calls this run."""
+        return self._plan.run_id
 
     def run(self, say: Callable[[str], None] | None = None) -> Result:
         """Do it. `say` is told what takes long before the command begins: an image that is fetched."""

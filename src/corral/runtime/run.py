@@ -222,6 +222,7 @@ class Run(GuardedRun):
             began = began if self._launch.outer is None else time.monotonic()  # a container starts slowly
             # Else the launcher will say so, or a file that the sandbox makes.
             self._status.started = self._launch.spec is None and not self._launch.started
+            self._note_started()
             while self._early:
                 self.send(self._early.pop(0))
             if self._is_unwanted:
@@ -305,6 +306,7 @@ class Run(GuardedRun):
         if not self._status.read(descriptor):
             poller.unregister(descriptor)
             self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
+        self._note_started()
         self._tell_refused()
         self._hear_guarded()
         connect_network(self._status, self._network)

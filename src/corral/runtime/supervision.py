@@ -23,6 +23,8 @@ from corral.runtime.violations import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from corral.limits.group import Group, Span
     from corral.model.event import Event, Listener
     from corral.model.launch import Launch
@@ -54,6 +56,7 @@ class Supervision:
         self._over_output = self._over_time = self._blocked = False
         self._response = Response.DENY  # what follows when something is refused
         self._reporter = Reporter(respond=self._answer)
+        self._on_start: Callable[[], None] | None = None  # to be told once
         self._seen: list[Event] = []  # that are no violations
         self._reported = 0  # how much of what the guard has found
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
@@ -63,9 +66,15 @@ class Supervision:
         """Whether the command itself ran."""
         return self._status.started
 
-    def listen(self, listener: Listener | None) -> None:
-        """Tell somebody of events as they come. ORDER: before the run."""
+    def listen(self, listener: Listener | None, on_start: Callable[[], None] | None = None) -> None:
+        """Tell somebody of events as they come, and that the command has begun. ORDER: before the run."""
         self._reporter = Reporter(listener, self._answer)
+        self._on_start = on_start
+
+    def _note_started(self) -> None:
+        if self._on_start is not None and self._status.started:
+            tell, self._on_start = self._on_start, None
+            tell()
 
     def _answer(self, event: Event) -> None:
         """What the policy wants done about a refusal. Only what is observed counts: words end nobody."""

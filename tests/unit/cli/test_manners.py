@@ -28,7 +28,6 @@ WITHOUT_JSON = {
     "session shell": "is a terminal",
     "sandbox shell": "is a terminal",
     "wrap": "is an agent's terminal",
-    "top": "is a screen",
     "demo": "is to be watched; `selftest --json` has the same as data",
     "learn": "prints a configuration file",
     "diff": "prints a patch; `changes --json` has the same as data",

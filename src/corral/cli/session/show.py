@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from corral.audit import caller
 from corral.cli.advice import advise
 from corral.cli.limits import list_limits
 from corral.cli.request import build_request
@@ -57,6 +58,7 @@ def start_session(
         idle_seconds=limits[0],
         lifetime_seconds=limits[1],
         is_fresh=not keeps,
+        agent=options["agent"] or caller.agent,
     )
     _forget_old()
     is_reused = _started(entry, sandbox, reuse=reuse)
@@ -227,6 +229,7 @@ def _facts(place: SessionDirectory, entry: SessionRecord, *, ask: bool = True) -
         "backend": entry.backend or None,
         "policy": entry.policy,
         "workspace": entry.workspace,
+        "agent": entry.agent or None,
         "pid": entry.pid if entry.is_living else None,
         "began": entry.began,
         "age_seconds": round(end - entry.began, 3),

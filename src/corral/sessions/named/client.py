@@ -60,11 +60,11 @@ class ClientConnection:
         self._send(operation, fields)
         return self._hear()
 
-    def ask_quickly(self, operation: str) -> Message | None:
+    def ask_quickly(self, operation: str, **fields: object) -> Message | None:
         """The same, but None if there is no answer in time."""
         self._connection.settimeout(_ANSWER_SECONDS)
         try:
-            return self.ask(operation)
+            return self.ask(operation, **fields)
         except CorralError:
             return None
 

@@ -12,6 +12,7 @@ import time
 
 from corral.model.errors import CorralError, PolicyError, SessionClosed, SetupError
 from corral.model.rules.quantities import format_duration
+from corral.sessions.named.recent import RecentEvents
 from corral.sessions.named.record import FAILED, RUNNING, STOPPED, birth, write_entry
 from corral.sessions.named.running import Activity
 from corral.sessions.named.service import Service
@@ -68,7 +69,8 @@ class Keeper:
         self.tally = Activity(self._wake)
         self.over = threading.Event()
         self._place = place
-        self._sandbox = sandbox
+        self.recent = RecentEvents()
+        self._sandbox = sandbox.hearing(self.recent.hear_network)
         self._session: Session | None = None
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()

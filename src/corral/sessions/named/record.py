@@ -39,6 +39,7 @@ class SessionRecord(Record):
     output_bytes: int = 0  # 0: no limit
     is_fresh: bool = False  # every command gets a sandbox of its own
     token: str = ""  # TRUST: whoever cannot read this file is not served
+    agent: str = ""  # for whom it runs commands
 
     @property
     def is_living(self) -> bool:

@@ -98,7 +98,8 @@ class Service:
         if operation == "exec":
             self._execute(read_request(message), descriptors)
         elif operation == "status":
-            self._reply({"is": "status", **self._status()})
+            recent = self._keeper.recent.since(message["since"]) if "since" in message else {}
+            self._reply({"is": "status", **self._status(), **recent})
         elif operation == "stop":
             self._keeper.tally.wait_here()
             self._keeper.stop(str(message.get("reason") or "stopped by request"))
@@ -236,6 +237,7 @@ class Service:
         keeper = self._keeper
         if label is not None:
             label.append(running.id)
+        job.listen(keeper.recent.listener(running.id))
         keeper.log.note(f"{running.id} began: {running.text}")
         keeper.tally.begin(running)
         if started is not None:

@@ -1,0 +1,1 @@
+"""`corral top`: sessions and runs, as they go on."""
