@@ -153,7 +153,7 @@ def _decide(
     bases: Bases, tree: HostTree, selection: Selection, repositories: Sequence[GitChanges], prefer: Prefer
 ) -> tuple[tuple[TrialChange, ...], tuple[GitChanges, ...], tuple[str, ...]]:
     """The changes to make, what to bring over of repositories, and what is left to the host."""
-    conflicts = {change.path: why for change in selection.chosen if (why := bases.conflict(tree, change))}
+    conflicts = bases.conflicts(tree, selection.chosen)
     moved = {
         f"{each.repository}: {name}": "it was moved on the host meanwhile"
         for each in repositories

@@ -42,8 +42,12 @@ class Bases:
         """Look at what the host has, where nobody has looked before. ORDER: when the command has ended."""
         with HostTree(self._record) as tree:
             found: dict[str, tuple[Stamp | None, bool]] = {}
+            seen: set[str] = set()
             for change in changes:
-                for path in (*_above(change.path), change.path):
+                above = change.path.rpartition("/")[0]
+                paths = (change.path,) if above in seen else (*_above(change.path), change.path)
+                seen.add(above)
+                for path in paths:
                     if path not in self._known and path not in found:
                         stamp = tree.stamp(path)
                         late = stamp is not None and stamp.changed_ns > self._record.began_ns
@@ -55,17 +59,32 @@ class Bases:
         """What corral itself has just made of some paths."""
         self._write({path: (stamp, False) for path, stamp in changed})
 
-    def conflict(self, tree: HostTree, change: TrialChange) -> str:
-        """What the host did to the path of a change meanwhile, in words; empty if nothing."""
-        for path in _above(change.path):
+    def conflicts(self, tree: HostTree, changes: Iterable[TrialChange]) -> dict[str, str]:
+        """What the host did meanwhile to the paths of changes, in words."""
+        known: dict[str, str] = {}  # of directories, each of which is looked at once
+        found: dict[str, str] = {}
+        for change in changes:
+            above = change.path.rpartition("/")[0]
+            if above not in known:
+                known[above] = self._conflict_above(tree, change.path)
+            why = known[above] or self._conflict(tree, change.path)
+            if why:
+                found[change.path] = why
+        return found
+
+    def _conflict_above(self, tree: HostTree, below: str) -> str:
+        for path in _above(below):
             base, _ = self._known.get(path, (None, False))
             now = tree.stamp(path)
             if base is not None and not base.is_same(now):
                 return f"{path} is another directory by now"
             if base is None and now is not None and now.kind != EntryKind.DIRECTORY:
                 return f"{path} was made on the host meanwhile"
-        base, late = self._known.get(change.path, (None, False))
-        now = tree.stamp(change.path)
+        return ""
+
+    def _conflict(self, tree: HostTree, path: str) -> str:
+        base, late = self._known.get(path, (None, False))
+        now = tree.stamp(path)
         if base is None:
             return "it was made on the host meanwhile" if now is not None else ""
         if now is None:

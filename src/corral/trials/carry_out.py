@@ -38,6 +38,7 @@ class Carrier:
         self._journal, self._tree = journal, tree
         self._stack = open_stack(record.layers)
         self._last: tuple[str, LayerStack] | None = None  # the layers of the directory that was used last
+        self._has_nameless = True  # whether this file system makes files without a name
 
     def __enter__(self) -> Carrier:
         return self
@@ -87,12 +88,12 @@ class Carrier:
 
     def _step(self, number: int, step: ApplyStep) -> None:
         directory, name = self._tree.parent(step.path)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._journal.temporary(number), dir_fd=directory)
-        now = stamp_at(directory, name)
-        if not self._is_as_seen(number, step, now):
+        is_put = step.do in {StepKind.FILE, StepKind.LINK}  # these look again, just before
+        if not is_put and not self._is_as_seen(number, step, stamp_at(directory, name)):
             raise Taken(errno.EEXIST, "the host has changed it meanwhile", step.path)
         match step.do:
+            case StepKind.FILE if step.before is None and self._has_nameless:
+                self._put_new(number, step, directory, name)
             case StepKind.FILE | StepKind.LINK:
                 self._put(number, step, directory, name)
             case StepKind.REMOVE:
@@ -118,14 +119,39 @@ class Carrier:
     def _note_done(self, number: int, stamp: Stamp | None) -> None:
         self._journal.note(JournalMark.DONE, number, stamp.to_json() if stamp is not None else None)
 
+    def _put_new(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+        """A file that gets its name when it is whole. What has appeared there meanwhile stays."""
+        stack, entry = self._layer(step.path)
+        try:
+            target = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=directory)
+        except OSError as problem:
+            if problem.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
+                raise
+            self._has_nameless = False
+            self._put(number, step, directory, name)
+            return
+        try:
+            _copy(stack, entry, target, step)
+            made = os.fstat(target)
+            self._journal.note(JournalMark.STAGED, number, made.st_dev, made.st_ino)
+            os.link(f"/proc/self/fd/{target}", name, dst_dir_fd=directory, follow_symlinks=True)
+        finally:
+            os.close(target)
+
     def _put(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
         temporary = self._journal.temporary(number)
         stack, entry = self._layer(step.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
         try:
             if step.do is StepKind.LINK:
                 os.symlink(stack.read_link(entry), temporary, dir_fd=directory)
             else:
-                _copy(stack, entry, directory, temporary, step)
+                target = os.open(temporary, _NEW, 0o600, dir_fd=directory)
+                try:
+                    _copy(stack, entry, target, step)
+                finally:
+                    os.close(target)
             made = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
             if step.before is not None:
                 self._keep(number, step, directory, name)
@@ -184,21 +210,17 @@ def _look(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _copy(stack: LayerStack, entry: Entry, directory: int, temporary: str, step: ApplyStep) -> None:
+def _copy(stack: LayerStack, entry: Entry, target: int, step: ApplyStep) -> None:
     """TRUST: somebody may hold a descriptor of the file in the layer. What changes meanwhile is not taken."""
     source = stack.open_file(entry)
     try:
         status = os.fstat(source)
-        target = os.open(temporary, _NEW, 0o600, dir_fd=directory)
-        try:
-            copy_content(source, target, status.st_size)
-            if step.before is not None and (step.before.uid, step.before.gid) != (os.geteuid(), os.getegid()):
-                with contextlib.suppress(PermissionError):
-                    os.fchown(target, step.before.uid, step.before.gid)
-            os.fchmod(target, step.mode)
-            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
-        finally:
-            os.close(target)
+        copy_content(source, target, status.st_size)
+        if step.before is not None and (step.before.uid, step.before.gid) != (os.geteuid(), os.getegid()):
+            with contextlib.suppress(PermissionError):
+                os.fchown(target, step.before.uid, step.before.gid)
+        os.fchmod(target, step.mode)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
         after = os.fstat(source)
         if (after.st_mtime_ns, after.st_size) != (status.st_mtime_ns, status.st_size):
             raise OSError(errno.EBUSY, "it changes while it is copied", step.path)

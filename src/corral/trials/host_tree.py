@@ -26,6 +26,7 @@ class HostTree:
     def __init__(self, record: TrialRecord) -> None:
         self._root = open_root(record)
         self._directory, self._above = -1, ""
+        self._missing = ""  # a directory that was not there when somebody asked last
 
     def __enter__(self) -> HostTree:
         return self
@@ -37,6 +38,7 @@ class HostTree:
     def parent(self, path: str) -> tuple[int, str]:
         """The directory that holds a path, open until the next call, and the name there. Raises OSError."""
         above, _, name = path.rpartition("/")
+        self._missing = ""
         if name in {"", ".", ".."}:
             raise OSError(errno.EINVAL, "this is no name", path)
         if self._directory < 0 or above != self._above:
@@ -46,9 +48,13 @@ class HostTree:
 
     def stamp(self, path: str) -> Stamp | None:
         """What is at a path; None if there is nothing."""
+        above = path.rpartition("/")[0]
+        if above and above == self._missing:
+            return None
         try:
             return stamp_at(*self.parent(path))
         except (FileNotFoundError, NotADirectoryError):
+            self._missing = above
             return None
 
     def forget(self) -> None:

@@ -93,7 +93,7 @@ class Journal:
 
     def note(self, mark: JournalMark, *values: object) -> None:
         """Write down how far it has come. One write: it is there as a whole, or cut off and not read."""
-        line = (json.dumps([mark.value, *values]) + "\n").encode("ascii")
+        line = f'["{mark.value}"{"".join(f", {_plain(value)}" for value in values)}]\n'.encode("ascii")
         if os.write(self._progress, line) != len(line):
             raise OSError(28, os.strerror(28), self.directory)
         self._take(mark, values)
@@ -170,6 +170,15 @@ def read_journals(record: TrialRecord) -> list[Journal]:
 def _step(line: str) -> ApplyStep:
     do, path, mode, before, text = json.loads(line)
     return ApplyStep(StepKind(do), path, mode, Stamp(*before) if before is not None else None, text)
+
+
+def _plain(value: object) -> str:
+    """As JSON: numbers, and lists of numbers and plain words, without the way through a general encoder."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_plain, value))}]"
+    if value is None:
+        return "null"
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _numbers(place: str) -> list[int]:
