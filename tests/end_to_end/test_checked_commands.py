@@ -78,6 +78,23 @@ def test_a_project_can_have_it_stricter_and_not_milder(corral, tmp_path, monkeyp
 
 
 @pytest.mark.starts_sandboxes
+def test_a_session_checks_what_it_is_sent_as_it_was_configured(corral, tmp_path, monkeypatch) -> None:
+    workspace = _configure(tmp_path, monkeypatch, "enforce")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert corral("session", "start", "checked", cwd=workspace).returncode == 0
+    monkeypatch.delenv("CORRAL_CONFIG")
+    try:
+        refused = corral("session", "exec", "checked", "-c", "touch ran; sudo true", cwd=workspace)
+        permitted = corral("session", "exec", "checked", "-c", "touch permitted", cwd=workspace)
+    finally:
+        corral("session", "stop", "checked", cwd=workspace)
+
+    assert refused.returncode == 2 and b"the check of its text says ask" in refused.stderr
+    assert permitted.returncode == 0 and (workspace / "permitted").exists()
+    assert not (workspace / "ran").exists()
+
+
+@pytest.mark.starts_sandboxes
 def test_a_hook_refuses_before_there_is_a_sandbox(corral, tmp_path, monkeypatch) -> None:
     workspace = _configure(tmp_path, monkeypatch, "enforce")
     done = corral(

@@ -53,7 +53,7 @@ def check_configured(
 
     Nobody is asked for an agent: the terminal, if there is one, is the agent's own.
     """
-    ask = None if for_agent else _ask_at_terminal
+    ask = None if for_agent else ask_at_terminal
     try:
         apply_check(configuration.check_mode, command, rules=configuration.check_rules, say=say, ask=ask)
     except PolicyError as refusal:
@@ -63,7 +63,7 @@ def check_configured(
         raise
 
 
-def _ask_at_terminal(result: CheckResult) -> bool:
+def ask_at_terminal(result: CheckResult) -> bool:
     """Ask whoever sits at the terminal. TRUST: never by stdin, which may be the author of the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)

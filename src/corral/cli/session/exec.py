@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from corral.cli.session.options import ExecLine
     from corral.sessions.named.client import ClientConnection
+    from corral.sessions.named.record import SessionRecord
 
 
 def execute(line: ExecLine) -> int:
@@ -28,6 +29,8 @@ def execute(line: ExecLine) -> int:
         request = _request(line.options, line.words)
         name = name_or_default(line.name)
         with call(name) as connection:
+            if connection.entry.check_mode != "off":
+                _check(connection.entry, request.command)
             answer = _carry_out(connection, request)
     except CorralError as error:
         return report_error(error, as_json=as_json)
@@ -41,6 +44,15 @@ def execute(line: ExecLine) -> int:
         for text in answer["lines"]:
             say(str(text))
     return int(answer["exit_status"])
+
+
+def _check(entry: SessionRecord, command: str | tuple[str, ...]) -> None:
+    """As `corral run` does it, by the configuration that the session was started with."""
+    from corral.cli.check import ask_at_terminal
+    from corral.shell_check.apply import apply_check
+
+    rules = entry.check_rules.split("\n") if entry.check_rules else ()
+    apply_check(entry.check_mode, command, rules=rules, say=say, ask=ask_at_terminal)
 
 
 def open_shell(name: str | None) -> int:

@@ -48,7 +48,8 @@ def start_session(
     sandbox = request.sandbox
     if not sandbox.is_unconfined:
         announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
-    keeps = request.configuration is None or request.configuration.keep_alive
+    configuration = request.configuration
+    keeps = configuration is None or configuration.keep_alive
     entry = SessionRecord(
         name if name is not None else default_name(sandbox.workspace),
         STARTING,
@@ -59,6 +60,8 @@ def start_session(
         lifetime_seconds=limits[1],
         is_fresh=not keeps,
         agent=options["agent"] or caller.agent,
+        check_mode="off" if configuration is None else configuration.check_mode,
+        check_rules="" if configuration is None else "\n".join(configuration.check_rules),
     )
     _forget_old()
     is_reused = _started(entry, sandbox, reuse=reuse)

@@ -38,6 +38,8 @@ class SessionRecord(Record):
     lifetime_seconds: float = 0.0
     output_bytes: int = 0  # 0: no limit
     is_fresh: bool = False  # every command gets a sandbox of its own
+    check_mode: str = "off"  # how the text of each command is checked, by whoever sends it
+    check_rules: str = ""  # files of rules for that, a line each
     token: str = ""  # TRUST: whoever cannot read this file is not served
     agent: str = ""  # for whom it runs commands
 
