@@ -20,7 +20,7 @@ NAMES   ?=
 PARTS   ?=
 # Backends that must work here for the tests to pass; engines are private ones, which take root.
 REQUIRED := native,landlock,bubblewrap,firejail,wasm$(if $(filter 0,$(shell id -u)),$(comma)docker$(comma)podman)
-SOURCES := $(shell find src launcher -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral scripts/corral-agent-shell pyproject.toml hatch_build.py
+SOURCES := $(shell find src launcher entry -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.caps' -o -path '*/images/recipes/*') scripts/corral scripts/corral-python scripts/corral-agent-shell pyproject.toml hatch_build.py
 
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help

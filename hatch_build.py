@@ -29,6 +29,8 @@ FLAGS = (
 # with a new warning must not break an install.
 ATTEMPTS = (("-Werror", "-static"), ("-static",), ("-Werror",), ())
 OUTPUTS = ("corral-launch", "BUILD_FAILED", "BUILD_NOTES")
+#: The command as a Python script, and as what the entry program executes beside itself.
+SCRIPT, BEHIND_ENTRY = "scripts/corral", "scripts/corral-python"
 COMPILE_SECONDS = 300
 LAST_LINES = 20
 
@@ -53,15 +55,18 @@ def describe_build(sources: list[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def compile_launcher(sources: list[Path], binary: Path) -> str:
-    """Compile, and return what went wrong on the way, if anything. Raises OSError when nothing worked."""
+def compile_launcher(sources: list[Path], binary: Path, more: tuple[str, ...] = ()) -> str:
+    """Compile, and return what went wrong on the way, if anything. Raises OSError when nothing worked.
+
+    `more` are arguments for another program that is made of the launcher's sources as well.
+    """
     build = f'-DCORRAL_BUILD="{describe_build(sources)}"'
     compilers = find_compilers()
     if not compilers:
         raise OSError("no C compiler: looked for $CC, musl-gcc, cc, gcc and clang\n")
     notes: list[str] = []
     for compiler, extra in itertools.product(compilers, ATTEMPTS):
-        command = [*compiler, *FLAGS, *extra, build, *map(str, sources), "-o", str(binary)]
+        command = [*compiler, *FLAGS, *extra, build, *more, *map(str, sources), "-o", str(binary)]
         problem = _compile(command)
         if problem is None:
             return "".join(notes)
@@ -77,15 +82,25 @@ def _compile(command: list[str]) -> str | None:
     return None if done.returncode == 0 else "\n".join(done.stderr.splitlines()[-LAST_LINES:])
 
 
+def compile_entry(root: Path, binary: Path) -> None:
+    """Compile the entry program, which has the launcher in it. Raises OSError when nothing worked."""
+    launcher, entry = sorted((root / "launcher").glob("*.c")), sorted((root / "entry").glob("*.c"))
+    flags = ("-DCORRAL_ENTRY", f"-I{root / 'launcher'}", *map(str, entry))
+    compile_launcher(launcher, binary, flags)
+
+
 class CorralBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]
     """Adds corral/bin/corral-launch to wheels and to editable installs."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name != "wheel" or not sys.platform.startswith("linux"):
+        if self.target_name != "wheel":
             return
         root = Path(self.root)
+        if not sys.platform.startswith("linux"):
+            build_data["shared_scripts"][str(root / SCRIPT)] = "corral"
+            return
         directory = root / "src" / "corral" / "bin"
         binary = directory / "corral-launch"
         directory.mkdir(parents=True, exist_ok=True)
@@ -102,9 +117,27 @@ class CorralBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unuse
             build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
             if notes:
                 (directory / "BUILD_NOTES").write_text(notes, encoding="utf-8")
-        if version != "editable":  # there the files already are where they are looked for
+        if version == "editable":  # there the files already are where they are looked for
+            build_data["shared_scripts"][str(root / SCRIPT)] = "corral"
+        else:
             for name in OUTPUTS:
                 if (directory / name).exists():
                     build_data["force_include"][str(directory / name)] = f"corral/bin/{name}"
             if binary.exists():  # a plan is run by a program on the PATH, without Python
                 build_data["shared_scripts"][str(binary)] = "corral-launch"
+            self._add_command(root, binary, build_data)
+
+    def _add_command(self, root: Path, launcher: Path, build_data: dict[str, Any]) -> None:
+        """`corral` is the entry program where it can be compiled, and the Python script elsewhere."""
+        scripts, entry = build_data["shared_scripts"], launcher.with_name("corral-entry")
+        entry.unlink(missing_ok=True)
+        try:
+            if not launcher.exists():
+                raise OSError("there is no launcher")
+            compile_entry(root, entry)
+        except OSError:
+            scripts[str(root / SCRIPT)] = "corral"
+        else:
+            entry.chmod(0o755)
+            scripts[str(entry)] = "corral"
+            scripts[str(root / BEHIND_ENTRY)] = "corral-python"

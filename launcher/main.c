@@ -106,6 +106,7 @@ bool has_namespaces(const struct launch *launch) { return launch->spec.namespace
 
 bool has_own_network(const struct launch *launch) { return (launch->spec.namespaces & K_CLONE_NEWNET) != 0; }
 
+#ifndef CORRAL_ENTRY /* the entry program has descriptors and a main of its own */
 /* fds: after this nothing is open but the command's stdio, the spec, the status pipe and the lifeline. It is
  * first because every later phase may open descriptors of its own. */
 static int phase_fds(int given) {
@@ -116,12 +117,14 @@ static int phase_fds(int given) {
     }
     return k_close_range((unsigned)(FIRST_FOREIGN_FD + given), 0);
 }
+#endif
 
 static int fail(const char *phase, int err, const char *detail) {
     status_failed(phase, -err, detail);
     return EXIT_SETUP_FAILED;
 }
 
+#ifndef CORRAL_ENTRY
 /* What it was given beyond the descriptors of every launch, or -errno. */
 static int take_control(int argc, char **argv) {
     if (argc == 1) return 0;
@@ -129,6 +132,7 @@ static int take_control(int argc, char **argv) {
     if (count < 0) fprintf(stderr, "corral-launch: no word from corral at %s: %s\n", argv[2], strerror(-count));
     return count < 0 ? count : count - FIRST_FOREIGN_FD;
 }
+#endif
 
 int launch_run(struct launch *launch) {
     int err = signals_block_all();
@@ -141,6 +145,7 @@ int launch_run(struct launch *launch) {
     return code;
 }
 
+#ifndef CORRAL_ENTRY
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--plan") == 0) return plan_main(argc, argv);
     if (argc > 1 && !(argc == 3 && strcmp(argv[1], "--control") == 0)) return answer(argc, argv);
@@ -162,3 +167,4 @@ int main(int argc, char **argv) {
     if (is_server(&launch) && (err = server_reserve())) return fail("spec", err, "descriptors");
     return launch_run(&launch);
 }
+#endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -55,7 +56,7 @@ static int out_of_the_way(int fd) {
 
 /* As after `2>&1`: one file, open in the same way. All masters of terminals have one inode, and so has what the kernel
  * makes without a file (a mode of no kind): nothing that can be seen here tells those apart, so they count as two. */
-static bool is_same_file(int one, int other) {
+bool relay_is_same_file(int one, int other) {
     struct stat first, second;
     if (fstat(one, &first) < 0 || fstat(other, &second) < 0) return false;
     if (!(first.st_mode & S_IFMT) || first.st_rdev == PTMX) return false;
@@ -84,7 +85,7 @@ int relays_open(struct relays *relays, uint64_t limit, const bool is_wanted[2], 
         relay->target = open_target(STDOUT_FILENO + i);
         relay->is_terminal = isatty(relay->target) == 1;
         if (relay->source < 0 || theirs[i] < 0 || fcntl(relay->source, F_SETFL, O_NONBLOCK) < 0) return -EMFILE;
-        if (i == 0 && is_same_file(STDOUT_FILENO, STDERR_FILENO)) return share(relays, theirs);
+        if (i == 0 && relay_is_same_file(STDOUT_FILENO, STDERR_FILENO)) return share(relays, theirs);
     }
     return 0;
 }
@@ -118,12 +119,23 @@ static void push(struct relay *relay) {
     }
 }
 
+/* The end of what was printed, where somebody wants it. */
+static void keep_end(struct relay *relay, const uint8_t *bytes, size_t size) {
+    size_t room = relay->tail_room;
+    if (size > room) bytes += size - room, size = room;
+    size_t old = relay->tail_size + size > room ? room - size : relay->tail_size;
+    memmove(relay->tail, relay->tail + relay->tail_size - old, old);
+    memcpy(relay->tail + old, bytes, size);
+    relay->tail_size = old + size;
+}
+
 /* Reads once; past the limit it is read all the same, and thrown away. How much it was; 0: at its end; -1: none now. */
 static ssize_t take(struct relays *relays, struct relay *relay) {
     ssize_t got = read(relay->source, relay->pending, sizeof relay->pending);
     if (got < 0) return -1; /* the command itself may read its own pipe empty before we do */
     relay->start = 0;
     relay->end = (size_t)got;
+    if (relay->tail) keep_end(relay, relay->pending, (size_t)got);
     if ((uint64_t)got > relays->room) {
         relays->is_over = true;
         relay->end = (size_t)relays->room;

@@ -15,6 +15,8 @@ struct relay {
     bool is_terminal;
     int error; /* why not all could be written, if not for want of a reader */
     size_t start, end;
+    uint8_t *tail; /* where the end of what was printed is kept, if anybody wants it */
+    size_t tail_room, tail_size;
     uint8_t pending[RELAY_CHUNK]; /* INVARIANT: while there is some, no more is read of the command */
 };
 
@@ -40,6 +42,8 @@ int relays_error(const struct relays *relays);
 
 /* A terminal is open for both; whoever's output is limited must not print through his input. */
 int open_for_reading_only(int fd);
+
+bool relay_is_same_file(int one, int other);
 
 int64_t monotonic_ms(void);
 

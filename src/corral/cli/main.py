@@ -23,6 +23,11 @@ def main() -> NoReturn:
     run_quickly(_main)
 
 
+def main_behind_entry() -> NoReturn:
+    """The same, behind the entry program: it hands over what it cannot do, and finds what is stored here."""
+    run_quickly(lambda: _main(stores=True))
+
+
 def run_quickly(program: Callable[[], int]) -> NoReturn:
     """Run a program of corral's, and exit at once; what goes wrong is said in corral's words."""
     try:
@@ -38,8 +43,12 @@ def run_quickly(program: Callable[[], int]) -> NoReturn:
         os._exit(_report_unexpected(problem))
 
 
-def _main() -> NoReturn:
+def _main(*, stores: bool = False) -> NoReturn:
     arguments = sys.argv[1:]
+    if stores and arguments[:1] == ["_continue"]:
+        from corral.cli.continued import continue_run
+
+        _leave(continue_run(int(arguments[1])))
     if arguments[:1] == ["run"]:
         from corral.cli.options import parse_quickly
 
@@ -47,7 +56,7 @@ def _main() -> NoReturn:
         if parsed is not None:
             from corral.cli.run import run_request
 
-            _leave(run_request(*parsed))
+            _leave(run_request(*parsed, stores=stores))
     if arguments[:1] == ["hook"]:
         _answer_quickly(arguments[1:])
     if arguments[:2] == ["session", "exec"]:

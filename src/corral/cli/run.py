@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from corral.model.errors import UnenforceableError
     from corral.model.event import Event
     from corral.model.feature import Feature
+    from corral.model.launch import Launch
     from corral.model.network.traffic import Traffic
-    from corral.model.plan import Command
+    from corral.model.plan import Command, Plan
     from corral.model.result import Result
     from corral.pipeline.planned_run import PlannedRun
+    from corral.runtime.launcher.continued import ContinuedRun
     from corral.runtime.monitor import Monitor
 
 #: Passed on to the command as they come. The command decides; corral ends when it has ended.
@@ -54,8 +56,8 @@ _WITHOUT_PROXY = (
 )
 
 
-def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
-    """Run what was asked for; returns the exit status."""
+def run_request(options: Mapping[str, Any], words: Iterable[str], *, stores: bool = False) -> int:
+    """Run what was asked for; returns the exit status. `stores`: leave the plan for the entry program."""
     from corral.cli.request import build_command, build_request  # `session exec` has no use for it
 
     lines = EventLines()
@@ -74,6 +76,26 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
     if options["json"]:
         tried = {"trial": tried_commands[0].to_json()} if tried_commands else {}
         print_json({**result.to_json(), "configuration": _configuration_json(request), **tried})
+    tell_result(command, result, options, lines)
+    if stores and lines.ran is not None:
+        from corral.cli.stored import store
+
+        store(options, sys.argv[2:], request, lines.ran)
+    if options["stats"]:
+        from corral.cli.stats import describe_traffic, summarize
+
+        say(summarize(result))
+        for line in describe_traffic(result.network) if result.network is not None else ():
+            say(line)
+    if tried_commands and not options["json"]:
+        return tried_commands[0].finish(asks=True) or result.exit_status
+    return result.exit_status
+
+
+def tell_result(
+    command: str | tuple[str, ...], result: Result, options: Mapping[str, Any], lines: EventLines
+) -> None:
+    """Say what there is to say of a run that has ended, and keep it for `corral why --last`."""
     if result.events:
         from corral.cli.last import keep_last
 
@@ -88,15 +110,6 @@ def run_request(options: Mapping[str, Any], words: Iterable[str]) -> int:
             advice = advise(command, result)
             if advice:
                 say(advice)
-    if options["stats"]:
-        from corral.cli.stats import describe_traffic, summarize
-
-        say(summarize(result))
-        for line in describe_traffic(result.network) if result.network is not None else ():
-            say(line)
-    if tried_commands and not options["json"]:
-        return tried_commands[0].finish(asks=True) or result.exit_status
-    return result.exit_status
 
 
 def run_shell(options: Mapping[str, Any]) -> int:
@@ -132,6 +145,7 @@ class EventLines:
     def __init__(self) -> None:
         self.told: set[Event] = set()
         self.end = "\n"  # of a line
+        self.ran: tuple[Plan, Launch] | None = None  # what was run
 
     def __call__(self, event: Event) -> None:
         # What is guessed is known at the end only, and said if the command has failed; what is about the
@@ -192,9 +206,8 @@ def _run_planned(
             _warn_of_fallback(request, planned.refusal)
         elif planned.unheld and not request.sandbox.is_unconfined and not options["json"]:
             _tell_once(planned.unheld)
-        for name in passed_on():
-            signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(planned, number))
-        signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(planned.send))
+        lines.ran = planned.planned
+        pass_signals_on(planned)
         if prepared.stdio is StdioMode.TERMINAL and os.isatty(0):
             lines.end = "\r\n"  # the caller's terminal is raw meanwhile
         listener = None if options["json"] else lines
@@ -233,6 +246,13 @@ def _tell_both(live: LiveRun, lines: EventLines | None, event: Event) -> None:
         lines(event)
 
 
+def pass_signals_on(run: PlannedRun | ContinuedRun) -> None:
+    """From now on the command gets what we are sent."""
+    for name in passed_on():
+        signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(run, number))
+    signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(run.send))
+
+
 def _refuse_together(options: Mapping[str, Any]) -> None:
     """What a kept sandbox has not."""
     flags = {"trace": "--trace", "trial": "--try", "stats": "--stats"}
@@ -246,7 +266,7 @@ def _refuse_together(options: Mapping[str, Any]) -> None:
             )
 
 
-def _pass_on(planned: PlannedRun, number: int) -> None:
+def _pass_on(planned: PlannedRun | ContinuedRun, number: int) -> None:
     planned.send(number)
     if planned.is_checking and number in {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}:
         say("the command has ended; corral checks what it left, and ends when that is done")

@@ -116,8 +116,8 @@ def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compilation:
 
 def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
     _check_response(sandbox.policy)
-    for name in sorted(os.listdir(_presets())):
-        trace.note_content(os.path.join(_presets(), name))
+    for name in sorted(os.listdir(preset_directory())):
+        trace.note_content(os.path.join(preset_directory(), name))
     hosts: list[Host] = []
 
     def wrap(host: Host) -> Host:
@@ -130,12 +130,14 @@ def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
     explanation = traced.planner.explain(command)
     plan, launch = _check_runner(explanation)
     check(plan, launch)
-    for path in hosts[0].corral_files() if _writable(plan) else ():
+    for path in hosts[0].corral_files() if writable_paths(plan) else ():
         hosts[0].lstat(path)
-    spec = _with_groups(launch, trace)
+    spec = with_groups(launch, trace)
     limits = plan.resolved.limits
     compiled = CompiledPlan(
-        PlanHost(plan.resolved.uid, plan.resolved.gid, _build(launch.argv[0]), _boot(), os.uname().release),
+        PlanHost(
+            plan.resolved.uid, plan.resolved.gid, build_of(launch.argv[0]), boot_id(), os.uname().release
+        ),
         trace.seen,
         EnvironmentRules(
             tuple(sorted(plan.policy.env.passed)),
@@ -146,7 +148,7 @@ def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
         resolved_of(spec),
         json.dumps(_note(explanation, plan, launch)),
     )
-    return Compilation(compiled, launch.argv[0], (plan.resolved.workspace, *_writable(plan)))
+    return Compilation(compiled, launch.argv[0], (plan.resolved.workspace, *writable_paths(plan)))
 
 
 def _check_response(policy: Policy) -> None:
@@ -174,11 +176,14 @@ def _check_groups(sandbox: Sandbox, host: Host) -> None:
         )
 
 
-def _with_groups(launch: Launch, trace: Trace) -> bytes:
-    """The spec, with the control group that the run needs: made here once, to see what it takes."""
+def with_groups(launch: Launch, trace: Trace, *, telling: frozenset[str] = frozenset()) -> bytes:
+    """The spec, with the control group that the run needs: made here once, to see what it takes.
+
+    `telling` are controllers that a group has also where they hold nothing: they tell why a command failed.
+    """
     assert launch.spec is not None
     request = launch.group
-    if request is None or not request.is_needed:
+    if request is None or not (request.is_needed or telling):
         return launch.spec
     trace.note_text(MEMBERSHIP, read(MEMBERSHIP))
     group = make_own_group(request, f"trial{os.urandom(4).hex()}")
@@ -188,7 +193,8 @@ def _with_groups(launch: Launch, trace: Trace) -> bytes:
         group.remove()
     used = [path for path, _ in settings]
     used += [record.path for record in (records.kill, records.cpu_time) if record is not None]
-    # Those that only count are left out: nobody asks a plan what a command has cost.
+    used += [place for controller, place in group.directories.items() if controller in telling]
+    # Others that only count are left out: nobody asks a plan what a command has cost.
     directories = dict.fromkeys(group.directories.values())
     places = tuple(place for place in directories if any(is_beneath(path, place) for path in used))
 
@@ -292,15 +298,15 @@ def _cannot_compile(features: frozenset[Feature], why: str) -> UnenforceableErro
     )
 
 
-def _writable(plan: Plan) -> tuple[str, ...]:
+def writable_paths(plan: Plan) -> tuple[str, ...]:
     return tuple(grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE)
 
 
-def _presets() -> str:
+def preset_directory() -> str:
     return os.path.join(os.path.dirname(preset.__file__), "presets")
 
 
-def _build(launcher: str) -> str:
+def build_of(launcher: str) -> str:
     """What the launcher was built from, as it says itself."""
     from corral.host.tool import run_tool
 
@@ -316,7 +322,7 @@ def _build(launcher: str) -> str:
     return text
 
 
-def _boot() -> str:
+def boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

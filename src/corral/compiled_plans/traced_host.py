@@ -89,9 +89,11 @@ class TracedHost:
     again may take the plan for the one that would be made now.
     """
 
-    def __init__(self, host: Host, trace: Trace) -> None:
+    def __init__(self, host: Host, trace: Trace, *, copies: bool = False) -> None:
+        """`copies`: somebody makes copies of git configurations later, and takes over what is harmless."""
         self._host = host
         self._trace = trace
+        self._copies = copies
         self.platform, self.machine = host.platform, host.machine
         self.uid, self.gid, self.home = host.uid, host.gid, host.home
 
@@ -182,7 +184,7 @@ class TracedHost:
         return self._host.module_runner()
 
     def copies_directory(self) -> str:
-        return ""  # nobody would make copies later, nor take anything over
+        return self._host.copies_directory() if self._copies else ""
 
     def temporary_directory(self) -> str:
         return self._host.temporary_directory()

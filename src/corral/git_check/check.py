@@ -17,7 +17,7 @@ from corral.git_check.hazard import Hazard
 from corral.git_check.look import NEVER_NS, Look
 from corral.git_check.looked import taken_away_now, unchecked_before, unreadable
 from corral.git_check.scope import CheckScope, scope_of
-from corral.git_check.unchecked import Mark, find_abandoned
+from corral.git_check.unchecked import Mark, find_abandoned, marked
 from corral.git_check.work import MOST_MORE_STEPS, TooMuchWork
 from corral.model.errors import SetupError
 from corral.model.feature import Feature
@@ -292,6 +292,31 @@ def open_check(plan: Plan, quarantine: str, memory: str = "") -> RepositoryCheck
         _finish(mark, stored, quarantine)
     check = RepositoryCheck(scope, quarantine, memory, Mark(marks))
     check.begin()
+    return check
+
+
+def begin_for_others(scope: CheckScope) -> tuple[bytes, dict[str, bytes]] | None:
+    """What a mark holds where nothing of the host's own has to be known apart: the entry program goes by it.
+
+    Also the HEADs of the git directories. None if there is anything that a later check would have to spare.
+    """
+    check = RepositoryCheck(scope, "")
+    try:
+        check.begin()
+    except SetupError:
+        return None
+    is_plain = not check._own and not check._look.elsewhere.begun - {""} and not check._look.unplanned
+    state = check._to_store()
+    return (marked(scope.roots, state), dict(check._heads)) if is_plain else None
+
+
+def resume_check(scope: CheckScope, quarantine: str, mark: Mark) -> RepositoryCheck:
+    """Go on with the check of a run that the entry program has begun. Raises SetupError."""
+    stored = mark.read()
+    if stored is None:
+        raise unchecked_before(mark.path, "what was there before it cannot be read")
+    check = RepositoryCheck(scope, quarantine, mark=mark)
+    check.resume(stored)
     return check
 
 

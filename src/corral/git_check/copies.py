@@ -20,6 +20,7 @@ from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -124,6 +125,21 @@ class Copies:
                 remove_tree(self._place, self._name)
         finally:
             os.close(lock)
+
+
+class ResumedCopies(Copies):
+    """Those that the entry program has made, in a directory that it has locked."""
+
+    def __init__(self, plan: Plan, launch: Launch, lock: int, originals: Sequence[bytes]) -> None:
+        super().__init__(plan, launch)
+        self._lock, self._originals = lock, originals
+
+    def __enter__(self) -> Self:
+        self._settings = tuple(
+            GitSettings(mount.copy, self._lock, str(mount.copy.number), original)
+            for mount, original in zip(self.launch.copies, self._originals, strict=True)
+        )
+        return self
 
 
 def _remove_if_left(above: int, name: str) -> None:

@@ -43,11 +43,17 @@ class Changed(Exception):
 class GitSettings:
     """One configuration: the file, its copy in a directory of the run, and how much of that is judged."""
 
-    def __init__(self, copy: ConfigCopy, parent: int, name: str) -> None:
-        """Make the copy. `parent` is a descriptor of a private directory. Raises OSError and Changed."""
+    def __init__(self, copy: ConfigCopy, parent: int, name: str, original: bytes | None = None) -> None:
+        """Make the copy. `parent` is a descriptor of a private directory. Raises OSError and Changed.
+
+        Or it was made of this `original` by somebody else.
+        """
         self._copy = copy
         self._parent, self._name = parent, name
         self.written: FileStamp | None = None  # how the file was when it was last written here
+        if original is not None:
+            self._original = self._judged = original
+            return
         os.mkdir(name, 0o700, dir_fd=parent)
         self._original = self._judged = self._read_original()
         self._write_copy(self._original)

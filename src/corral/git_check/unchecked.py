@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FORMAT = 1
+_OF_ENTRY = b"CORMARK\x01"
 _CLAIMED, _UNFINISHED = ".checked", ".new"
 _MOST_BYTES = 1 << 28
 _KEPT_SECONDS = 30 * 24 * 3600  # of a workspace that is not there, and may be on a disk that comes back
@@ -44,7 +45,7 @@ class Mark:
         if not self._directory:
             return
         with contextlib.suppress(OSError, ValueError):
-            data = marshal.dumps((_FORMAT, tuple(roots), state))
+            data = marked(roots, state)
             make_private(self._directory)
             path = self.path or os.path.join(self._directory, os.urandom(8).hex())
             temporary = path + _UNFINISHED
@@ -60,6 +61,14 @@ class Mark:
                 raise
             self._release()
             self.path, self._lock = path, lock
+
+    def read(self) -> tuple[Any, ...] | None:
+        """What it holds; None if that is nothing."""
+        try:
+            kind, _, state = _decode(os.pread(self._lock, os.fstat(self._lock).st_size, 0))
+        except _UNREADABLE:
+            return None
+        return state if kind == _FORMAT else None
 
     def claim(self) -> bool:
         """Say that its run has ended, and is checked; False if another one has done that meanwhile."""
@@ -86,6 +95,21 @@ class Mark:
     def close(self) -> None:
         """What has not been removed stays for the next run."""
         self._release()
+
+
+def marked(roots: Sequence[str], state: tuple[Any, ...]) -> bytes:
+    """What is in the file of a mark."""
+    return marshal.dumps((_FORMAT, tuple(roots), state))
+
+
+def _decode(data: bytes) -> tuple[int, tuple[str, ...], tuple[Any, ...]]:
+    """A mark of the entry program's has its own time, and the rest from a run before (`entry/mark.c`)."""
+    if not data.startswith(_OF_ENTRY):
+        found: tuple[int, tuple[str, ...], tuple[Any, ...]] = marshal.loads(data)  # noqa: S302 - corral's own file
+        return found
+    since_ns = int.from_bytes(data[len(_OF_ENTRY) : len(_OF_ENTRY) + 8], "little")
+    kind, roots, (scope, begun, own) = marshal.loads(data[len(_OF_ENTRY) + 8 :])  # noqa: S302
+    return kind, roots, (scope, (since_ns, *begun[1:]), own)
 
 
 def find_abandoned(directory: str, roots: Sequence[str]) -> Iterator[tuple[Mark, tuple[Any, ...]]]:
@@ -120,10 +144,10 @@ def _read(lock: int, path: str, roots: Sequence[str]) -> tuple[Any, ...] | None:
         status = os.fstat(lock)
         if status.st_uid != os.geteuid() or status.st_size > _MOST_BYTES:
             return None
-        kind, marked, state = marshal.loads(os.pread(lock, status.st_size, 0))  # noqa: S302 - corral's own file
+        kind, places, state = _decode(os.pread(lock, status.st_size, 0))
     except _UNREADABLE:
         return None
-    if status.st_mtime < time.time() - _KEPT_SECONDS and not any(map(os.path.lexists, marked)):
+    if status.st_mtime < time.time() - _KEPT_SECONDS and not any(map(os.path.lexists, places)):
         os.unlink(path)  # a workspace that is gone
-    is_near = any(is_beneath(one, other) or is_beneath(other, one) for one in marked for other in roots)
+    is_near = any(is_beneath(one, other) or is_beneath(other, one) for one in places for other in roots)
     return state if kind == _FORMAT and is_near else None

@@ -238,6 +238,7 @@ class RealHost:
         if self._files is None:
             files = {_PACKAGE, os.path.dirname(self._launcher), *self._own_files}
             files |= {directory for directory in (state_directory(), *config_places()) if directory}
+            files |= {directory for directory in (os.path.dirname(stored_directory()),) if directory}
             files.update(control_directories())
             if sys.prefix != sys.base_prefix:
                 files.add(sys.prefix)
@@ -287,6 +288,20 @@ def state_directory() -> str:
             return ""
         state = os.path.join(home, ".local", "state")
     return os.path.join(state, "corral")
+
+
+def stored_directory() -> str:
+    """Where plans are stored for the entry program; empty if the password database names no home.
+
+    TRUST: whatever the variables say: the entry program goes by the password database alone.
+    """
+    import pwd
+
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ""
+    return os.path.join(home, ".local", "state", "corral", "stored") if home.startswith("/") else ""
 
 
 def control_directories() -> tuple[str, ...]:

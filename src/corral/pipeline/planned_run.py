@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from corral.model.errors import UnenforceableError
     from corral.model.event import Listener
     from corral.model.feature import Feature
-    from corral.model.plan import Command
+    from corral.model.launch import Launch
+    from corral.model.plan import Command, Plan
     from corral.model.result import Result
     from corral.network.options import NetworkOptions
     from corral.pipeline.planner import Planner
@@ -95,6 +96,11 @@ class PlannedRun:
     def run_id(self) -> str:
         """What the result calls this run."""
         return self._plan.run_id
+
+    @property
+    def planned(self) -> tuple[Plan, Launch]:
+        """What is run, as it was planned last."""
+        return self._plan, self._launch
 
     def run(self, say: Callable[[str], None] | None = None) -> Result:
         """Do it. `say` is told what takes long before the command begins: an image that is fetched."""

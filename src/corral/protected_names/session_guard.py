@@ -297,10 +297,23 @@ def _repositories(plan: Plan, quarantine: str) -> RepositoryCheck | NoRepositori
         return NoRepositories()
     from corral.git_check.check import open_check
 
-    return open_check(plan, quarantine, _memory_of(plan, quarantine))
+    return open_check(plan, quarantine, memory_of(plan, quarantine))
 
 
-def _memory_of(plan: Plan, quarantine: str) -> str:
+def resume_repositories(
+    plan: Plan, quarantine: str, path: str, lock: int
+) -> RepositoryCheck | NoRepositories:
+    """The check of a run that the entry program has begun, by the mark that it has set. Raises SetupError."""
+    if not plan.worktrees:
+        return NoRepositories()
+    from corral.git_check.check import resume_check
+    from corral.git_check.scope import scope_of
+    from corral.git_check.unchecked import Mark
+
+    return resume_check(scope_of(plan), quarantine, Mark(os.path.dirname(path), path, lock))
+
+
+def memory_of(plan: Plan, quarantine: str) -> str:
     """Where to remember what was found; nowhere if a command could write or plant corral's directory."""
     state = os.path.dirname(os.path.dirname(quarantine))
     roots = {grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE}

@@ -120,6 +120,13 @@ class Relay(Sink):
         self.pending = memoryview(self.pending.tobytes() + piece if self.pending else piece)
         self.push()
 
+    def resume(self, pending: bytes, end: bytes, number: int) -> None:
+        """Go on where another process has stopped; `number` is the error that it met, or 0."""
+        self.pending, self._tail[:] = memoryview(pending), end
+        if number:
+            self.problem = OSError(number, os.strerror(number))
+        self.push()
+
     def push(self) -> None:
         """Write what can be written now."""
         try:

@@ -1,0 +1,67 @@
+/* One run of a stored plan: from the start to the moment when it is over and there is nothing to tell, or Python goes on. */
+#ifndef CORRAL_RUN_H
+#define CORRAL_RUN_H
+
+#include <signal.h>
+#include <time.h>
+
+#include "entry.h"
+#include "launch.h"
+#include "relay.h"
+
+enum { MOST_SOCKETS_GIVEN = 160, MOST_STATUS = 65536, MOST_WORKTREES = 16, MOST_COPIES = 16 };
+
+struct run {
+    const struct request *request;
+    struct stored *stored;
+    struct launch launch;
+    char id[RUN_ID_SIZE + 1];
+    pid_t supervisor;
+    int signals, status, lifeline; /* lifeline: -1 when it was cut */
+    sigset_t mask;                 /* as the caller had it */
+    struct sigaction of_children;  /* what the caller does about SIGCHLD */
+    struct relays relays;
+    int given[MOST_SOCKETS_GIVEN]; /* sockets in the sandbox's network, at which nobody is served */
+    int given_count;
+    int areas;                     /* its private areas; -1 */
+    char said[MOST_STATUS];        /* all that the supervisor has said */
+    size_t said_size;
+    bool is_ended, is_at_end;      /* the supervisor is; its words are */
+    struct timespec began;         /* of the wall's clock, before the command was there */
+    uint64_t since_ns;             /* what has changed since then may be the command's work */
+    uint64_t objects[MOST_WORKTREES][2]; /* where each repository had its objects: device and inode */
+    int copies, mark;              /* locked descriptors; -1 */
+    uint8_t *originals[MOST_COPIES];
+    size_t original_sizes[MOST_COPIES];
+    char mark_path[4096];
+    uint8_t tails[2][TAIL_SIZE];   /* the end of each stream that passes through here */
+};
+
+/* run.c: the exit code; -1: nothing ran, and Python does it. */
+int run_stored(const struct request *request, struct stored *stored);
+void give_signals_back(struct run *run);
+
+/* judge.c: whether all that was said so far is what every run says; and whether there is nothing to tell at its end. */
+bool is_plain_so_far(struct run *run);
+bool is_quiet(struct run *run, int *exit_code);
+
+/* areas.c: whether a command has left nothing in its private areas that anybody would miss. */
+bool areas_are_bare(const struct run *run);
+
+/* trees.c: whether nothing is there for git but what is known to be harmless. */
+bool trees_are_clean(struct run *run, bool is_afterwards);
+
+/* copies.c: of git configurations, for a command to change. */
+bool copies_make(struct run *run);
+void copies_add(const struct run *run, struct bytes *spec); /* their mounts, to a whole spec */
+bool copies_are_unchanged(const struct run *run);
+void copies_remove(struct run *run);
+
+/* mark.c: what says in the state directory that a run has not been checked. */
+bool mark_set(struct run *run);
+void mark_remove(struct run *run);
+
+/* continue.c: Python goes on with the run, in our place. */
+_Noreturn void continue_in_python(struct run *run);
+
+#endif
