@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from corral.model.errors import CorralError, SetupError
+from support.descriptors import open_descriptors
 from support.keeping import (
     MOST_IDLE,
     children_of,
@@ -169,7 +170,7 @@ def test_descriptors_that_are_used_up_are_an_error_and_no_end(keeper: Keeper) ->
     fillers = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)]
     while fillers[-1] < highest:  # a number that is free below the limit is room as well
         fillers.append(os.dup(fillers[0]))
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     codes = []
     for room in range(12):

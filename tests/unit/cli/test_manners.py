@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Why a command has no --json.
 WITHOUT_JSON = {
+    "mcp serve": "it speaks MCP",
+    "mcp wrap": "the server inside speaks MCP",
     "shell": "is a terminal",
     "session shell": "is a terminal",
     "sandbox shell": "is a terminal",

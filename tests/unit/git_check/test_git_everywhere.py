@@ -168,7 +168,7 @@ def test_mounts_are_found_by_the_names_that_they_have(
         f"1 2 0:77 / {tmp_path}/a\\040b\\134040 rw - tmpfs none rw\n1 2 0:78 / {tmp_path}2/c rw - nfs x rw\n"
     )
     plain = open
-    monkeypatch.setattr(unchanged, "open", lambda _, **how: plain(listed, **how), raising=False)
+    monkeypatch.setattr(unchanged, "open", lambda _, *how, **more: plain(listed, *how, **more), raising=False)
 
     assert [place for _, place, _ in unchanged._mounts()] == [f"{tmp_path}/a b\\040", f"{tmp_path}2/c"]
     assert unchanged.mounted_in((str(tmp_path),)) == {os.makedev(0, 77), tmp_path.stat().st_dev}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from scopes import MIB, NAME, REQUEST
 
 from corral.limits import systemd
 from corral.limits.systemd import ScopeRequest, scope_name
+from support.descriptors import open_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def test_leftovers_are_the_scopes_whose_owner_is_gone(manager: FakeManager) -> N
 
 
 def test_nothing_stays_open(manager: FakeManager, bus: FakeManager, scope: Path) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     for _ in range(3):
         systemd.start_scope(REQUEST)
         systemd.stop_scope(NAME)
@@ -202,7 +202,7 @@ def test_nothing_stays_open(manager: FakeManager, bus: FakeManager, scope: Path)
     manager.close()
     bus.close()
 
-    assert len(os.listdir("/proc/self/fd")) == len(before) - 2  # the two listeners
+    assert len(open_descriptors()) == len(before) - 2  # the two listeners
 
 
 def test_who_does_not_use_it_does_not_pay_for_ctypes() -> None:
