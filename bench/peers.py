@@ -11,6 +11,10 @@ from corral.linux.decode import decode
 from corral.linux.spec import MountFlag, MountKind, Spec
 from corral.pipeline.planner import Explanation
 
+_PLAIN = "--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp"
+PLAIN_LINE = ["bwrap", *_PLAIN.split(), "--", "/bin/true"]
+PLAIN_SHOWN = "`bwrap --unshare-all --ro-bind / / ...`"
+
 
 def bubblewrap(explanation: Explanation) -> Callable[[], object]:
     """Every mount of corral's own launch, the same namespaces and the same system-call filter."""
@@ -32,9 +36,7 @@ def bubblewrap(explanation: Explanation) -> Callable[[], object]:
 
 def plain_bubblewrap() -> Callable[[], object]:
     """As people call it: every namespace, the whole host read-only, and none of corral's rules."""
-    options = "--unshare-all --die-with-parent --new-session --ro-bind / / --dev /dev --proc /proc"
-    line = ["bwrap", *options.split(), "--tmpfs", "/tmp", "--", "/bin/true"]
-    return lambda: subprocess.run(line, capture_output=True, check=True)
+    return lambda: subprocess.run(PLAIN_LINE, capture_output=True, check=True)
 
 
 def spec_of(explanation: Explanation) -> Spec:

@@ -31,7 +31,7 @@ from timing import BARE, Missing, Row, Timed, take_turns
 from workload import make_project
 
 ROUNDS, MOST_SECONDS = 500, 120.0
-QUICK_ROUNDS, QUICK_SIZES, QUICK_PARALLEL = 2, (1, 3), 4
+QUICK_ROUNDS, QUICK_SIZES, QUICK_PARALLEL, QUICK_DIVISOR = 2, (1, 3), 4, 100
 PARTS = ("processes", "docker", "podman", "crowd")
 DOCUMENT, PART = document.DOCS / "performance.md", "commands"
 
@@ -65,9 +65,11 @@ def _try(row: Row) -> None:
         row.settle()
 
 
-def measure_rows(project: Path, parts: Sequence[str], rounds: int, missing: list[str]) -> dict[str, Timed]:
+def measure_rows(
+    project: Path, parts: Sequence[str], rounds: int, missing: list[str], divisor: int = 1
+) -> dict[str, Timed]:
     with tempfile.TemporaryDirectory(prefix="corral-bench-scratch-") as scratch, ExitStack() as stack:
-        rows = make_rows(Place(project, Path(scratch).resolve(), stack), parts, missing)
+        rows = make_rows(Place(project, Path(scratch).resolve(), stack, divisor), parts, missing)
         return take_turns(rows, rounds, MOST_SECONDS) if rows else {}
 
 
@@ -79,7 +81,8 @@ def measure(parts: Sequence[str], *, quick: bool) -> Report:
     many = parallel = None
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as directory:
         project = make_project(Path(directory).resolve())
-        found = measure_rows(project, parts, QUICK_ROUNDS if quick else ROUNDS, missing)
+        rounds, divisor = (QUICK_ROUNDS, QUICK_DIVISOR) if quick else (ROUNDS, 1)
+        found = measure_rows(project, parts, rounds, missing, divisor)
         if "crowd" in parts:
             sizes, commands = (QUICK_SIZES, QUICK_ROUNDS) if quick else (crowd.SIZES, crowd.COMMANDS)
             many = crowd.keep_many(project, sizes, commands)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import corral
 import peers
+import workload
 from timing import BARE, Missing, Row
 
 TRUE = ["/bin/true"]
@@ -24,7 +25,9 @@ SHOWN = '["/bin/true"]'
 WARM, POOL, COLD, COLD_LANDLOCK = "session, native", "pool, native", "cold, native", "cold, landlock"
 BWRAP = "bwrap, same isolation"
 PLAIN_BWRAP = "bwrap, plain"
+COLD_FILES, COLD_REPOSITORIES = "cold, 100,000 files", "cold, 300 repositories"
 SHELL, SHELL_PLAN, SHELL_BWRAP = "shell: bare", "shell: compiled plan", "shell: bwrap, same isolation"
+SHELL_MODERATE, SHELL_PLAIN_BWRAP = "shell: compiled plan, moderate", "shell: bwrap, plain"
 PYTHON, CLI = "python -I -c pass", "corral run -- true"
 READ, READ_BARE = "session.read_file, 4 kB", "open and read, 4 kB"
 WRITE, WRITE_BARE = "session.write_file, 4 kB, new", "open and write, 4 kB, new"
@@ -43,6 +46,7 @@ class Place(NamedTuple):
     project: Path
     scratch: Path  # not writable for any command of the project
     stack: ExitStack
+    divisor: int = 1  # of what makes workspaces large
 
 
 def sandbox(place: Place, backend: str, preset: str = "moderate") -> corral.Sandbox:
@@ -83,11 +87,21 @@ def cold(backend: str, place: Place) -> Iterator[Row]:
     yield Row(f"cold, {backend}", f"`sandbox.run({SHOWN})`", lambda: own.run(TRUE).check())
 
 
+def cold_in_large(place: Place) -> Iterator[Row]:
+    """In workspaces that have much to look at."""
+    makers = ((COLD_FILES, workload.make_many_files), (COLD_REPOSITORIES, workload.make_many_repositories))
+    for number, (name, make) in enumerate(makers):
+        project = place.scratch / f"large-{number}"
+        project.mkdir()
+        own = sandbox(place._replace(project=make(project, place.divisor)), "native")
+        yield Row(name, f"`sandbox.run({SHOWN})`", lambda own=own: own.run(TRUE).check(), COLD, every=10)
+
+
 def bwrap(place: Place) -> Iterator[Row]:
     _need("bwrap")
     explanation = sandbox(place, "native").explain(TRUE)
     yield Row(BWRAP, "`bwrap`, with corral's mounts, namespaces and filter", peers.bubblewrap(explanation))
-    yield Row(PLAIN_BWRAP, "`bwrap --unshare-all --ro-bind / / ...`", peers.plain_bubblewrap())
+    yield Row(PLAIN_BWRAP, peers.PLAIN_SHOWN, peers.plain_bubblewrap())
 
 
 def firejail(place: Place) -> Iterator[Row]:
@@ -105,17 +119,18 @@ def from_a_shell(place: Place) -> Iterator[Row]:
     line = [*peers.bubblewrap_line(spec), "--seccomp", "9", "--", *TRUE]
     shown = "`bwrap`, as above, for the profile `strict`"
     yield _in_a_shell(SHELL_BWRAP, shown, line, f'"$@" 9<{shlex.quote(str(program))}')
+    yield _in_a_shell(SHELL_PLAIN_BWRAP, peers.PLAIN_SHOWN, peers.PLAIN_LINE)
 
 
-def compiled(place: Place) -> Iterator[Row]:
-    plan = place.scratch / "plan"
-    compiling = [_beside_python("corral"), "compile", "-p", "strict", "--no-config", "-o", str(plan)]
+def compiled(name: str, preset: str, place: Place) -> Iterator[Row]:
+    plan = place.scratch / f"plan-{preset}"
+    compiling = [_beside_python("corral"), "compile", "-p", preset, "--no-config", "-o", str(plan)]
     done = subprocess.run(compiling, cwd=place.project, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Missing(f"`corral compile` did not make a plan: {' '.join(done.stderr.splitlines()[-3:])}")
     *line, _ = shlex.split(done.stdout)  # the last word stands for the command
-    shown = "`corral-launch --plan plan -- /bin/true`"
-    yield _in_a_shell(SHELL_PLAN, shown, [*line, *TRUE], cwd=place.project)
+    shown = f"`corral-launch --plan {plan.name} -- /bin/true`"
+    yield _in_a_shell(name, shown, [*line, *TRUE], cwd=place.project)
 
 
 def command_line(place: Place) -> Iterator[Row]:
@@ -175,9 +190,11 @@ MAKERS: dict[str, Callable[[Place], Iterator[Row]]] = {
     COLD: functools.partial(cold, "native"),
     COLD_LANDLOCK: functools.partial(cold, "landlock"),
     BWRAP: bwrap,
+    "cold, in large workspaces": cold_in_large,
     "firejail": firejail,
     "from a shell": from_a_shell,
-    SHELL_PLAN: compiled,
+    SHELL_PLAN: functools.partial(compiled, SHELL_PLAN, "strict"),
+    SHELL_MODERATE: functools.partial(compiled, SHELL_MODERATE, "moderate"),
     "command line": command_line,
     "files": files,
 }

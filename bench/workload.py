@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,31 @@ WORKLOAD = (
     "set -e; for f in src/*.c; do cc -O0 -c $f -o ${f%.c}.o; done; cc -o program src/*.o; ./program; "
     "git status --short > status.txt; python3 -m compileall -q -f modules; rm -f src/*.o program"
 )
+
+
+MANY_DIRECTORIES, FILES_IN_EACH = 1000, 100
+MANY_REPOSITORIES = 300
+
+
+def make_many_files(directory: Path, divisor: int = 1) -> Path:
+    """The project with 100,000 files more, or a part of them."""
+    make_project(directory)
+    for number in range(MANY_DIRECTORIES // divisor):
+        place = directory / "data" / f"part{number // 50}" / f"set{number}"
+        place.mkdir(parents=True)
+        for name in range(FILES_IN_EACH):
+            (place / f"{name}.txt").touch()
+    return directory
+
+
+def make_many_repositories(directory: Path, divisor: int = 1) -> Path:
+    """The project with 300 repositories in it, or a part; one is made by git, the others are its copies."""
+    make_project(directory)
+    first = directory / "vendor" / "0"
+    subprocess.run(["git", "init", "-q", str(first)], check=True, capture_output=True)
+    for number in range(1, MANY_REPOSITORIES // divisor):
+        shutil.copytree(first, directory / "vendor" / str(number))
+    return directory
 
 
 def make_project(directory: Path) -> Path:

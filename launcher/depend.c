@@ -25,7 +25,7 @@ static uint32_t kind_of(mode_t mode) {
 /* As RealHost.lstat tells them to the planner. */
 static uint32_t traits_of(const struct stat *status) {
     uint32_t traits = S_ISREG(status->st_mode) && status->st_mode & 0111 ? TRAIT_EXECUTABLE : 0;
-    if (status->st_uid == geteuid() && geteuid() != 0 && (status->st_mode & 0500) != 0500) traits |= TRAIT_CLOSED;
+    if ((status->st_mode & 0500) != 0500 && geteuid() != 0 && status->st_uid == geteuid()) traits |= TRAIT_CLOSED;
     return traits;
 }
 

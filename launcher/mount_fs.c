@@ -75,8 +75,7 @@ int mount_tmpfs(struct view *view, const struct mount_record *m) {
 /* All private areas lie in one file system, whose size is what they may have together. Its root is seen nowhere: it
  * is mounted for as long as the areas are cut out of it, in the old root, and goes when that is detached. To detach a
  * mount is what costs most of all: the kernel waits until every processor has seen it. Nothing is ever bound from
- * /proc of the host, nor looked up in it by now. */
-static const char AREAS[] = "/proc";
+ * /proc of the host, and who needs it has its descriptor. */
 
 static int areas_new(const struct spec *spec) {
     char size[24], inodes[24];
@@ -109,10 +108,8 @@ static int areas_hand_out(int fd) {
 
 static int areas_attach(struct view *view, int fd) {
     if (view->is_in_place) return -EINVAL; /* the only root there is would show it */
-    int target = beneath_open(view->old_root, AREAS);
-    int err = target < 0 ? target : k_move_mount(fd, target);
-    if (target >= 0) close(target);
-    return err;
+    int target = host_proc(view);
+    return target < 0 ? target : k_move_mount(fd, target);
 }
 
 static int areas_make(struct view *view) {

@@ -127,8 +127,14 @@ static void find_terminal(char *name, size_t size) {
     if (strncmp(name, "/dev/", 5) != 0 || strstr(name, "/../")) name[0] = 0;
 }
 
+int host_proc(struct view *view) {
+    if (view->host_proc < 0) view->host_proc = beneath_open(view->old_root, "/proc");
+    return view->host_proc;
+}
+
 static int leave_old_root(struct view *view) {
     set_detail(view->launch, "detach the old root");
+    if (view->host_proc >= 0 && close(view->host_proc) < 0) return -errno;
     if (fchdir(view->old_root) < 0 || umount2(".", MNT_DETACH) < 0) return -errno;
     if (chdir("/") < 0 || close(view->old_root) < 0) return -errno;
     return 0;
@@ -160,7 +166,7 @@ static int carry_out(struct launch *launch, int (*make)(struct view *)) {
     size_t count = launch->spec.count[RECORD_MOUNT];
     if (count == 0) return 0;
     size_t most = count + launch->spec.count[RECORD_EXPECT] + 1;
-    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own), .parent_fd = -1};
+    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own), .parent_fd = -1, .host_proc = -1};
     if (!view.own) return -ENOMEM;
     mode_t mask = umask(0); /* modes are meant as written; the command keeps its own mask */
     int err = make(&view);

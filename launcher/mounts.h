@@ -30,6 +30,7 @@ struct view {
     bool is_in_place; /* the root is somebody else's */
     struct place *places, *place; /* of all records; of the one that is being applied */
     int old_root, new_root; /* neither has a name the other could reach; in place both are the same */
+    int host_proc;          /* in the old root, or -1 while nobody has asked; what is mounted upon it is not seen by it */
     int covers;             /* a tmpfs of ours, where masks are made */
     struct own_mount *own;
     size_t owned;
@@ -79,6 +80,7 @@ int mount_file(struct view *view, const struct mount_record *m);
 int mount_copy(struct view *view, const struct mount_record *m);
 int mount_directory(struct view *view, const struct mount_record *m);
 int masks_remove(struct view *view);
+int host_proc(struct view *view); /* mounts.c: the view keeps it open until the old root goes */
 int covers_open(struct view *view); /* mounts.c: in place, the tmpfs that somebody else has made for masks */
 
 /* overlay.c: the layers of a trial, and what is held in them. */

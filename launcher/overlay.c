@@ -9,7 +9,7 @@
 #include "kernel.h"
 #include "mounts.h"
 
-enum { MOST_LAYERS = 64, NAME_SIZE = sizeof "proc/self/fd/2147483647" };
+enum { MOST_LAYERS = 64, NAME_SIZE = sizeof "self/fd/2147483647" };
 
 struct layers {
     int fds[MOST_LAYERS]; /* upper, work, lower ones from the top down */
@@ -39,9 +39,9 @@ static int layers_open(struct view *view, const struct mount_record *m, struct l
     return err ? err : check_planned(view, m, &status);
 }
 
-static void name_layer(char *text, int fd) { snprintf(text, NAME_SIZE, "proc/self/fd/%d", fd); }
+static void name_layer(char *text, int fd) { snprintf(text, NAME_SIZE, "self/fd/%d", fd); }
 
-/* Names are descriptors, seen from the old root: so they need no escapes, what was checked is what is used, and the
+/* Names are descriptors, seen from the host's /proc: so they need no escapes, what was checked is what is used, and the
  * list of mounts inside does not tell where the layers lie. */
 static int layers_mount(struct view *view, const struct layers *layers) {
     char upper[NAME_SIZE], work[NAME_SIZE], lower[MOST_LAYERS * NAME_SIZE];
@@ -54,7 +54,9 @@ static int layers_mount(struct view *view, const struct layers *layers) {
         length += strlen(lower + length);
     }
     const char *const options[][2] = {{"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}, {NULL, NULL}};
-    if (fchdir(view->old_root) < 0) return -errno;
+    int proc = host_proc(view);
+    if (proc < 0) return proc;
+    if (fchdir(proc) < 0) return -errno;
     int fd = filesystem_new_flagged("overlay", options, "userxattr", K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
     if (fchdir(view->new_root) < 0 && fd >= 0) {
         close(fd);

@@ -280,7 +280,10 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_GROUP_SETTING] = parse_group_setting, [RECORD_LISTEN] = parse_listen,
     [RECORD_GUARD] = parse_guard, [RECORD_GUARDED] = parse_guarded,
     [RECORD_NAME] = parse_name, [RECORD_SEARCHED] = parse_searched,
+    [RECORD_AWAIT] = parse_empty,
 };
+
+bool record_is_known(uint32_t type) { return type < RECORD_TYPES && PARSERS[type]; }
 
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload) {
     const char *why = PARSERS[type](spec, &payload);

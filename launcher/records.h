@@ -5,6 +5,8 @@
 #include "cursor.h"
 #include "spec.h"
 
+bool record_is_known(uint32_t type);
+
 /* Stores the record and counts it in spec->count. NULL, or what is malformed. The arrays must have room. */
 const char *record_parse(struct spec *spec, uint32_t type, struct cursor payload);
 

@@ -33,7 +33,7 @@ static const char *each_record(struct spec *spec, struct cursor c, uint32_t reco
 
 static const char *count_record(struct spec *spec, uint32_t type, struct cursor payload) {
     (void)payload;
-    if (type == 0 || type >= RECORD_TYPES) return "unknown record type";
+    if (!record_is_known(type)) return "unknown record type";
 #ifndef CORRAL_FAULTS
     if (type == RECORD_FAULT) return "unknown record type";
 #endif
@@ -68,14 +68,15 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_CWD,        RECORD_WALL,     RECORD_TERMINAL, RECORD_FAULT,    RECORD_AREAS,
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
         RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT, RECORD_SERVE, RECORD_KEEP,
-        RECORD_GATEWAY,    RECORD_LOCK,     RECORD_GUARD,
+        RECORD_GATEWAY,    RECORD_LOCK,     RECORD_GUARD,    RECORD_AWAIT,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
     if (spec->count[RECORD_GROUP] > SPEC_MAX_GROUPS) return "too many groups to make";
     if (spec->count[RECORD_SERVE]) {
         bool has_command = spec->count[RECORD_CWD] || spec->count[RECORD_ARGUMENT] || spec->count[RECORD_ENVIRONMENT] ||
-                           spec->count[RECORD_WALL] || spec->count[RECORD_TERMINAL] || spec->count[RECORD_KEEP];
+                           spec->count[RECORD_WALL] || spec->count[RECORD_TERMINAL] || spec->count[RECORD_KEEP] ||
+                           spec->count[RECORD_AWAIT];
         return has_command ? "a command for a server" : NULL;
     }
     if (!spec->count[RECORD_CWD]) return "no working directory";

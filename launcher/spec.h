@@ -54,6 +54,7 @@ enum record_type {
     RECORD_GUARDED,
     RECORD_NAME,
     RECORD_SEARCHED,
+    RECORD_AWAIT = 50, /* there are none between */
     RECORD_TYPES,
 };
 

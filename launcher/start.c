@@ -102,6 +102,17 @@ static int tell_to_go(struct launch *launch) {
     return send(launch->channel_fd, "g", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
 }
 
+/* Corral looks at the workspace while the sandbox is made, and says when it has seen enough. It may say something else,
+ * or be gone: then no command is wanted. A word that comes later is the supervisor's to read. */
+static bool is_awaited(const struct launch *launch) {
+    char word = 0;
+    ssize_t got = 0;
+    if (!launch->spec.count[RECORD_AWAIT]) return true;
+    do got = read(LIFELINE_FD, &word, 1);
+    while (got < 0 && errno == EINTR);
+    return got == 1 && word == 'g';
+}
+
 /* Init may prepare the namespaces while the supervisor sheds its privileges. INVARIANT: they are gone before a command
  * is there: init asks a second time before it starts one. */
 static int release(struct launch *launch) {
@@ -112,6 +123,7 @@ static int release(struct launch *launch) {
     launch->phase = "namespaces";
     err = shed_privileges(launch);
     if (err) return err;
+    if (!is_awaited(launch)) return kill(launch->child, SIGKILL) < 0 ? -errno : 0; /* supervisor_run waits for it */
     err = tell_to_go(launch);
     /* An init that has gone meanwhile has said why: what it said counts, and is read by supervisor_run(). */
     bool is_gone = err == -EPIPE || err == -ECONNRESET;

@@ -27,6 +27,19 @@ def test_they_are_empty_writable_and_apart(launcher: Path, user: int) -> None:
     assert not [line for line in lines if "corral" in line], "the place where they are made is gone"
 
 
+def test_their_common_root_is_mounted_nowhere(launcher: Path, user: int) -> None:
+    """Nor is anything of the old root, upon which it was mounted for a while; /proc is the sandbox's own."""
+    lines = _run(launcher, user, "cut -d' ' -f4,5 /proc/self/mountinfo; echo; ls /proc; readlink /proc/self")
+    mounted = [line.split(" ") for line in lines[: lines.index("")]]
+
+    assert {place: root for root, place in mounted if place in {"/one", "/two/below"}} == {
+        "/one": "/0",
+        "/two/below": "/1",
+    }
+    assert [place for root, place in mounted if place == "/proc"] == ["/proc"]
+    assert "self" in lines[lines.index("") :]
+
+
 def test_nothing_can_be_moved_between_them_by_name(launcher: Path, user: int) -> None:
     """They are mounts: a link from one into the other would be one across the network."""
     lines = _run(launcher, user, "echo a > /one/file; ln /one/file /two/below/file 2>&1 | tail -n 1")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from launching import Mount, MountFlag, MountKind, bind, confined, launch, shell
 
+from corral.linux.spec import Areas
+
 
 class Place:
     """A directory of the host, and two for a layer over it."""
@@ -50,6 +52,23 @@ def test_what_is_written_goes_to_the_layer(launcher: Path, user: int, place: Pla
 
     assert text.startswith("host\nmore\n")
     assert (place.work / "held/file").read_text() == "host\n"
+    assert not (place.work / "new").exists()
+    assert (place.upper / "new").read_text() == "x\n"
+
+
+def test_a_layer_is_made_beside_private_areas(launcher: Path, user: int, place: Place) -> None:
+    """Those are made upon the host's /proc, by which layers are named."""
+    area = Mount(MountKind.AREA, "/area", mode=0o700)
+    spec = confined(
+        *shell(f"cat {place.work}/held/file; echo x > {place.work}/new; echo y > /area/y; cat /area/y"),
+        user=user,
+        mounts=(area, place.overlay()),
+        areas=Areas(1 << 20, 64),
+    )
+
+    done = launch(launcher, spec)
+
+    assert (done.lines[0], done.output) == ("started", b"host\ny\n"), done.lines
     assert not (place.work / "new").exists()
     assert (place.upper / "new").read_text() == "x\n"
 

@@ -100,6 +100,45 @@ def test_who_lingers_waits_for_the_end_of_the_lifeline(plain: Path) -> None:
     assert running.finish().exit_code == 0
 
 
+@pytest.mark.parametrize("make", [confined, bare])
+def test_a_command_starts_not_before_corral_says_so(plain: Path, tmp_path: Path, make) -> None:
+    """Corral looks at what is there while the sandbox is made. A sandbox that did not wait ends at once."""
+    free = launch(plain, make(*shell("echo ran")))
+    running = start(plain, make(*shell("echo ran"), awaits=True))
+
+    is_silent = not select.select([running.output_fd, running.status_fd], [], [], 0.3)[0]
+    os.write(running.lifeline_fd, b"g")
+    told = running.finish()
+
+    assert free.output == told.output == b"ran\n"
+    assert is_silent
+    assert told.lines[:2] == ["started", "exited 0"]
+
+
+@pytest.mark.parametrize("make", [confined, bare])
+@pytest.mark.parametrize("word", [b"", b"x", b"\x0f", b"G"], ids=["end", "other word", "signal", "large"])
+def test_a_command_that_is_not_wanted_any_more_never_starts(plain: Path, make, word: bytes) -> None:
+    """Another word than the one, or the end of the lifeline: corral wants no more, is gone or confused."""
+    running = start(plain, make(*shell("echo ran"), awaits=True))
+    if word:
+        os.write(running.lifeline_fd, word)
+    else:
+        running.cut_lifeline()
+    told = running.finish()
+
+    assert told.output == b""
+    assert "started" not in told.lines
+    assert not any(line.startswith("exited") for line in told.lines)
+
+
+def test_who_waits_for_corrals_word_hears_of_a_failure_all_the_same(plain: Path) -> None:
+    running = start(plain, confined("true", awaits=True, cwd="/nowhere"))
+    os.write(running.lifeline_fd, b"g")
+    told = running.finish()
+
+    assert told.lines[0].startswith("failed surroundings")
+
+
 def test_the_supervisor_keeps_no_privilege(plain: Path) -> None:
     """It is on the host, and outlives what it supervises."""
     running = start(plain, confined("sleep", "60"))

@@ -80,6 +80,10 @@ RECORDS = {
         "the account of a container",
         f"{_L}surroundings.py::test_who_lingers_waits_for_the_end_of_the_lifeline",
     ),
+    "AWAIT": Entry(
+        "what is there before a command is looked at before it starts",
+        f"{_L}surroundings.py::test_a_command_starts_not_before_corral_says_so[plain-confined]",
+    ),
     "INSIDE": refused(
         "sandboxes inside others",
         "expectations of an own sandbox are refused",

@@ -130,6 +130,7 @@ def specs(draw: st.DrawFn) -> Spec:
         grace_ms=draw(u64) if wall else 0,
         terminal=draw(st.booleans()),
         lingers=draw(st.booleans()),
+        awaits=draw(st.booleans()),
         guard=draw(st.none() | guards) if spaces & _NEWPID else None,
     )
 

@@ -89,6 +89,21 @@ def check_ceiling(request: GroupRequest | None, within: Hierarchy | None, backen
         )
 
 
+def make_wanted_group(
+    request: GroupRequest | None, run_id: str, within: Hierarchy | None, backend: str
+) -> Group | None:
+    """The group of a single run; None where it has none, or it would have counted only and cannot be made."""
+    check_ceiling(request, within, backend)
+    if request is None:
+        return None
+    try:
+        return make_group(request, run_id, within)
+    except SetupError:
+        if request.is_needed or within is not None:
+            raise
+        return None
+
+
 def make_group(request: GroupRequest, run_id: str, within: Hierarchy | None = None) -> Group:
     """The group for a run. Raises SetupError; then nothing is left."""
     if request.enforcer == ENGINE:

@@ -56,13 +56,13 @@ _SINGLE = frozenset(
         *(RecordType.FAULT, RecordType.AREAS, RecordType.CGROUP_KILL, RecordType.CPU_TIME),
         *(RecordType.WATCH, RecordType.LINGER, RecordType.INSIDE, RecordType.IMAGE_ENVIRONMENT),
         *(RecordType.SERVE, RecordType.KEEP, RecordType.GATEWAY, RecordType.LOCK),
-        RecordType.GUARD,
+        *(RecordType.GUARD, RecordType.AWAIT),
     }
 )
 _OF_COMMANDS = frozenset(
     {
         *(RecordType.CWD, RecordType.ARGUMENT, RecordType.ENVIRONMENT),
-        *(RecordType.WALL, RecordType.TERMINAL, RecordType.KEEP),
+        *(RecordType.WALL, RecordType.TERMINAL, RecordType.KEEP, RecordType.AWAIT),
     }
 )
 _NAMESPACE_BITS = 0x7E020000
@@ -309,6 +309,7 @@ _READERS: dict[int, Callable[[Draft, Reader], None]] = {
     RecordType.CPU_TIME: groups.read_cpu_time,
     RecordType.WATCH: _read_watch,
     RecordType.LINGER: _read_nothing,
+    RecordType.AWAIT: _read_nothing,
     RecordType.INSIDE: _read_nothing,
     RecordType.EXPECT: _read_expect,
     RecordType.IMAGE_ENVIRONMENT: _read_nothing,
@@ -426,6 +427,7 @@ def _finish(draft: Draft) -> Spec:
         if RecordType.GUARD in draft.seen
         else None,
         lingers=RecordType.LINGER in draft.seen,
+        awaits=RecordType.AWAIT in draft.seen,
         serves=draft.serves,
         keeps=RecordType.KEEP in draft.seen,
         fault=draft.fault,

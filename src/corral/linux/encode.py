@@ -150,6 +150,8 @@ def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
         yield from _guard_records(spec.guard)
     if spec.lingers:
         yield RecordType.LINGER, b""
+    if spec.awaits:
+        yield RecordType.AWAIT, b""
     if spec.fault:
         yield RecordType.FAULT, _string(spec.fault)
     if spec.serves is not None:
@@ -231,6 +233,13 @@ def append_guard(encoded: bytes, guard: NameGuard) -> bytes:
     _, place = _gather([(RecordType.GUARD, _string(guard.quarantine))])  # of each run
     added, names = _NAMES.get((guard.directories, guard.searched), lambda: _gather(_guard_records(guard)))
     added, records = added + 1, place + names
+    return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
+
+
+def append_await(encoded: bytes) -> bytes:
+    """Have the launcher start no command before it is told to."""
+    magic, length, count = HEADER.unpack_from(encoded)
+    added, records = _gather([(RecordType.AWAIT, b"")])
     return HEADER.pack(magic, length + len(records), count + added) + encoded[HEADER.size :] + records
 
 

@@ -75,6 +75,7 @@ class RecordType(IntEnum):
     GUARDED = 34  # u64 device, u64 inode, string path: a directory with protected names
     NAME = 35  # u32 flags, string name, string link text, string label: in the directory that came last
     SEARCHED = 36  # u64 device, u64 inode, string path: searched for git directories, before and after
+    AWAIT = 50  # empty: no command starts before corral says so, by a word on the lifeline; at most once
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
@@ -272,6 +273,7 @@ class Spec(Record):
     image_environment: bool = False
     guard: NameGuard | None = None
     lingers: bool = False
+    awaits: bool = False
     serves: ServeFlag | None = None  # there is no command: the sandbox is kept
     keeps: bool = False
     fault: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.runtime.launcher.awaited import is_looked_at
 from corral.runtime.supervision import Supervision
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ class GuardedRun(Supervision):
     is_checking = False  # what a command left that has ended
 
     def _open_guard(self) -> Guard | None:
-        if not self._plan.watches and not self._plan.worktrees and not self._plan.searches:
+        if not is_looked_at(self._plan):
             return None
         from corral.protected_names.session_guard import open_guard
 
@@ -32,15 +33,6 @@ class GuardedRun(Supervision):
         """Whether the launcher watches over names, on the host. INVARIANT: then nobody else does."""
         plan = self._plan
         return self._launch.guards_names and bool(plan.watches) and not plan.searches
-
-    def _have_names_guarded(self) -> Launch:
-        launch = self._launch
-        if launch.spec is None or not self._is_guarded_by_launcher:
-            return launch
-        from corral.linux.encode import append_guard
-        from corral.protected_names.launcher_guard import name_guard
-
-        return launch.replace(spec=append_guard(launch.spec, name_guard(self._plan, self._quarantine)))
 
     def _hear_guarded(self) -> None:
         """What the launcher has found at protected names."""

@@ -13,6 +13,7 @@ from corral.model.policy import Response
 from corral.runtime.check import check
 from corral.runtime.guarded_run import GuardedRun
 from corral.runtime.handoff import find_handoff, stamp_handoff
+from corral.runtime.launcher.awaited import START_WORD, complete, is_awaited
 from corral.runtime.network_hooks import close_network, connect_network, listening, settle_network
 from corral.runtime.outcome import measure, promised
 from corral.runtime.scratch import Scratch, copies_of
@@ -106,7 +107,8 @@ class Run(GuardedRun):
             if copies is not None:
                 self._copies, self._launch = copies, copies.launch
             self._group = self._make_group()
-            self._launch = self._have_names_guarded()
+            guards = self._is_guarded_by_launcher
+            self._launch = complete(self._plan, self._launch, self._quarantine, guards=guards)
             self._starter = make_starter(self._launch, self._group)
             self._starter.say = self.say
             try:
@@ -163,22 +165,14 @@ class Run(GuardedRun):
         request = self._launch.group
         if request is None and self._within is None:
             return None
-        from corral.limits.discover import check_ceiling, make_group
+        from corral.limits.discover import make_wanted_group
 
-        check_ceiling(request, self._within, self.backend)
-        if request is None:
-            return None
-        try:
-            return make_group(request, self._plan.run_id, self._within)
-        except SetupError:
-            if request.is_needed or self._within is not None:
-                raise
-            return None  # it would have counted only
+        return make_wanted_group(request, self._plan.run_id, self._within, self.backend)
 
     def _run_guarded(self, streams: InheritedStreams) -> Result:
         began = time.monotonic()
-        self._stamps = stamp_handoff(self._plan.resolved.workspace)
-        self._guard = self._open_guard()
+        if not is_awaited(self._plan, self._launch):
+            self._look_before()
         try:
             self._start_and_serve(streams, began)
             ended = time.monotonic()
@@ -192,6 +186,17 @@ class Run(GuardedRun):
         self._check_not_lost()
         settle_network(self._status, self._network)
         return self._tell(streams, ended - began)
+
+    def _look_before(self) -> None:
+        """ORDER: before there is a command. What is in the workspace now is the host's own."""
+        self._stamps = stamp_handoff(self._plan.resolved.workspace)
+        self._guard = self._open_guard()
+
+    def _let_start(self) -> None:
+        """INVARIANT: the launcher has not started the command before this."""
+        with self._lock, contextlib.suppress(BrokenPipeError):  # it has failed, and says why
+            if self._process is not None and self._process.lifeline >= 0:
+                os.write(self._process.lifeline, START_WORD)
 
     def _not_standing(self, streams: InheritedStreams) -> SetupError | None:
         """Why nothing ran, where a program without a launcher was to make the sandbox."""
@@ -228,6 +233,9 @@ class Run(GuardedRun):
             if self._is_unwanted:
                 self.kill()
             streams.close_child_ends()
+            if is_awaited(self._plan, self._launch):
+                self._look_before()
+                self._let_start()
             if self._monitor is not None:
                 self._monitor.begin(self._group, self._process.pid, began)
             self._loop(streams, began, self._process)

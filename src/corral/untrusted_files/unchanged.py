@@ -116,10 +116,10 @@ class Folders:
             self._closed = {}
 
     def subdirectories(self, path: str) -> tuple[str, ...]:
-        return self.look(path)[0]
+        return (self._fresh.get(path) or self.look(path))[0]
 
     def has_git(self, path: str) -> bool:
-        return self.look(path)[1]
+        return (self._fresh.get(path) or self.look(path))[1]
 
     def with_traps(self) -> list[str]:
         """Of the directories that this search has asked for."""
@@ -133,17 +133,30 @@ class Folders:
 
     def look(self, path: str) -> Listing:
         """What is in a directory now."""
-        if path not in self._fresh:
-            stamp, looked_ns = stamp_of(path), time.time_ns()
-            known = self.known.get(path)
-            if known is None or known[0] != stamp:
-                self._is_sure = True
-                known = (stamp, self._list(path, stamp))
-                if self._is_sure and is_settled(stamp, looked_ns):
-                    self.known[path] = known
-                    self.is_changed = True
-            self._fresh[path] = known[1]
-        return self._fresh[path]
+        listing = self._fresh.get(path)
+        if listing is None:
+            listing = self._fresh[path] = self._known_still(path) or self._look_anew(path)
+        return listing
+
+    def _known_still(self, path: str) -> Listing | None:
+        """As `stamp_of` would tell, without a call for each: there are very many."""
+        known = self.known.get(path)
+        if known is None:
+            return None
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        return known[1] if known[0] == (status.st_dev, status.st_ino, status.st_ctime_ns) else None
+
+    def _look_anew(self, path: str) -> Listing:
+        stamp, looked_ns = stamp_of(path), time.time_ns()
+        self._is_sure = True
+        listing = self._list(path, stamp)
+        if self._is_sure and is_settled(stamp, looked_ns):
+            self.known[path] = (stamp, listing)
+            self.is_changed = True
+        return listing
 
     def _list(self, path: str, stamp: Stamp | None) -> Listing:
         try:
