@@ -125,8 +125,10 @@ def open_live_run() -> LiveRun | None:
         handle = _open(path)
     except FileNotFoundError:
         try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            os.chmod(places[0], 0o700)  # `makedirs` gives it the modes of any directory
+            os.makedirs(os.path.dirname(places[0]), mode=0o700, exist_ok=True)
+            for directory in (places[0], path):  # the user's alone from their first moment
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory, mode=0o700)
             handle = _open(path)
         except OSError:
             return None

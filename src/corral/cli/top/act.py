@@ -78,7 +78,7 @@ def _explain(row: Row) -> list[str]:
         return ["it is over"]
     options = options_of([os.fsdecode(word) for word in words])
     done = subprocess.run(
-        [*own_command("explain"), *options, "--", "true"],
+        [*own_command("explain", "-v"), *options, "--", "true"],
         capture_output=True,
         text=True,
         errors="replace",

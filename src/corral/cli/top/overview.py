@@ -25,7 +25,8 @@ from corral.live_runs.seen_run import RunDirectory
 from corral.model.errors import CorralError
 from corral.sessions.named import record
 from corral.sessions.named.client import ClientConnection
-from corral.sessions.named.record import list_entries
+from corral.sessions.named.record import read_entry
+from corral.sessions.named.session_directory import open_session_directories
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Asked:
     """What a session has answered, by a thread of its own: one that hangs keeps nobody waiting."""
 
     def __init__(self, place: SessionDirectory, entry: SessionRecord) -> None:
-        self.place, self.entry = place, entry
+        self._place, self._entry = place.copy(), entry
         self.answer: dict[str, Any] = {}
         self.events: list[dict[str, str]] = []
         self._next = 0
@@ -94,6 +95,12 @@ class Asked:
         if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
 
+    def close(self) -> None:
+        """Forget it. What is still open ends by itself, with an answer or the time for one."""
+        if self._thread is not None:
+            self._thread.join(_ANSWER_SECONDS)
+        self._place.close()
+
     def take_events(self) -> list[dict[str, str]]:
         """What is new."""
         events, self.events = self.events, []
@@ -101,7 +108,7 @@ class Asked:
 
     def _ask(self) -> None:
         try:
-            with ClientConnection(self.place, self.entry) as connection:
+            with ClientConnection(self._place, self._entry) as connection:
                 heard = connection.ask_quickly("status", since=self._next)
         except CorralError:
             heard = None
@@ -137,18 +144,25 @@ class Overview:
         return self._by_key.get(key)
 
     def _sessions(self) -> Iterator[Row]:
-        found = list(list_entries())
+        found: list[SessionRecord] = []
         asked: dict[tuple[str, str], Asked] = {}
-        for place, entry in found:
-            key = (entry.name, entry.token)
-            if entry.is_living and entry.token:
-                asked[key] = self._asked.get(key) or Asked(place, entry)
-                asked[key].ask()
+        for place in open_session_directories():
+            entries = [read_entry(place, name) for name in place.names()]
+            for entry in filter(None, entries):
+                found.append(entry)
+                key = (entry.name, entry.token)
+                if entry.is_living and entry.token:
+                    asked[key] = self._asked.get(key) or Asked(place, entry)
+                    asked[key].ask()
+            place.close()
+        gone = [one for key, one in self._asked.items() if key not in asked]
         self._asked = asked
+        for one in gone:
+            one.close()
         deadline = time.monotonic() + _ANSWER_SECONDS
         for one in asked.values():
             one.wait(deadline)
-        for _, entry in found:
+        for entry in found:
             yield from self._session(entry, asked.get((entry.name, entry.token)))
 
     def _session(self, entry: SessionRecord, asked: Asked | None) -> Iterator[Row]:

@@ -27,6 +27,14 @@ class SessionDirectory:
         self.path = path
         self.handle = handle
 
+    def close(self) -> None:
+        """Let go of it; for those who look again and again."""
+        os.close(self.handle)
+
+    def copy(self) -> SessionDirectory:
+        """The same, with a descriptor of its own."""
+        return SessionDirectory(self.path, os.dup(self.handle))
+
     def address(self, name: str) -> str:
         """The socket of a session, in a form that is short enough for any directory."""
         return f"/proc/self/fd/{self.handle}/{name}{SOCKET}"
