@@ -18,6 +18,7 @@ STARTING, RUNNING, ENDED, STOPPED, FAILED = "starting", "running", "ended", "sto
 #: The colours of the states; no colour for what has ended well.
 COLOURS = {STARTING: "yellow", RUNNING: "green", FAILED: "red", STOPPED: "red"}
 _LONGEST = 400
+_SOURCE = 20
 
 
 class Row(Record):
@@ -57,7 +58,8 @@ class Line(Record):
     def render(self) -> str:
         """One line for a person."""
         moment = time.strftime("%H:%M:%S", time.localtime(self.at))
-        return f"{moment} {self.source}: {self.text}"
+        source = self.source if len(self.source) <= _SOURCE else f"{self.source[: _SOURCE - 1]}…"
+        return f"{moment} {source}: {self.text}"
 
 
 def clean(text: str) -> str:

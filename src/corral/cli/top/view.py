@@ -18,6 +18,7 @@ from corral.cli.top import act
 from corral.cli.top.dialogs import Ask, Question, TextDialog
 from corral.cli.top.overview import Overview
 from corral.cli.top.row import COLOURS, COMMAND, FAILED, RUN, RUNNING, SESSION, STARTING, Line, Row, clean
+from corral.config.setting import shorten
 from corral.model.rules.quantities import format_duration
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class TopView(App[None]):
         row = self._chosen()
         parts = []
         if row is not None:
-            parts = [f"{row.policy} in {row.workspace}"] if row.policy else []
+            parts = [f"{row.policy} in {shorten(row.workspace)}"] if row.policy else []
             parts += [f"network {row.net}"] if row.net else []
             parts += [f"pid {row.pid}" if row.pid else "", row.reason]
         nothing = "nothing runs; press n to start a session here" if row is None else ""
