@@ -257,6 +257,25 @@ def test_a_refusal_is_told_once_with_its_hint() -> None:
     assert _without_repeats([decision, event, other]) == [other, event]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "reason", "expected"),
+    [
+        ("yes", "granted", "network connect example.org:443 permitted: the policy permits it"),
+        ("no", "not-granted", "network connect example.org:443 refused: no rule permits this host"),
+        ("no", "unresolved", "network connect example.org:443 failed: the name leads nowhere"),
+        ("no", "unheard-of", "network connect example.org:443 refused: unheard-of"),
+    ],
+)
+def test_decisions_about_the_network_are_told_in_words(allowed: str, reason: str, expected: str) -> None:
+    facts = {"network": "connect", "at": "1", "host": "example.org", "port": "443"}
+
+    line = line_of("api", {**facts, "allowed": allowed, "reason": reason})
+
+    assert line is not None
+    assert (line.text, line.is_good) == (expected, allowed == "yes")
+    assert line_of("api", {**facts, "at": "never"}) is None
+
+
 def test_options_of_a_run_are_those_that_shape_its_policy() -> None:
     words = [
         "python",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from corral.model.network.traffic import SENTENCES, NetReason
+from corral.model.network.traffic import FAILURES, SENTENCES, NetReason
 from corral.model.printable import printable
 from corral.model.record import Record
 
@@ -84,9 +84,10 @@ def line_of(source: str, facts: Mapping[str, str]) -> Line | None:
         host, port = facts.get("host", ""), facts.get("port", "")
         place = f"{host}:{port}" if port not in {"", "0"} else host
         why = _sentence(facts.get("reason", ""))
-        verdict = "permitted" if is_good else "refused"
+        failed = facts.get("reason") in FAILURES  # it was permitted, and led nowhere
+        verdict = "permitted" if is_good else "failed" if failed else "refused"
         text = clean(f"network {facts['network']} {place} {verdict}: {why}")
-        return Line(at, clean(source), is_good, text, "" if is_good else clean(place))
+        return Line(at, clean(source), is_good, text, "" if is_good or failed else clean(place))
     return None
 
 
