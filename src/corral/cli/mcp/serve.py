@@ -38,7 +38,7 @@ def serve(options: Mapping[str, Any], http: str | None) -> int:
         if http is not None:
             return _serve_http(settings, _port(http))
     except CorralError as error:
-        return report_error(error, as_json=False)
+        return report_error(error, as_json=False, about_command=False)
     from corral.integrations.mcp_server.stdio import serve_stdio
 
     if sys.stdin.isatty():

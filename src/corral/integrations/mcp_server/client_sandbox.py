@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_LOST = "the sandbox has ended; the next call has a new one, without what lay in its private directories"
 _MOST_REFUSALS = 20
 _MOST_ENTRIES = 2000
 _MOST_FILE_BYTES = 16 * 1024 * 1024
@@ -71,7 +72,8 @@ class ClientSandbox:
         self._session: HeldSession | None = None
         self._state_lock, self._session_lock = asyncio.Lock(), asyncio.Lock()
         # Inside, where all commands of the session write; its own also where the policy shares /tmp.
-        self._state = f"/tmp/.corral-mcp-{os.urandom(8).hex()}"
+        self._state = f".corral-mcp-{os.urandom(8).hex()}"
+        self._notes: list[str] = []  # for the next answer
         self._refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)
         self._is_closed = False
         self.last_used, self.calls_in_progress = time.monotonic(), 0
@@ -216,7 +218,10 @@ class ClientSandbox:
                     lambda _: session.run(argv, timeout=seconds, stream=output.take, stdin=stdin)
                 )
             finally:
-                if session.is_lost() or not self._settings.keeps:
+                is_lost = session.is_lost()
+                if is_lost:
+                    self._notes.append(_LOST)
+                if is_lost or not self._settings.keeps:
                     self._session = None
                     await call_short(session.close)
 
@@ -246,6 +251,7 @@ class ClientSandbox:
         return default if asked is None else min(float(asked) / 1000, most)
 
     def _answer(self, command: str, result: Result, output: BoundedOutput, lines: list[str]) -> ToolAnswer:
+        lines, self._notes = [*lines, *self._notes], []
         if result.events or (lines and not result.ok):
             what = printable(command if len(command) < 200 else f"{command[:200]}…")
             self._refusals.append("\n".join([f"$ {what}", result.explain(), *lines]))

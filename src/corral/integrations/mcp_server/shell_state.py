@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from corral.integrations.bash_tool import SHELL, stateful_shell
 
-#: $1 is the file that holds the state, $2 the command. The shell itself quotes the values.
+#: $1 is the name of the file that holds the state, in a private area that all commands of a session share,
+#: and $2 the command. The shell itself quotes the values.
 _SCRIPT = r"""
-CORRAL_STATE=$1 CORRAL_LINE=$2; shift 2
+CORRAL_STATE=${TMPDIR:-/tmp}/$1 CORRAL_LINE=$2; shift 2
 {
     IFS= read -r -d '' CORRAL_SAVED < "$CORRAL_STATE"
     [[ $CORRAL_SAVED == *$'\n# whole\n' ]] && eval "$CORRAL_SAVED"
@@ -24,8 +25,8 @@ eval "$CORRAL_LINE"
 """
 
 
-def stateful_command(command: str, state: str) -> tuple[str, ...]:
+def stateful_command(command: str, name: str) -> tuple[str, ...]:
     """A command for a session: a shell that restores the state in a file, runs a text, and saves it again."""
     if not SHELL.endswith("/bash"):
-        return stateful_shell(command, state, joined=False)
-    return (SHELL, "--norc", "--noprofile", "-c", _SCRIPT, "bash", state, command)
+        return stateful_shell(command, f"/tmp/{name}", joined=False)
+    return (SHELL, "--norc", "--noprofile", "-c", _SCRIPT, "bash", name, command)
