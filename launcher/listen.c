@@ -32,6 +32,7 @@ enum {
     CLAIM = 200,      /* of a string that a call was given */
     VECTORS = 16,
     NUMBERS = 1024,   /* of calls; each is told once, and counted */
+    SAY_MS = 40,      /* what is heard is told so much later, with what came meanwhile */
     FREE = 4, DOUBLINGS = 10, LONGEST_MS = 1000, /* of throttling, as in corral's model/throttle.py */
 };
 
@@ -39,7 +40,8 @@ static struct {
     bool is_open;             /* launch->listen_fd is the listener itself */
     struct stat errors;       /* standard error, as the command got it */
     char heard[2 * HEARD];
-    size_t length;
+    size_t length, said;      /* of these bytes, and how many of them were told */
+    int64_t say_at;           /* when the rest is to be told; monotonic milliseconds */
     uint32_t counted[NUMBERS];
     uint64_t refused;         /* of all together */
     int64_t paused_until;     /* monotonic milliseconds */
@@ -124,9 +126,12 @@ static void hear_bytes(const struct launch *launch, const struct k_notif *call, 
         size = HEARD;
     }
     if (listener.length + size > sizeof listener.heard) {
-        memmove(listener.heard, listener.heard + listener.length - HEARD, HEARD);
+        size_t gone = listener.length - HEARD;
+        memmove(listener.heard, listener.heard + gone, HEARD);
         listener.length = HEARD;
+        listener.said = listener.said > gone ? listener.said - gone : 0;
     }
+    if (!listener.say_at) listener.say_at = now_ms() + SAY_MS;
     listener.length += read_memory(launch, call, at, listener.heard + listener.length, (size_t)size);
 }
 
@@ -184,11 +189,38 @@ static void throttle(const struct launch *launch) {
 
 bool listen_is_paused(void) { return listener.paused_until && now_ms() < listener.paused_until; }
 
-int listen_wait(int timeout) {
-    if (!listener.paused_until) return timeout;
-    int64_t left = listener.paused_until - now_ms();
-    if (left <= 0) return timeout;
+static int sooner(int timeout, int64_t at) {
+    int64_t left = at - now_ms();
+    if (left < 0) left = 0;
     return timeout < 0 || left < timeout ? (int)left : timeout;
+}
+
+int listen_wait(int timeout) {
+    if (listen_is_paused()) timeout = sooner(timeout, listener.paused_until);
+    return listener.say_at ? sooner(timeout, listener.say_at) : timeout;
+}
+
+/* `must`: it is the last time. Else nobody waits for a corral that does not read, and may be stopped. */
+static void say_heard(bool must) {
+    char line[16 + 2 * PIECE];
+    struct pollfd room = {.fd = STATUS_FD, .events = POLLOUT};
+    listener.say_at = 0;
+    while (listener.said < listener.length) {
+        if (!must && (poll(&room, 1, 0) != 1 || !(room.revents & POLLOUT))) {
+            listener.say_at = now_ms() + SAY_MS;
+            return;
+        }
+        size_t left = listener.length - listener.said, size = left < PIECE ? left : PIECE;
+        memcpy(line, "said ", 5);
+        size_t length = 5 + hex_put(line + 5, listener.heard + listener.said, size);
+        line[length++] = '\n';
+        status_write(line, length);
+        listener.said += size;
+    }
+}
+
+void listen_say(void) {
+    if (listener.say_at && now_ms() >= listener.say_at) say_heard(false);
 }
 
 static void answer(const struct launch *launch) {
@@ -225,15 +257,8 @@ void listen_act(struct launch *launch, short events) {
 }
 
 void listen_finish(struct launch *launch) {
-    char line[16 + 2 * PIECE];
-    size_t from = listener.length > HEARD ? listener.length - HEARD : 0;
-    for (; from < listener.length; from += PIECE) {
-        size_t size = listener.length - from < PIECE ? listener.length - from : PIECE;
-        memcpy(line, "said ", 5);
-        size_t length = 5 + hex_put(line + 5, listener.heard + from, size);
-        line[length++] = '\n';
-        status_write(line, length);
-    }
+    char line[48];
+    say_heard(true);
     for (unsigned number = 0; number < NUMBERS; number++) {
         if (listener.counted[number] < 2) continue;
         int length = snprintf(line, sizeof line, "times %u %u\n", number, (unsigned)listener.counted[number]);

@@ -20,6 +20,9 @@ bool listen_is_paused(void);
 /* Milliseconds until they are answered again, or the given ones, if that is sooner; -1: never. */
 int listen_wait(int timeout);
 
+/* Tells what was heard of standard error, when it is time to. */
+void listen_say(void);
+
 /* When everything is over: what was heard, and how often. */
 void listen_finish(struct launch *launch);
 

@@ -253,6 +253,7 @@ static void watch_loop(struct watch *w) {
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
         if (fds[4].revents) listen_act(launch, fds[4].revents);
+        listen_say();
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
         else if (w->has_more && !has_namespaces(launch)) reap_command(w);

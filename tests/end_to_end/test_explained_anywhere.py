@@ -147,6 +147,68 @@ def test_who_cannot_trace_says_so(repository: Path, home: Path) -> None:
     assert not (repository / "made").exists()
 
 
+def _typed_until(work: Path, sign: bytes, *words: str) -> bytes:
+    """What a person sees of a command that waits for him, until there is a sign; then he ends it."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.chdir(work)
+        os.execv(sys.executable, [sys.executable, "-m", "corral", *words])
+    seen = b""
+    while sign not in seen:
+        seen += os.read(screen, 65536)  # EIO: it has ended before, and the test fails
+    os.write(screen, b"\n")
+    os.waitpid(pid, 0)
+    os.close(screen)
+    return seen
+
+
+@pytest.mark.parametrize("how", ["terminal", "pipe"])
+def test_a_guess_is_told_while_the_command_runs(repository: Path, home: Path, how: str) -> None:
+    line = f"{PROTECTED}; printf 'half '; read answer"
+    if how == "terminal":
+        seen = _typed_until(
+            repository, b"(guessed from the output)", "run", "--backend", "native", "-c", line
+        )
+    else:
+        words = [sys.executable, "-m", "corral", "run", "--backend", "native", "-c", line]
+        with subprocess.Popen(words, cwd=repository, stdin=-1, stdout=-1, stderr=-1) as running:
+            assert running.stderr is not None and running.stdin is not None
+            seen = b""
+            while b"(guessed from the output)" not in seen:
+                piece = os.read(running.stderr.fileno(), 65536)
+                assert piece, "it has ended before"
+                seen += piece
+            running.communicate(b"\n")
+
+    assert b"fs.protect" in seen and b".git/hooks" in seen
+
+
+def test_a_guess_does_not_come_into_a_line_of_the_command(repository: Path, home: Path) -> None:
+    line = (
+        "printf 'sh: 1: cannot create /usr/x: Read-only file system\\nbegun ' >&2; cat > /dev/null;"
+        "printf 'and ended\\n' >&2; exit 3"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "corral", "run", "--backend", "native", "-c", line],
+        cwd=repository,
+        input=b"",
+        capture_output=True,
+        check=False,
+    )
+
+    assert b"begun and ended\n" in done.stderr and b"/usr/x: it is part of the system" in done.stderr
+
+
+def test_names_that_cannot_be_typed_are_told_escaped_by_a_trace(repository: Path, home: Path) -> None:
+    line = "cat \"$(printf '/srv/a\\001b')\" \"$(printf '/srv/x\\377y')\""
+
+    status, seen = _typed(repository, "run", "--backend", "native", "--trace", "-c", line)
+
+    assert status != 0
+    assert "fs.read: '/srv/a\\x01b'" in seen and "fs.read: '/srv/x\\udcffy'" in seen
+
+
 def test_who_is_refused_something_can_be_ended_for_it(repository: Path, home: Path) -> None:
     words = [sys.executable, "-m", "corral", "run", "--backend", "native", "--on-refusal", "terminate", "-c"]
 

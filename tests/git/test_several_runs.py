@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.sandbox import Sandbox
 from support.git_confined import confined, environment_of_corral, plant_confined, require_native, table
 from support.git_trap import Trap, sprung
 from support.git_watch import sit
@@ -400,3 +401,15 @@ def test_the_control_springs_settings_that_were_replaced(stage: MakeStage) -> No
         made.plant((sprung("own", code),))
 
     assert {finding.trap for finding in sit(made, ["status"])} == {"own"}
+
+
+def test_of_very_many_findings_the_number_is_told(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    plant = "printf '[core]\\n\\tfsmonitor = ./x\\n' >> r$i/.git/config"
+    line = f"for i in $(seq 40); do git init -q r$i; {plant}; done"
+
+    result = Sandbox("moderate", backend="native", workspace=work).run(line)
+
+    assert result.ok and len(result.violations) == 33
+    assert "8 more findings" in result.violations[-1].detail

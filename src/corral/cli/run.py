@@ -19,7 +19,7 @@ from corral.model.violation import Evidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any
 
     from corral.cli.request import Request
@@ -146,12 +146,13 @@ class EventLines:
         self.told: set[Event] = set()
         self.end = "\n"  # of a line
         self.ran: tuple[Plan, Launch] | None = None  # what was run
+        self.has_ended: Callable[[], bool] = lambda: True  # the command
 
     def __call__(self, event: Event) -> None:
-        # What is guessed is known at the end only, and said if the command has failed; what is about the
-        # command itself comes after the line that says how it ended.
-        is_early = event.evidence is Evidence.OBSERVED and event.subject != THE_COMMAND
-        if is_early and len(self.told) < _MOST_LINES:
+        # What is about the command itself comes after the line that says how it ended; guesses that are made
+        # at its end are said if it has failed.
+        is_late = event.evidence is Evidence.INFERRED and self.has_ended()
+        if not is_late and event.subject != THE_COMMAND and len(self.told) < _MOST_LINES:
             self.told.add(event)
             say(event.describe(), end=self.end)
 
@@ -210,6 +211,7 @@ def _run_planned(
         pass_signals_on(planned)
         if prepared.stdio is StdioMode.TERMINAL and os.isatty(0):
             lines.end = "\r\n"  # the caller's terminal is raw meanwhile
+        lines.has_ended = lambda: planned.has_ended
         listener = None if options["json"] else lines
         if live is None:
             planned.listen(listener)

@@ -39,7 +39,7 @@ _ROUNDS = 4
 #: As long as each finds more than it may look at, and takes that away.
 _MOST_ROUNDS = 32
 _BETWEEN_GLANCES_SECONDS = 0.01
-#: Of one command: more would tell nothing new.
+#: Of one command; of more only the number is told.
 _MOST_TOLD = 32
 
 
@@ -66,6 +66,7 @@ class RepositoryCheck:
         self._usual_at: dict[str, int] = {}  # and by path
         self._quarantine = Quarantine(os.path.join(quarantine, "git") if quarantine else "")
         self._violations: list[Violation] = []
+        self._untold = 0  # more of these
 
     def close(self) -> None:
         """Keep what was found for the next run; and the mark, if anything was not checked."""
@@ -160,6 +161,10 @@ class RepositoryCheck:
     def take_violations(self) -> tuple[Violation, ...]:
         """What was found since the last time."""
         taken, self._violations = self._violations, []
+        if self._untold:
+            why = f"{self._untold} more findings of this kind were treated the same way"
+            taken.append(Violation(Feature.FS_PROTECT, "git directories", Evidence.OBSERVED, why))
+        self._untold = 0
         return tuple(taken)
 
     def _remove_new(self, number: int, *, is_at_work: bool) -> Iterator[str]:
@@ -278,6 +283,8 @@ class RepositoryCheck:
     def _tell(self, path: str, why: str) -> None:
         if len(self._violations) < _MOST_TOLD:
             self._violations.append(Violation(Feature.FS_PROTECT, path, Evidence.OBSERVED, why))
+        else:
+            self._untold += 1
 
 
 def open_check(plan: Plan, quarantine: str, memory: str = "") -> RepositoryCheck:

@@ -144,6 +144,11 @@ class PlannedRun:
         """Whether the command has ended, and what it left is looked at. No signal ends that."""
         return self._run.is_checking
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of the command runs any more."""
+        return self._run.has_ended
+
     def kill(self) -> None:
         """Take the whole tree down."""
         self._is_unwanted = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from corral.model.plan import Grant, Plan
 
-_MOST_GUESSES = 5
+MOST_GUESSES = 5
 _LONGEST_LINE = 4096
 _BUSY, _READ_ONLY = "device or resource busy", "read-only file system"
 _DENIALS = (_READ_ONLY, _BUSY, "permission denied", "operation not permitted")
@@ -70,10 +70,23 @@ _CORE = (
 _TOO_WIDE = frozenset({"/", "/home", "/Users"})
 _SHARED = ("/opt", "/run", "/tmp", "/var")
 _SYSTEM_REASON = "it is part of the system, which no command changes; do it outside"
-_UNGRANTED_REASON = "no rule grants it"
+UNGRANTED_REASON = "no rule grants it"
 _PROTECTED_REASON = "the host may run or trust it later, so it stays as it is"
+_SIGNS = tuple(
+    sign.encode()
+    for sign in (
+        *(*_DENIALS, *_NO_SUDO, *_NO_PROCESS, *_NO_TRACING),
+        *(*_NO_ENGINE, *_NO_BROWSER, *_NO_NETWORK),
+    )
+)
 #: What whoever gives a protection up should know.
 PROTECTION_RISK = "whatever is written there, the host runs or trusts: it gives the host away"
+
+
+def is_suspicious(text: bytes) -> bool:
+    """Whether any of the words is in it that are looked for: most of what commands print has none of them."""
+    lowered = text.lower()
+    return any(sign in lowered for sign in _SIGNS)
 
 
 def infer(plan: Plan, text: str) -> Iterator[Violation]:
@@ -81,7 +94,7 @@ def infer(plan: Plan, text: str) -> Iterator[Violation]:
     seen: set[str] = set()
     lacking = list(_lacking(plan))
     for line in text.splitlines():
-        if len(seen) >= _MOST_GUESSES:
+        if len(seen) >= MOST_GUESSES:
             return
         found = _read(plan, line[:_LONGEST_LINE], lacking)
         if found is not None and found.subject not in seen:
@@ -176,10 +189,10 @@ def explain_path(plan: Plan, path: str, *, writes: bool, creates: bool = False) 
             return _guess(Feature.FS_READ, path, "it is part of the system, and none that commands need")
         return _guess(Feature.FS_WRITE, path, _SYSTEM_REASON)
     if not writes:
-        return _guess(Feature.FS_READ, path, _UNGRANTED_REASON, _hint(plan, "read", path))
+        return _guess(Feature.FS_READ, path, UNGRANTED_REASON, _hint(plan, "read", path))
     if grant is None:
         place = posixpath.dirname(path) if creates else path
-        return _guess(Feature.FS_WRITE, path, _UNGRANTED_REASON, _hint(plan, "write", place))
+        return _guess(Feature.FS_WRITE, path, UNGRANTED_REASON, _hint(plan, "write", place))
     place = path if os.path.lexists(path) else posixpath.dirname(path)
     return _guess(Feature.FS_WRITE, path, "it is granted for reading only", _hint(plan, "write", place))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from _thread import RLock
 
 from corral.model.event import Event, event_of
+from corral.model.violation import Evidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from corral.model.event import Listener
+    from corral.model.feature import Feature
     from corral.model.violation import Violation
 
 #: A command may do as many different things as it likes; of these the first are kept and told.
@@ -25,6 +27,7 @@ class Reporter:
         self._listener = listener
         self._respond = respond
         self._events: dict[Event, int] = {}
+        self._observed: set[str] = set()  # subjects
         self._is_settled = False
         self._lock = RLock()  # again by the same thread: a listener may look at what is known
         self._problem = ""  # what the listener has raised; it is told nothing more
@@ -45,6 +48,16 @@ class Reporter:
             self._is_settled = True
             return tuple(event.replace(count=count) for event, count in self._events.items())
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody is told while the command runs."""
+        return self._listener is not None
+
+    def has_any(self, features: frozenset[Feature]) -> bool:
+        """Whether something about one of these has been heard."""
+        with self._lock:
+            return any(event.feature in features for event in self._events)
+
     def notes(self) -> tuple[str, ...]:
         """What there is to say about the telling itself."""
         notes = []
@@ -61,6 +74,10 @@ class Reporter:
             if event in self._events:
                 self._events[event] += is_new
                 return
+            if event.evidence is Evidence.INFERRED and event.subject in self._observed:
+                return  # it is known for sure, and told
+            if event.evidence is Evidence.OBSERVED:
+                self._observed.add(event.subject)
             if len(self._events) >= MOST_EVENTS:
                 self._dropped += 1
                 return

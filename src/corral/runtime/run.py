@@ -161,6 +161,9 @@ class Run(GuardedRun):
     def _is_running(self) -> bool:
         return self._process is not None
 
+    def _inferred_from(self) -> Plan:
+        return self._plan
+
     def _make_group(self) -> Group | None:
         request = self._launch.group
         if request is None and self._within is None:
@@ -316,6 +319,8 @@ class Run(GuardedRun):
             self._outer_ends_by = time.monotonic() + BACKSTOP_SECONDS
         self._note_started()
         self._tell_refused()
+        if (fresh := self._status.take_said()) and self._reporter.is_heard:
+            self._infer(fresh)
         self._hear_guarded()
         connect_network(self._status, self._network)
         if len(self._status.violations) > self._heard:

@@ -84,6 +84,7 @@ class Status:
         self.failure: tuple[str, int, str] | None = None
         self.violations: list[str] = []  # that the process which runs a module has seen, as it tells them
         self.said = b""  # the end of standard error, where the filter heard it
+        self._fresh = b""  # of this, what came since somebody last asked
         self.refused: list[RefusedCall] = []  # calls that the filter refused, each once; told in this order
         self.traced: list[
             RefusedCall
@@ -127,6 +128,11 @@ class Status:
                 (self.areas if piece.endswith(_AREAS) else self.given).extend(numbers)
         return piece
 
+    def take_said(self) -> bytes:
+        """What was heard of standard error since the last time."""
+        fresh, self._fresh = self._fresh, b""
+        return fresh
+
     def take_given(self) -> tuple[int, ...]:
         """The descriptors that came, which belong to the caller from now on."""
         taken, self.given = tuple(self.given), []
@@ -168,7 +174,9 @@ class Status:
     def _take_heard(self, word: str, rest: str) -> None:
         """What came by the filter's listener."""
         if word == "said":
-            self.said = (self.said + _unhex(rest))[-_MAX_BYTES:]
+            piece = _unhex(rest)
+            self.said = (self.said + piece)[-_MAX_BYTES:]
+            self._fresh = (self._fresh + piece)[-_MAX_BYTES:]
         elif word == "refused" and (call := _read_call(rest)) is not None:
             self.refused.append(call)
         elif word == "traced" and (call := _read_call(rest)) is not None:

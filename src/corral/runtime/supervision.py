@@ -19,7 +19,7 @@ from corral.model.violation import Evidence
 from corral.runtime.outcome import ENDED_BY_ITSELF, Facts, decide_outcome
 from corral.runtime.reporter import Reporter
 from corral.runtime.starter import ENDING, GRACE_SECONDS, LONGEST_WAIT_MS
-from corral.runtime.violations import collect
+from corral.runtime.violations import OF_NETWORK, collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from corral.model.violation import Violation
     from corral.protected_names.guard import Guard
     from corral.protected_names.session_guard import SessionGuard
+    from corral.runtime.early_inference import EarlyInference
     from corral.runtime.status import Status
     from corral.streams.streams import InheritedStreams
 
@@ -43,6 +44,8 @@ BACKSTOP_SECONDS = 10.0
 
 class Supervision:
     """`kill` and `send` may be called from other threads and from signal handlers."""
+
+    has_ended = False  # nothing of the command runs any more
 
     def __init__(self, status: Status, *, wall_seconds: float | None, keeps_time: bool = False) -> None:
         """`keeps_time`: nobody else does, so the command is ended here when its time is over."""
@@ -58,6 +61,7 @@ class Supervision:
         self._reporter = Reporter(respond=self._answer)
         self._on_start: Callable[[], None] | None = None  # to be told once
         self._seen: list[Event] = []  # that are no violations
+        self._words: EarlyInference | None = None  # of the command, on standard error
         self._reported = 0  # how much of what the guard has found
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
@@ -115,6 +119,8 @@ class Supervision:
     def _supervise(self, poller: select.poll, streams: InheritedStreams, began: float) -> None:
         """Serve all descriptors until the command has ended, or nobody can be expected to say so."""
         streams.register(poller)
+        if self._reporter.is_heard:
+            streams.read_errors(self._infer)
         is_going_on = True
         while is_going_on:
             for descriptor, _ in poller.poll(self._patience_ms(began, poller)):
@@ -158,6 +164,22 @@ class Supervision:
             self._over_time = True
             self.kill()
 
+    def _infer(self, piece: bytes, *, can_tell: bool = True) -> None:
+        """Some of standard error, as it comes. What is only guessed never ends a command."""
+        if self._words is None:
+            from corral.runtime.early_inference import EarlyInference
+
+            self._words = EarlyInference(self._inferred_from(), self._guess)
+        self._words.take(piece, can_tell=can_tell)
+
+    def _inferred_from(self) -> Plan:
+        raise NotImplementedError
+
+    def _guess(self, violation: Violation) -> None:
+        # What asks for a host has heard of it already, and knows more.
+        if violation.feature is not Feature.NET_NONE or not self._reporter.has_any(OF_NETWORK):
+            self._reporter.hear(violation)
+
     def _report_planted(self, guard: Guard | SessionGuard) -> None:
         self._reported = max(self._mark, self._reported)
         for violation in guard.violations[self._reported :]:
@@ -189,7 +211,7 @@ class Supervision:
         handoff: tuple[str, ...] = (),
     ) -> Result:
         """What happened, when nothing of the command runs any more."""
-        status = self._status
+        status, self.has_ended = self._status, True
         is_filtered = Feature.SYSCALLS in launch.enforced
         facts = Facts(status, counted, self._blocked, is_filtered, self._over_output, self._over_time)
         outcome = decide_outcome(facts)

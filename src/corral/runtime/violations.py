@@ -37,7 +37,7 @@ _CLAUSES = {
     Feature.LIMIT_FILE_SIZE: ("file", "limit"),
 }
 _TAIL_BYTES = 16_384
-_NETWORK = frozenset({Feature.NET_NONE, Feature.NET_PORTS, Feature.NET_DOMAINS})
+OF_NETWORK = frozenset({Feature.NET_NONE, Feature.NET_PORTS, Feature.NET_DOMAINS})
 
 
 def collect(
@@ -73,7 +73,7 @@ def collect(
         found.extend(
             violation
             for violation in guessed
-            if violation.feature is not Feature.NET_NONE or known.isdisjoint(_NETWORK)
+            if violation.feature is not Feature.NET_NONE or known.isdisjoint(OF_NETWORK)
         )
     return tuple(found)
 

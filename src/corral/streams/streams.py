@@ -17,11 +17,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Self
+    from typing import Protocol, Self
 
     from corral.model.plan import Plan
     from corral.streams.destinations import Destinations
     from corral.streams.doors import Doors
+
+    class ErrorReader(Protocol):
+        def __call__(self, piece: bytes, *, can_tell: bool = True) -> None: ...
+
 
 _CHUNK = 65_536
 #: How large a pipe is, where the kernel tells, and where it does not: the most that macOS has.
@@ -97,6 +101,9 @@ class InheritedStreams:
     def flush(self, is_enough: Callable[[float], bool]) -> None:
         """Let the caller's own readers have the rest; see `deliver`."""
 
+    def read_errors(self, reader: ErrorReader) -> None:
+        """Let somebody read standard error on its way, where it comes this way."""
+
     def show_note(self, text: str) -> None:
         """Show a line on the caller's terminal, where that does not come between what the command prints."""
 
@@ -169,7 +176,11 @@ class PipedStreams(InheritedStreams):
         self._outputs: tuple[int, int] = (-1, -1)
         self._sinks: list[Sink] = []
         self._sizes = [0, 0]
+        self._reader: ErrorReader | None = None
         self.is_over_limit = False
+
+    def read_errors(self, reader: ErrorReader) -> None:
+        self._reader = reader
 
     def __enter__(self) -> Self:
         try:
@@ -302,6 +313,8 @@ class PipedStreams(InheritedStreams):
         permitted = self._permitted(piece)
         if permitted:
             self._sinks[which].take(permitted)
+            if self._reader is not None and (which == 1 or self._outputs[1] < 0):
+                self._reader(permitted, can_tell=not getattr(self._sinks[which], "pending", b""))
         return len(piece) if self._sinks[which].is_wanted else 0
 
     def _permitted(self, piece: bytes) -> bytes:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from corral.model.event import Event
+    from corral.model.plan import Plan
     from corral.model.result import Result
     from corral.protected_names.session_guard import SessionGuard
     from corral.runtime.launcher.server import JobPipes, SandboxServer
@@ -91,6 +92,9 @@ class Job(Supervision):
             self._is_unwanted = True
             if self._ends is not None:
                 self._ends.cut()
+
+    def _inferred_from(self) -> Plan:
+        return self._kept.plan
 
     def stop_waiting(self) -> None:
         """Its sandbox is frozen: it will not end by itself."""

@@ -9,7 +9,7 @@ import posixpath
 from corral.linux.syscalls import Arch, numbers
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
-from corral.runtime.inference import explain_path
+from corral.runtime.inference import UNGRANTED_REASON, explain_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +50,12 @@ def explain_traced(plan: Plan, call: RefusedCall) -> Violation | None:
 
 
 def _is_telling(found: Violation) -> bool:
-    """Of what is not there inside: programs try many names of the system in passing."""
-    return bool(found.hint) or found.feature is Feature.FS_DENY
+    """Of what is not there inside: programs try many names of the system in passing.
+
+    A name with bytes that cannot be typed has no hint, and nobody tries such a one in passing.
+    """
+    is_odd = not found.subject.isprintable() and found.detail == UNGRANTED_REASON
+    return bool(found.hint) or is_odd or found.feature is Feature.FS_DENY
 
 
 def _whole(directory: str, path: str) -> str:
