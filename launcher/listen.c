@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -32,7 +33,8 @@ enum {
     CLAIM = 200,      /* of a string that a call was given */
     VECTORS = 16,
     NUMBERS = 1024,   /* of calls; each is told once, and counted */
-    SAY_MS = 40,      /* what is heard is told so much later, with what came meanwhile */
+    SAY_MS = 40,      /* what is heard is told so much later, with what came meanwhile, */
+    SAID = 4096,      /* if that was not more than this: then its end */
     FREE = 4, DOUBLINGS = 10, LONGEST_MS = 1000, /* of throttling, as in corral's model/throttle.py */
 };
 
@@ -200,16 +202,20 @@ int listen_wait(int timeout) {
     return listener.say_at ? sooner(timeout, listener.say_at) : timeout;
 }
 
-/* `must`: it is the last time. Else nobody waits for a corral that does not read, and may be stopped. */
-static void say_heard(bool must) {
+/* INVARIANT: nobody waits for a corral that does not read, and may be stopped: the end of what was heard, and what
+ * else is to be said, always has room. */
+static bool is_all_read(void) {
+    struct stat status;
+    int unread = 0;
+    if (fstat(STATUS_FD, &status) < 0) return false;
+    return ioctl(STATUS_FD, S_ISSOCK(status.st_mode) ? (unsigned long)TIOCOUTQ : (unsigned long)FIONREAD, &unread) == 0 && !unread;
+}
+
+static void say_heard(size_t most) {
     char line[16 + 2 * PIECE];
-    struct pollfd room = {.fd = STATUS_FD, .events = POLLOUT};
     listener.say_at = 0;
+    if (listener.length - listener.said > most) listener.said = listener.length - most;
     while (listener.said < listener.length) {
-        if (!must && (poll(&room, 1, 0) != 1 || !(room.revents & POLLOUT))) {
-            listener.say_at = now_ms() + SAY_MS;
-            return;
-        }
         size_t left = listener.length - listener.said, size = left < PIECE ? left : PIECE;
         memcpy(line, "said ", 5);
         size_t length = 5 + hex_put(line + 5, listener.heard + listener.said, size);
@@ -220,7 +226,9 @@ static void say_heard(bool must) {
 }
 
 void listen_say(void) {
-    if (listener.say_at && now_ms() >= listener.say_at) say_heard(false);
+    if (!listener.say_at || now_ms() < listener.say_at) return;
+    if (is_all_read()) say_heard(SAID);
+    else listener.say_at = now_ms() + SAY_MS;
 }
 
 static void answer(const struct launch *launch) {
@@ -258,7 +266,7 @@ void listen_act(struct launch *launch, short events) {
 
 void listen_finish(struct launch *launch) {
     char line[48];
-    say_heard(true);
+    say_heard(HEARD);
     for (unsigned number = 0; number < NUMBERS; number++) {
         if (listener.counted[number] < 2) continue;
         int length = snprintf(line, sizeof line, "times %u %u\n", number, (unsigned)listener.counted[number]);

@@ -65,10 +65,23 @@ class RealHost:
         except OSError as problem:
             _check_absent(path, problem)
             return None
-        is_owner = status.st_uid == self.uid != 0
-        # A directory has another number of names whenever one is made in it, and nobody asks for it.
-        names = 1 if stat_bits.S_ISDIR(status.st_mode) else status.st_nlink
-        return _stat(status.st_mode, status.st_dev, status.st_ino, names, is_owner)
+        return _stat(*_numbers(status, self.uid))
+
+    def numbers(self, path: str) -> tuple[int, ...] | None:
+        """The numbers that `lstat` answers by; None where it has something else to say."""
+        try:
+            return _numbers(os.lstat(path), self.uid)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError):
+            return None
+
+    def is_answer(self, numbers: tuple[int, ...] | None, answer: Stat | None) -> bool:
+        """Whether `lstat` answers so, for a path with these numbers."""
+        if not numbers:
+            return numbers is not None and answer is None
+        mode, device, inode, names, is_owner = numbers
+        return _stat(mode, device, inode, names, bool(is_owner)) == answer
 
     def readlink(self, path: str) -> str:
         try:
@@ -349,6 +362,12 @@ def _names(path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> tuple[str, 
     except OSError as problem:
         _check_absent(path, problem)
         return ()
+
+
+def _numbers(status: os.stat_result, uid: int) -> tuple[int, int, int, int, bool]:
+    # A directory has another number of names whenever one is made in it, and nobody asks for it.
+    names = 1 if stat_bits.S_ISDIR(status.st_mode) else status.st_nlink
+    return status.st_mode, status.st_dev, status.st_ino, names, status.st_uid == uid != 0
 
 
 @lru_cache(maxsize=32_768)

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from corral.host.real import RealHost
 
     Answers = dict[tuple[Any, ...], Any]
+    Stamps = dict[str, tuple[int, ...]]
 
 _DIRECTORY = "plans"
 _MOST_BYTES = 1 << 27
 _MOST_FILES = 64
-_FORMAT = 1
+_FORMAT = 2
 #: What may be stored: plans with anything else in them (patterns, for one) are made anew.
 _STORED = {
     each.__name__: each
@@ -50,25 +51,38 @@ class RememberedPlan:
         self._name = f"{_DIRECTORY}/{_digest(workspace)[:16]}"
         self._identity = ""
 
-    def load(self) -> tuple[Answers, Held] | None:
+    def load(self) -> tuple[Answers, Stamps, Held] | None:
         """What was kept last, if it was made of the same."""
         try:
             self._identity = self._identify()
             data = read_state(self._name, _MOST_BYTES)
-            identity, answers, found = marshal.loads(data)  # noqa: S302 - corral's own file
+            identity, answers, stamps, found = marshal.loads(data)  # noqa: S302 - corral's own file
             if identity != self._identity:
                 return None
-            return {question: _from_plain(answer) for question, answer in answers}, _from_plain(found)
+            known = {question: _from_plain(answer) for question, answer in answers}
+            return known, stamps, _from_plain(found)
         except (OSError, ValueError, EOFError, TypeError, KeyError):
             return None
 
     def save(self, answers: Answers, found: Held) -> None:
         """Replace it as a whole."""
         with contextlib.suppress(OSError, ValueError, TypeError):
-            pairs = [(question, _to_plain(answer)) for question, answer in answers.items()]
-            data = marshal.dumps((self._identity or self._identify(), pairs, _to_plain(found)))
+            stamps, pairs = {}, []
+            for question, answer in answers.items():
+                stamp = self._host.numbers(question[1]) if question[0] == "lstat" else None
+                # INVARIANT: what a stamp stands for is the very answer that the plan was made of.
+                if self._host.is_answer(stamp, answer):
+                    stamps[question[1]] = stamp
+                else:
+                    pairs.append((question, _to_plain(answer)))
+            data = marshal.dumps((self._identity or self._identify(), pairs, stamps, _to_plain(found)))
             write_state(self._name, data)
             forget_oldest(os.path.join(state_directory(), _DIRECTORY), _MOST_FILES)
+
+    def is_the_same(self, stamps: Stamps) -> bool:
+        """Whether all paths have these stamps: numbers, of which nothing is made to compare them."""
+        numbers = self._host.numbers
+        return all(numbers(path) == known for path, known in stamps.items())
 
     def _identify(self) -> str:
         """Raises OSError where there is no launcher."""

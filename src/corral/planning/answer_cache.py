@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 
     Found = TypeVar("Found")
     Answers = dict[tuple[Any, ...], Any]
+    Stamps = dict[str, tuple[int, ...]]
 
     class AnswerStore(Protocol):
         """Where answers, and what follows from them, outlast the process."""
 
-        def load(self) -> tuple[Answers, Any] | None:
-            """What was saved last; never raises."""
+        def load(self) -> tuple[Answers, Stamps, Any] | None:
+            """What was saved last: answers, stamps by path, and what follows from both; never raises."""
 
         def save(self, answers: Answers, found: Any) -> None:
             """Never raises: the next process finds it out for itself."""
+
+        def is_the_same(self, stamps: Stamps) -> bool:
+            """Whether paths have the stamps that `load` gave in the place of the host's answers."""
 
 
 class RecordingHost:
@@ -82,21 +86,27 @@ class AnswerCache:
         self._store = store
         self._answers: Answers | None = None
         self._found: Any = None
+        self._stamps: Stamps = {}  # of paths, where the store has these instead of answers
         loaded = store.load() if store is not None else None
         if loaded is not None:
-            self._answers, self._found = loaded
+            self._answers, self._stamps, self._found = loaded
 
     def find(self, host: Host, find: Callable[[Host], Found]) -> Found:
         """What `find` would return now; called only if the host answers otherwise than last time."""
-        if self._answers is None or not _says_so(host, self._answers):
+        if self._answers is None or not self._holds(host, self._answers):
             recorder = RecordingHost(host)
-            self._answers = None
+            self._answers, self._stamps = None, {}
             self._found = find(recorder)
             self._answers = recorder.answers
             if self._store is not None:
                 self._store.save(self._answers, self._found)
         found: Found = self._found
         return found
+
+    def _holds(self, host: Host, answers: Answers) -> bool:
+        if self._stamps and (self._store is None or not self._store.is_the_same(self._stamps)):
+            return False
+        return _says_so(host, answers)
 
 
 def _says_so(host: Host, answers: dict[tuple[Any, ...], Any]) -> bool:
