@@ -229,9 +229,13 @@ class Sandbox:
 
     def session(self) -> Session:
         """Make a sandbox and keep it, for many commands; it ends with the `with` block it is used in."""
-        from corral.sessions.session import Session
+        if self.planner.host.platform == "linux":
+            from corral.sessions.session import Session
 
-        return Session(self)
+            return Session(self)
+        from corral.sessions.separate_session import SeparateSession
+
+        return SeparateSession(self)
 
     def trial(self) -> Trial:
         """Try commands on the workspace without changing it; what they wrote can be looked at and applied.

@@ -266,3 +266,24 @@ def _ended(pid: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("session", "start", "name"), "named sessions cannot be kept on this platform"),
+        (("session", "list"), "named sessions cannot be kept on this platform"),
+        (("try", "--backend", "seatbelt", *GIVEN_UP, "--", "true"), "an overlay mount, which only Linux has"),
+        (("run", "--backend", "seatbelt", *GIVEN_UP, "--trace", "--", "true"), "seatbelt cannot trace"),
+        (("run", "--backend", "native", "--", "true"), "it needs Linux"),
+        (("compile", "--backend", "seatbelt", *GIVEN_UP, "-o", "plan"), "native, landlock"),
+    ],
+    ids=["session", "sessions", "try", "trace", "native", "compile"],
+)
+def test_what_needs_linux_is_refused_in_words(mac: Mac, words: tuple[str, ...], why: str) -> None:
+    done = mac.corral(*words)
+
+    assert done.returncode != 0
+    assert why in done.stderr
+    assert "internal error" not in done.stderr
+    assert mac.left == []

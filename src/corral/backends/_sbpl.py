@@ -89,8 +89,8 @@ _FOREIGN = "[^ -~]"  # a byte of a character that is not ASCII
 class Seat(Record):
     """What a profile says besides the plan."""
 
-    scratch: str  # the run's own directory
-    started: str  # a file in it, which the sandbox makes when it stands
+    scratch: str  # the run's own directory, or that of its session
+    started: str  # a file in the run's own, which the sandbox makes when it stands
     private: bool  # commands may write to the directory
     proxy_port: int = 0  # of corral's own gateway on this machine; 0: there is none
 
@@ -202,7 +202,12 @@ def _readable(plan: Plan, seat: Seat) -> Iterator[str]:
     yield from _rule(_READ, filters)
     # A link on the way is followed by its text alone.
     yield from _rule("file-read*", (_literal(link.path) for link in links))
-    ends = (*(grant.target.path for grant in grants), *(link.path for link in links), seat.scratch)
+    ends = (
+        *(grant.target.path for grant in grants),
+        *(link.path for link in links),
+        seat.scratch,
+        seat.started,
+    )
     above = {path for end in (*ends, *SYSTEM_TREES, *SYSTEM_LINKS, "/dev/fd") for path in _above(end)}
     yield from _rule("file-read-metadata", map(_literal, above - {"/"}))
 

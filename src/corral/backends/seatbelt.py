@@ -127,20 +127,21 @@ class SeatbeltBackend:
         private = bool(resolved.private)
         is_proxied = gateway.is_limited(resolved)
         port = plan.proxy.port if is_proxied else 0
-        seat = Seat(scratch, f"{scratch}/.corral-started", private, proxy_port=port)
+        home = plan.command.kept_home or scratch
+        seat = Seat(home, f"{scratch}/.corral-started", private, proxy_port=port)
         profile = build_profile(plan, seat)
         _check_size(profile)
         # TRUST: where corral keeps its own state, which no command of any run may write: in the directory of
         # temporary files another run's command could change it, if its policy grants that directory.
         place = f"{resolved.profiles or scratch}/corral-{plan.run_id}.sb"
-        own_files = resolved.private_files if private else ()
+        own_files = resolved.private_files if private and home == scratch else ()
         return Launch(
             backend=self.name,
             argv=(
                 *(PROGRAM, "-f", place),
                 *(_SHELL, "-c", _script(resolved.limits), seat.started, *plan.command.argv),
             ),
-            env=proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied),
+            env=proxy.changed_environment(plan, home if private else "", is_proxied=is_proxied),
             enforced=_mechanisms(plan, probe),
             scratch=scratch,
             scratch_files=tuple(

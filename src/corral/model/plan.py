@@ -43,6 +43,7 @@ class Command(Record):
     traces: bool = False  # its calls on files are traced, and those that fail are told
     keeps: bool = False  # there is none: the sandbox is made and kept, for commands that come later
     trial: TrialLayers | None = None
+    kept_home: str = ""  # a private home that others before it had; made and removed by its session
 
 
 class ResolvedPath(Record):

@@ -202,6 +202,14 @@ class Planner:
 
     def _check_trial(self) -> None:
         """INVARIANT: nothing is tried but where a layer takes what is written."""
+        if self.host.platform != "linux":
+            raise UnenforceableError(
+                "unenforceable",
+                "nothing can be tried without changing the workspace on this platform",
+                why="a layer over a directory is an overlay mount, which only Linux has",
+                fix="use `corral run`, on a copy of the workspace",
+                lacking=frozenset({Feature.FS_TRIAL}),
+            )
         if self.backend == UNCONFINED or Feature.FS_TRIAL in self.waived:
             raise PolicyError(
                 "contradiction",

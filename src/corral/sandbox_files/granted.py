@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Grant, Link, ResolvedPath
     from corral.sandbox_files.base import IsProtected
 
-_ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTRY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class GrantedFiles(Files):

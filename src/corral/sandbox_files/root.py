@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.sandbox_files.base import IsProtected
 
-_ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTRY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class RootFiles(Files):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _CHUNK = 1024**2
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTRY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Tally:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from corral.model.result import Result
+    from corral.runtime.launcher.job import Job
     from corral.sessions.session import Session
 
 #: Of each stream, until it is read.
@@ -40,10 +41,20 @@ class Background:
         self._news = threading.Condition()
         self._result: Result | None = None
         self._error: BaseException | None = None
-        streams = PipedStreams(session.output_bytes, bytes_of(stdin), Destinations(self._take, None, None))
-        self._job = session.prepare_on(streams, argv, cwd=cwd, env=env, timeout=timeout, is_background=True)
+        self._job = self._prepare(bytes_of(stdin), cwd, env, timeout)
         self._thread = threading.Thread(target=self._run, name="corral-background", daemon=True)
         self._thread.start()
+
+    def _prepare(
+        self,
+        stdin: bytes,
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str] | None,
+        timeout: float | None,
+    ) -> Job:
+        session = self._session
+        streams = PipedStreams(session.output_bytes, stdin, Destinations(self._take, None, None))
+        return session.prepare_on(streams, self.argv, cwd=cwd, env=env, timeout=timeout, is_background=True)
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "ended"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from corral.trials.record import TrialRecord
     from corral.trials.stamp import Stamp
 
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class HostTree:

@@ -16,7 +16,7 @@ from corral.model.errors import UnenforceableError
 
 _OPENAT2 = 437  # on every architecture
 _NO_XDEV, _NO_MAGICLINKS, _IN_ROOT = 0x01, 0x02, 0x10
-_PATH_ONLY = os.O_PATH | os.O_CLOEXEC
+_PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 #: The kernel says EAGAIN when a rename anywhere crossed a `..` of the path: openat2(2) asks to try again.
 _TRIES = 256

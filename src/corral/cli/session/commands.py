@@ -59,6 +59,17 @@ def _with_exec_options(function: Any) -> Any:
 @click.group()
 def session() -> None:
     """Keep a sandbox, and run commands in it from any process."""
+    if sys.platform != "linux":
+        from corral.cli.run import report_error
+        from corral.model.errors import SetupError
+
+        refused = SetupError(
+            "not-kept",
+            "named sessions cannot be kept on this platform",
+            why="they need a sandbox that is kept, and to know who asks; both are there on Linux only",
+            fix="use `corral run`, or `Sandbox.session()` in Python; docs/macos.md says what works",
+        )
+        sys.exit(report_error(refused, as_json=False, about_command=False))
 
 
 session.command_class = BriefCommand
