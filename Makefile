@@ -93,8 +93,10 @@ lint: $(VENV)/.dev ## Check style and formatting.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev ## Check types.
+types: $(VENV)/.dev ## Check types, as on Linux, on macOS, and of what Windows imports.
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/macos/darwin.toml
+	$(BIN)/mypy --config-file tests/macos/win32.toml
 
 format: $(VENV)/.dev ## Bring the code into shape.
 	$(BIN)/ruff check --fix .

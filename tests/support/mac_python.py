@@ -280,7 +280,8 @@ def _offer_kqueue(kept: _Kept) -> None:
 def main(words: list[str]) -> None:
     """Become a Mac with this `sandbox-exec`, and run a module of corral's there."""
     program, module, *arguments = words
-    become_mac()
+    if sys.platform != "darwin":
+        become_mac()
     from corral.backends import seatbelt
 
     seatbelt.PROGRAM = program

@@ -224,7 +224,9 @@ def _verdict(probes: list[Probe], *, usable: bool) -> str:
     if whole:
         return f"Sandboxes work here: {', '.join(whole)} {'enforce' if len(whole) > 1 else 'enforces'} all."
     probe = min(confining, key=lambda probe: len(needed - probe.enforces))
-    lacking = ",".join(sorted(feature.value for feature in needed - probe.enforces))
+    lacking = ",".join(
+        sorted(feature.value for feature in needed - probe.enforces - {Feature.FS_TRIAL})  # no run needs it
+    )
     return f"Sandboxes work here only with `--backend {probe.backend} --waive {lacking}`."
 
 

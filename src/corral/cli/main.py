@@ -20,6 +20,10 @@ _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 
 def main() -> NoReturn:
     """Entry point of the `corral` command."""
+    if sys.platform == "win32":
+        from corral.cli.windows import main as say_where
+
+        sys.exit(say_where(sys.argv[1:]))
     run_quickly(_main)
 
 
