@@ -29,7 +29,7 @@ from corral.git_check.scope import scope_of
 from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, resolved_of
 from corral.linux.encode import append_guard
 from corral.model.plan import StdioMode
-from corral.model.policy import NetMode
+from corral.model.policy import NetMode, Response
 from corral.pipeline.networked_launch import Opening
 from corral.pipeline.planned_run import quarantine_for
 from corral.planning.build import DEFAULT_PATH, fixed_environment
@@ -115,6 +115,7 @@ def _can_be_stored(plan: Plan, launch: Launch) -> bool:
     only_python = (
         *(launch.outer, launch.scratch, plan.searches, plan.host_searches, plan.notes, resolved.published),
         *(resolved.limits.output_bytes is not None, resolved.net.mode is NetMode.LIMITED),
+        plan.policy.response is not Response.DENY,
     )
     if not is_apart or any(only_python) or (plan.watches and not launch.guards_names):
         return False
