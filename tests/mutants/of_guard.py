@@ -72,6 +72,8 @@ _CHANGED = (
     "folder is None or folder.node is not node or folder.stamp is None or (folder.stamp != stamp_of(path))"
 )
 _CLOSED = "not self.may_open or _is_others(path)"
+_ANOTHER = "(status.st_dev, status.st_ino) != (self._search.device, self._search.inode)"
+_UNSEEN = f"{REFUSED}what a command has closed counts as unseen"
 EQUIVALENT_TREES = {
     "trees.hear: hit or hit_inside or (left and mask & _IN_ISDIR) always": _SLOWER,
     "trees.hear: mask & _IN_ISDIR always": _SLOWER,
@@ -86,6 +88,9 @@ EQUIVALENT_TREES = {
     "trees._list: found or not is_settled(stamp, began) always": _SLOWER,
     "trees._enter: not hit_inside and (not left) never": _SLOWER,
     f"trees._open: {_CLOSED} never": _ROOT,
+    f"trees._open: {_CLOSED} always": _UNSEEN,
+    "trees._open: path == self._search.path never": _UNSEEN,
+    f"trees._open_top: {_ANOTHER} always": _UNSEEN,
     "trees.glance: not self._trees or began < self._look_at never": _SLOWER,
 }
 EQUIVALENT_WATCHED = {

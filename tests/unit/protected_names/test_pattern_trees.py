@@ -165,21 +165,22 @@ def test_a_closed_directory_is_looked_into(place: Path, guarding) -> None:
     assert os.listdir(place / "closed") == []
 
 
-def test_a_place_that_a_command_closes_is_opened_again(place: Path, guarding, monkeypatch) -> None:
+@pytest.mark.parametrize("name", [".", "sub"])
+def test_a_place_that_a_command_closes_is_opened_again(place: Path, guarding, monkeypatch, name: str) -> None:
     opened = pattern_trees.open_beneath
 
     def as_ordinary_user(root: str, directory: str) -> int:
-        if not place.stat().st_mode & 0o700:
+        if not os.stat(directory).st_mode & 0o700:
             raise PermissionError(errno.EACCES, "closed", root)
         return opened(root, directory)
 
     monkeypatch.setattr(pattern_trees, "open_beneath", as_ordinary_user)
     guard = guarding(searches=(search_of(place),))
-    _make(place / "a.pem")
-    place.chmod(0)
+    _make(place / name / "a.pem")
+    (place / name).chmod(0)
 
     assert guard.sweep() == ()
-    assert os.listdir(place) == []
+    assert os.listdir(place / name) == []
 
 
 def test_another_place_that_is_closed_stays_closed(place: Path, monkeypatch) -> None:
