@@ -82,7 +82,7 @@ RECORDS = {
     ),
     "AWAIT": Entry(
         "what is there before a command is looked at before it starts",
-        f"{_L}surroundings.py::test_a_command_starts_not_before_corral_says_so[plain-confined]",
+        f"{_L}surroundings.py::test_a_command_starts_not_before_corral_says_so[confined]",
     ),
     "INSIDE": refused(
         "sandboxes inside others",

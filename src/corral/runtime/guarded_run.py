@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.runtime.launcher.awaited import is_looked_at
+from corral.runtime.awaited import is_looked_at
 from corral.runtime.supervision import Supervision
 
 TYPE_CHECKING = False

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+
+from corral.untrusted_files.unchanged import is_settled, stamp_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: What build tools, test runners, package managers and services run without being told which file that is.
 _NAMES = (
@@ -22,14 +29,26 @@ _NAMES = (
 _DIRECTORIES = (".github/workflows", ".circleci", ".cargo")
 _MOST_IN_DIRECTORY = 64
 
+#: The workspace itself, if all that its time stands for was seen.
+_TOP = ""
+
 Stamps = dict[str, tuple[int, int, int]]
 
 
 def stamp_handoff(workspace: str) -> Stamps:
     """How such files are now; those that are missing are not in it."""
+    top = workspace.rstrip("/")
+    looked_ns, stamp = time.time_ns(), stamp_of(top)
+    found = _stamp(top, _NAMES)
+    if stamp is not None and is_settled(stamp, looked_ns):
+        found[_TOP] = stamp
+    return found
+
+
+def _stamp(top: str, names: Iterable[str]) -> Stamps:
     found: Stamps = {}
-    lstat, top = os.lstat, workspace.rstrip("/")
-    for name in (*_NAMES, *_in_directories(top)):  # plainly: this is done twice in each run
+    lstat = os.lstat
+    for name in (*names, *_in_directories(top)):  # plainly: this is done twice in each run
         try:
             status = lstat(f"{top}/{name}")
         except OSError:
@@ -41,7 +60,11 @@ def stamp_handoff(workspace: str) -> Stamps:
 
 def find_handoff(workspace: str, before: Stamps) -> tuple[str, ...]:
     """Those that are there, and are not as they were."""
-    return tuple(name for name, stamp in stamp_handoff(workspace).items() if before.get(name) != stamp)
+    top = workspace.rstrip("/")
+    names: tuple[str, ...] = _NAMES
+    if _TOP in before and before[_TOP] == stamp_of(top):  # no name has come to it
+        names = tuple(name for name in _NAMES if "/" in name or name in before)
+    return tuple(name for name, stamp in _stamp(top, names).items() if before.get(name) != stamp)
 
 
 def _in_directories(top: str) -> list[str]:

@@ -10,10 +10,10 @@ import time
 
 from corral.model.errors import SetupError
 from corral.model.policy import Response
+from corral.runtime.awaited import START_WORD, complete, is_awaited
 from corral.runtime.check import check
 from corral.runtime.guarded_run import GuardedRun
 from corral.runtime.handoff import find_handoff, stamp_handoff
-from corral.runtime.launcher.awaited import START_WORD, complete, is_awaited
 from corral.runtime.network_hooks import close_network, connect_network, listening, settle_network
 from corral.runtime.outcome import measure, promised
 from corral.runtime.scratch import Scratch, copies_of

@@ -112,7 +112,7 @@ class Status:
     def _receive(self, descriptor: int) -> bytes:
         import _socket as socket  # only for launches that have a gateway; the other one takes long to import
 
-        channel = socket.socket(fileno=descriptor)
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)  # else the kernel is asked
         try:
             piece, ancillary, _, _ = channel.recvmsg(
                 _CHUNK, socket.CMSG_SPACE(_MOST_GIVEN * _INT.size), getattr(socket, "MSG_CMSG_CLOEXEC", 0)

@@ -5,8 +5,6 @@ Both take about as long, and there are two processors. INVARIANT: no command sta
 
 from __future__ import annotations
 
-from corral.linux.encode import append_await, append_guard
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from corral.model.launch import Launch
@@ -31,9 +29,12 @@ def complete(plan: Plan, launch: Launch, quarantine: str, *, guards: bool) -> La
         return launch
     spec = launch.spec
     if guards:
+        from corral.linux.encode import append_guard
         from corral.protected_names.launcher_guard import name_guard
 
         spec = append_guard(spec, name_guard(plan, quarantine))
     if is_awaited(plan, launch):
+        from corral.linux.encode import append_await
+
         spec = append_await(spec)
     return launch if spec is launch.spec else launch.replace(spec=spec)
