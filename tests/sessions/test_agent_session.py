@@ -26,6 +26,9 @@ ADAPTERS = {
     "deepagents": "deepagents",
     "inspect_ai": "inspect",
     "openai_agents": "openai-agents",
+    "mini_swe_agent": "mini-swe-agent",
+    "autogen": "autogen",
+    "google_adk": "google-adk",
 }
 
 

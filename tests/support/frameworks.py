@@ -38,9 +38,7 @@ class Framework(NamedTuple):
     @property
     def module(self) -> str:
         """Of the adapter, and what the names of its tests begin with."""
-        return {"inspect": "inspect_ai", "google-adk": "google_adk"}.get(
-            self.extra, self.extra.replace("-", "_")
-        )
+        return {"inspect": "inspect_ai"}.get(self.extra, self.extra.replace("-", "_"))
 
 
 FRAMEWORKS = {
@@ -50,6 +48,9 @@ FRAMEWORKS = {
         Framework("deepagents", ("langchain-tests>=1.1.9",)),
         Framework("inspect"),
         Framework("openai-agents"),
+        Framework("mini-swe-agent"),
+        Framework("autogen", ("autogen-agentchat>=0.7.5",)),
+        Framework("google-adk"),
     )
 }
 

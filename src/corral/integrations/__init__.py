@@ -1,1 +1,1 @@
-"""Tools for those who write an agent themselves; finished agents get in by `cli.hook` and `cli.install`."""
+"""Tools for those who write an agent, and adapters for frameworks, each a module by itself."""

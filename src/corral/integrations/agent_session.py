@@ -16,7 +16,7 @@ from corral.aio.call import call, call_short
 from corral.aio.session import HeldSession
 from corral.backends.registry import AUTO_NAME
 from corral.integrations.command_check import CommandCheck
-from corral.integrations.explained import explain_failure, is_worth_telling
+from corral.integrations.explained import explain_failure, explain_text, is_worth_telling
 from corral.model.errors import CorralError, PolicyError, SessionClosed, SetupError
 from corral.model.file_entry import FileKind
 from corral.model.record import Record
@@ -186,6 +186,13 @@ class AgentSession:
             result.outcome is Outcome.TIMED_OUT,
             result,
         )
+
+    def explain(self, text: str) -> str:
+        """What there is to say of errors that came by another way than a command's; empty if nothing."""
+        lines = [
+            f"- {event.evidence.value}: {event.describe()}" for event in explain_text(self.sandbox, text)
+        ]
+        return "\n".join(["", "[corral] What the sandbox refused, as it seems:", *lines]) if lines else ""
 
     def _checked(self, command: str | Sequence[str]) -> list[str]:
         if self._check is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 
+from corral.backends.registry import UNCONFINED
 from corral.model.event import event_of
 from corral.model.feature import Feature
 from corral.model.violation import Evidence, Violation
@@ -33,19 +34,24 @@ _PRIVATE = (
 
 def explain_failure(sandbox: Sandbox, result: Result) -> Result:
     """The result with what its output tells besides: refusals on stdout, and paths that are not shown."""
-    if result.ok or result.enforcement.backend == "none":
+    if result.ok or result.enforcement.backend == UNCONFINED:
         return result
-    text = (result.stdout_bytes[-_TAIL_BYTES:] + b"\n" + result.stderr_bytes[-_TAIL_BYTES:]).decode(
-        "utf-8", "replace"
-    )
-    plan = sandbox.planner.plan(sandbox.read_command(("true",)))
+    printed = result.stdout_bytes[-_TAIL_BYTES:] + b"\n" + result.stderr_bytes[-_TAIL_BYTES:]
     known = {event.subject for event in result.events}
+    found = explain_text(sandbox, printed.decode("utf-8", "replace"), known)
+    return result.replace(events=(*result.events, *found)) if found else result
+
+
+def explain_text(sandbox: Sandbox, text: str, known: set[str] | None = None) -> list[Event]:
+    """What errors in a text have to do with the policy, but for subjects that are known."""
+    plan = sandbox.planner.plan(sandbox.read_command(("true",)))
+    seen = set(known or ())
     found: list[Event] = []
     for violation in (*infer(plan, text), *_hidden(plan, text)):
-        if violation.subject not in known and len(found) < _MOST_EVENTS:
-            known.add(violation.subject)
+        if violation.subject not in seen and len(found) < _MOST_EVENTS:
+            seen.add(violation.subject)
             found.append(event_of(violation))
-    return result.replace(events=(*result.events, *found)) if found else result
+    return found
 
 
 def is_worth_telling(result: Result) -> bool:
