@@ -11,6 +11,9 @@ from corral.streams.streams import InheritedStreams, RelayedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from corral.model.event import Listener
     from corral.model.plan import Command
     from corral.model.result import Result
@@ -57,3 +60,16 @@ def _open_shell(session: Session, result: Result) -> None:
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     say(f"{result.describe()}; its sandbox is still there, and this is a shell in it: `exit` ends both")
     session.shell((os.environ.get("SHELL") or "/bin/sh", "-i"))
+
+
+def refuse_together(options: Mapping[str, Any]) -> None:
+    """What a kept sandbox has not."""
+    flags = {"trace": "--trace", "trial": "--try", "on_refusal": "--on-refusal", "stats": "--stats"}
+    for name, flag in {**flags, "json": "--json", "terminal": "--tty"}.items():
+        if options[name]:
+            raise PolicyError(
+                "contradiction",
+                f"--debug and {flag} do not go together",
+                why="a debugged command runs in a kept sandbox, on your own terminal",
+                fix="leave one of them out",
+            )

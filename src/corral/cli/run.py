@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import sys
 
-from corral.live_runs.live_run import open_live_run
+from corral.host.real import open_runs_directory
 from corral.model.errors import CorralError, PolicyError
 from corral.model.event import THE_COMMAND, EventKind, shown
 from corral.model.plan import StdioMode
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from corral.model.event import Event
     from corral.model.feature import Feature
     from corral.model.launch import Launch
-    from corral.model.network.traffic import Traffic
+    from corral.model.network.traffic import NetEvent, Traffic
     from corral.model.plan import Command, Plan
     from corral.model.result import Result
     from corral.pipeline.planned_run import PlannedRun
@@ -174,9 +173,9 @@ def _carry_out(
             fix="write `corral run -- COMMAND`, or `corral run -c 'SHELL LINE'`",
         )
     if options["debug"]:
-        from corral.cli.debug import run_debugged
+        from corral.cli.debug import refuse_together, run_debugged
 
-        _refuse_together(options)
+        refuse_together(options)
         return run_debugged(request.sandbox, prepared, lines)
     if options["trace"]:
         prepared = prepared.replace(traces=True)
@@ -199,10 +198,10 @@ def _carry_out(
 def _run_planned(
     request: Request, prepared: Command, options: Mapping[str, Any], lines: EventLines
 ) -> Result:
-    live = open_live_run()  # ORDER: before the plan, which hides its directory
+    seen = _Seen(request, prepared, options)
     try:
-        sandbox = request.sandbox if live is None else request.sandbox.hearing(live.note_network)
-        planned = sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
+        sandbox = request.sandbox.hearing(seen.note_network)
+        planned = seen.planned = sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
         if planned.refusal is not None:
             _warn_of_fallback(request, planned.refusal)
         elif planned.unheld and not request.sandbox.is_unconfined and not options["json"]:
@@ -212,40 +211,70 @@ def _run_planned(
         if prepared.stdio is StdioMode.TERMINAL and os.isatty(0):
             lines.end = "\r\n"  # the caller's terminal is raw meanwhile
         lines.has_ended = lambda: planned.has_ended
-        listener = None if options["json"] else lines
-        if live is None:
-            planned.listen(listener)
-            return planned.run(say)
-        _begin_live(live, request, prepared, options, planned)
-        planned.listen(functools.partial(_tell_both, live, listener), live.note_started)
+        seen.lines = None if options["json"] else lines
+        planned.listen(seen.note_event, seen.note_started)
+        if planned.starts_slowly:
+            seen.begin()
         result = planned.run(say)
-        live.end(result.exit_status, result.describe())
+        seen.end(result)
         return result
     finally:
-        if live is not None:
-            live.close()
+        seen.close()
 
 
-def _begin_live(
-    live: LiveRun, request: Request, prepared: Command, options: Mapping[str, Any], planned: PlannedRun
-) -> None:
-    """From now on the user's other processes see it: `corral top`."""
-    policy = request.sandbox.policy
-    live.begin(
-        planned.run_id,
-        prepared.argv,
-        backend=planned.backend,
-        policy=policy.name,
-        workspace=request.sandbox.workspace,
-        agent=options["agent"] or "",
-        net=policy.net.mode.value,
-    )
+class _Seen:
+    """Lets the user's other processes see a run (`corral top`), from when its command has begun.
 
+    Nobody waits for that: what it takes is imported and written while the command runs already.
+    """
 
-def _tell_both(live: LiveRun, lines: EventLines | None, event: Event) -> None:
-    live.note_event(event)
-    if lines is not None:
-        lines(event)
+    def __init__(self, request: Request, prepared: Command, options: Mapping[str, Any]) -> None:
+        self._place = open_runs_directory()
+        self._request, self._prepared, self._options = request, prepared, options
+        self._live: LiveRun | None = None
+        self.planned: PlannedRun | None = None
+        self.lines: EventLines | None = None  # who else hears of events
+
+    def begin(self) -> None:
+        if self._place < 0 or self._live is not None or self.planned is None:
+            return
+        from corral.live_runs.live_run import LiveRun
+
+        self._live, self._place = LiveRun(self._place), -1
+        sandbox = self._request.sandbox
+        self._live.begin(
+            *(self.planned.run_id, self._prepared.argv),
+            backend=self.planned.backend,
+            policy=sandbox.policy.name,
+            workspace=sandbox.workspace,
+            agent=self._options["agent"] or "",
+            net=sandbox.policy.net.mode.value,
+        )
+
+    def note_started(self) -> None:
+        self.begin()
+        if self._live is not None:
+            self._live.note_started()
+
+    def note_event(self, event: Event) -> None:
+        if self._live is not None:
+            self._live.note_event(event)
+        if self.lines is not None:
+            self.lines(event)
+
+    def note_network(self, event: NetEvent) -> None:
+        if self._live is not None:
+            self._live.note_network(event)
+
+    def end(self, result: Result) -> None:
+        if self._live is not None:
+            self._live.end(result.exit_status, result.describe())
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.close()
+        elif self._place >= 0:
+            os.close(self._place)
 
 
 def pass_signals_on(run: PlannedRun | ContinuedRun) -> None:
@@ -253,19 +282,6 @@ def pass_signals_on(run: PlannedRun | ContinuedRun) -> None:
     for name in passed_on():
         signal.signal(getattr(signal, name), lambda number, _frame: _pass_on(run, number))
     signal.signal(signal.SIGTSTP, lambda *_: stop_and_go(run.send))
-
-
-def _refuse_together(options: Mapping[str, Any]) -> None:
-    """What a kept sandbox has not."""
-    flags = {"trace": "--trace", "trial": "--try", "stats": "--stats"}
-    for name, flag in {**flags, "json": "--json", "terminal": "--tty"}.items():
-        if options[name]:
-            raise PolicyError(
-                "contradiction",
-                f"--debug and {flag} do not go together",
-                why="a debugged command runs in a kept sandbox, on your own terminal",
-                fix="leave one of them out",
-            )
 
 
 def _pass_on(planned: PlannedRun | ContinuedRun, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat as stat_bits
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LAUNCHER = os.path.join(_PACKAGE, "bin", "corral-launch")
 _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
+#: In a control directory: a file for each run, see `live_runs`.
+RUNS = "runs"
 #: Files that configure corral, in the user's directory or in a project's.
 CONFIG_NAMES = ("corral.toml", "corral.json")
 _ABSENT = frozenset(
@@ -334,6 +337,31 @@ def control_directories() -> tuple[str, ...]:
             found.append(os.path.join(runtime, "corral"))
     state = state_directory()
     return (*found, *((os.path.join(state, "sessions"),) if state else ()))
+
+
+def open_runs_directory() -> int:
+    """Where runs can be seen, made if need be: a descriptor, or -1. ORDER: before a plan, which hides it."""
+    places = control_directories()
+    if not places:
+        return -1
+    path = os.path.join(places[0], RUNS)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        try:
+            handle = os.open(path, flags)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(places[0]), mode=0o700, exist_ok=True)
+            for directory in (places[0], path):  # the user's alone from their first moment
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory, mode=0o700)
+            handle = os.open(path, flags)
+    except OSError:
+        return -1
+    status = os.fstat(handle)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        os.close(handle)
+        return -1
+    return handle
 
 
 def config_directory() -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import stat
 import time
 
-from corral.host.real import control_directories
+from corral.host.real import open_runs_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from corral.model.network.traffic import NetEvent
 
 VERSION = "1"
-DIRECTORY = "runs"
 #: What a run may say in all; only its end comes after that.
 MOST_BYTES = 256 * 1024
 _MOST_VALUE = 512
@@ -116,33 +114,9 @@ class LiveRun:
 
 
 def open_live_run() -> LiveRun | None:
-    """A place for one run; None where there is none. ORDER: before the plan, which hides the directory."""
-    places = control_directories()
-    if not places:
-        return None
-    path = os.path.join(places[0], DIRECTORY)
-    try:
-        handle = _open(path)
-    except FileNotFoundError:
-        try:
-            os.makedirs(os.path.dirname(places[0]), mode=0o700, exist_ok=True)
-            for directory in (places[0], path):  # the user's alone from their first moment
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(directory, mode=0o700)
-            handle = _open(path)
-        except OSError:
-            return None
-    except OSError:
-        return None
-    status = os.fstat(handle)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISDIR(status.st_mode):
-        os.close(handle)
-        return None
-    return LiveRun(handle)
-
-
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """A place for one run; None where there is none."""
+    handle = open_runs_directory()
+    return LiveRun(handle) if handle >= 0 else None
 
 
 def _encode(name: str, value: str) -> bytes:

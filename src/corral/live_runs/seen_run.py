@@ -8,8 +8,8 @@ import os
 import signal
 import stat
 
-from corral.host.real import control_directories
-from corral.live_runs.live_run import DIRECTORY, MOST_BYTES, VERSION
+from corral.host.real import RUNS, control_directories
+from corral.live_runs.live_run import MOST_BYTES, VERSION
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -121,7 +121,7 @@ class RunDirectory:
     def _look_at(self, place: str) -> Iterator[tuple[tuple[str, int], SeenRun]]:
         try:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(os.path.join(place, DIRECTORY), flags)
+            handle = os.open(os.path.join(place, RUNS), flags)
         except OSError:
             return
         try:

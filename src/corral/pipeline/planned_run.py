@@ -93,6 +93,11 @@ class PlannedRun:
         return self._launch.backend
 
     @property
+    def starts_slowly(self) -> bool:
+        """Whether another program makes the sandbox, which may take its time."""
+        return self._launch.outer is not None
+
+    @property
     def run_id(self) -> str:
         """What the result calls this run."""
         return self._plan.run_id

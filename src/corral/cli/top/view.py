@@ -56,26 +56,31 @@ class TopView(App[None]):
         self._rows: dict[str, Row] = {}
         self._refused: dict[str, str] = {}  # by the name of a session: the host that was refused last
         self._asked_to_end: set[str] = set()
-        self._is_looking = False
+        self._is_looking = self._is_shown = False
 
     def compose(self) -> ComposeResult:
-        yield Static("looking ...", id="summary", markup=False)
-        yield DataTable(id="table", cursor_type="row", cell_padding=0, zebra_stripes=False)
-        yield Static("", id="detail", markup=False)
-        yield RichLog(id="events", wrap=True, markup=False, highlight=False, max_lines=500, min_width=0)
+        self._summary = Static("looking ...", id="summary", markup=False)
+        self._table: DataTable[Text] = DataTable(id="table", cursor_type="row", cell_padding=0)
+        self._detail = Static("", id="detail", markup=False)
+        self._log_widget = RichLog(
+            id="events", wrap=True, markup=False, highlight=False, max_lines=500, min_width=0
+        )
+        yield from (self._summary, self._table, self._detail, self._log_widget)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
         """Begin to look."""
+        self._is_shown = True
         self._set_columns()
-        self.query_one(RichLog).write(Text("what is refused or decided is shown here", style="dim"))
+        self._log_widget.write(Text("what is refused or decided is shown here", style="dim"))
         self.set_interval(_EVERY_SECONDS, self.look_again)
         self.look_again()
 
     def on_resize(self) -> None:
         """The name takes what the other columns leave."""
-        self._set_columns()
-        self._show_rows(list(self._rows.values()))
+        if self._is_shown:  # else it comes before the widgets
+            self._set_columns()
+            self._show_rows(list(self._rows.values()))
 
     def look_again(self) -> None:
         """Look, unless the last look is still under way."""
@@ -95,16 +100,18 @@ class TopView(App[None]):
 
     def _looked(self, rows: list[Row] | None, lines: list[Line]) -> None:
         self._is_looking = False
+        if not self.is_running:  # somebody has left meanwhile
+            return
         if rows is not None:
             self._show_rows(rows)
-        log = self.query_one(RichLog)
+        log = self._log_widget
         for line in lines:
             if line.host:
                 self._refused[line.source] = line.host
             log.write(Text(line.render(), style="green" if line.is_good else "red"))
 
     def _set_columns(self) -> None:
-        table = self.query_one(DataTable)
+        table = self._table
         table.clear(columns=True)
         others = sum(width for _, width in _COLUMNS)
         table.add_column("name", key="name", width=max(_LEAST_NAME, self.size.width - others - 2))
@@ -112,7 +119,7 @@ class TopView(App[None]):
             table.add_column(name, key=name, width=width)
 
     def _show_rows(self, rows: list[Row]) -> None:
-        table = self.query_one(DataTable)
+        table = self._table
         if list(self._rows) != [row.key for row in rows] or table.row_count != len(rows):
             chosen = self._chosen()
             table.clear()
@@ -133,7 +140,7 @@ class TopView(App[None]):
         style = COLOURS.get(row.state, "dim")
         cpu = "-" if row.cpu_percent is None else f"{row.cpu_percent:.0f}%"
         memory = "-" if row.memory_bytes is None else approximate(row.memory_bytes)
-        width = self.query_one(DataTable).columns
+        width = self._table.columns
         room = next((column.width for key, column in width.items() if key.value == "name"), 20)
         name = Text(f"{_MARKS[row.kind]}{row.name}", no_wrap=True)
         name.truncate(room - 1, overflow="ellipsis")
@@ -156,7 +163,7 @@ class TopView(App[None]):
             text.append(f"{count} {kind}{'' if count == 1 else 's'}   ")
         for state, count in states.items():
             text.append(f"{count} {state}   ", style=COLOURS[state] if count else "dim")
-        self.query_one("#summary", Static).update(text)
+        self._summary.update(text)
 
     def _show_detail(self) -> None:
         row = self._chosen()
@@ -167,14 +174,14 @@ class TopView(App[None]):
             parts += [f"pid {row.pid}" if row.pid else "", row.reason]
         nothing = "nothing runs; press n to start a session here" if row is None else ""
         text = nothing or "   ".join(filter(None, parts))
-        self.query_one("#detail", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))
+        self._detail.update(Text(text, no_wrap=True, overflow="ellipsis"))
 
     def on_data_table_row_highlighted(self) -> None:
         """Another row was chosen."""
         self._show_detail()
 
     def _chosen(self) -> Row | None:
-        table = self.query_one(DataTable)
+        table = self._table
         if not table.row_count or not table.is_valid_row_index(table.cursor_row):
             return None
         key = table.coordinate_to_cell_key(Coordinate(table.cursor_row, 0)).row_key.value
