@@ -66,8 +66,10 @@ if TYPE_CHECKING:
     from corral.sessions.live_network import LiveNetwork
     from corral.sessions.pool import Pool, PoolStats
     from corral.sessions.session import Session
+    from corral.sessions.trial import Trial
     from corral.shell_check.check import check
     from corral.shell_check.verdict import CheckFinding, CheckResult, CheckVerdict
+    from corral.trials.change import TrialChange
     from corral.wasm.module_sandbox import ModuleSandbox
 
 #: Name -> module. Imported on first use, so that `import corral` costs nothing.
@@ -133,6 +135,8 @@ _EXPORTS = {
     "SessionClosed": "corral.model.errors",
     "SetupError": "corral.model.errors",
     "Traffic": "corral.model.network.traffic",
+    "Trial": "corral.sessions.trial",
+    "TrialChange": "corral.trials.change",
     "UnconfinedWarning": "corral.model.errors",
     "UnenforceableError": "corral.model.errors",
     "Usage": "corral.model.result",
@@ -216,6 +220,8 @@ __all__ = [
     "SessionClosed",
     "SetupError",
     "Traffic",
+    "Trial",
+    "TrialChange",
     "UnconfinedWarning",
     "UnenforceableError",
     "Usage",

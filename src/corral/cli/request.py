@@ -58,11 +58,23 @@ class Request(Record):
     configuration: Configuration | None = None  # None: there was nothing but flags
     bypass: Setting | None = None  # why the command runs unconfined
 
+    @property
+    def is_tried(self) -> bool:
+        """Whether the configuration has it work on a layer over the workspace."""
+        return self.configuration is not None and self.configuration.is_tried and self.bypass is None
+
 
 def build_request(
-    options: Mapping[str, Any], command: str | tuple[str, ...] = (), *, for_run: bool = True
+    options: Mapping[str, Any],
+    command: str | tuple[str, ...] = (),
+    *,
+    for_run: bool = True,
+    may_try: bool = False,
 ) -> Request:
-    """What to do with a command: flags on top of the configuration, if there is one."""
+    """What to do with a command: flags on top of the configuration, if there is one.
+
+    `may_try`: the caller tries it, where the configuration wants that. Others refuse such a configuration.
+    """
     options = _with_bundles(options)
     _check_contradiction(options)
     if not is_configured(options):
@@ -75,6 +87,13 @@ def build_request(
         bypass = find_bypass(configuration, command, os.environ)
         if bypass is not None:
             return Request(bypass.sandbox, bypass.command, configuration, bypass.setting)
+    if configuration.is_tried and for_run and not may_try:
+        raise PolicyError(
+            "contradiction",
+            "this cannot be done on trial",
+            why='the configuration has `workspace = "trial"`, and this would write the workspace itself',
+            fix="use `corral run`, or set CORRAL_WORKSPACE=direct for this once",
+        )
     return Request(configuration.sandbox(for_run=for_run), command, configuration)
 
 

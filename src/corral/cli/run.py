@@ -63,7 +63,8 @@ def run_request(options: Mapping[str, Any], words: Iterable[str], *, stores: boo
     tried_commands: list[TriedCommand] = []
     try:
         command = build_command(options, words)
-        request = build_request(options, command)
+        request = build_request(options, command, may_try=True)
+        options = {**options, "trial": options["trial"] or request.is_tried}
         if request.configuration is not None and request.configuration.check_mode != "off":
             from corral.cli.check import check_configured
 

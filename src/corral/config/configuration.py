@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from corral.backends.registry import UNCONFINED
-from corral.config.keys import FALLBACKS
+from corral.config.keys import FALLBACKS, WORKSPACES
 from corral.config.setting import Origin, Source, shorten
 from corral.config.values import SAME
 from corral.host.real import RealHost
@@ -123,6 +123,11 @@ class Configuration(Record):
         asked = [setting for setting in self.compiled.confinement() if setting is not None]
         flag = next((each.origin.name for each in asked if each.origin.source is Source.FLAG), "")
         return f"{flag} asks for a sandbox" if flag else ""
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether commands work on a layer over the workspace."""
+        return self._value("workspace") == WORKSPACES[1]
 
     @property
     def keep_alive(self) -> bool:

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 FALLBACKS = ("refuse", "unconfined")
 
 
+#: What commands write to: the workspace itself, or a layer over it.
+WORKSPACES = ("direct", "trial")
+
+
 #: Tables beside `sandbox`: what is about commands and runs, and no policy.
 TOP_TABLES = ("check", "audit")
 
@@ -313,6 +317,13 @@ KEYS: tuple[Key, ...] = (
         True,
         grants=True,
         default=False,
+    ),
+    Key(
+        "workspace",
+        choice(WORKSPACES),
+        "`trial`: what commands change in the workspace is kept apart, to be applied or discarded",
+        "trial",
+        default=WORKSPACES[0],
     ),
     Key("keep_alive", BOOLEAN, "sessions keep their sandbox between commands", True, default=True),
     Key(

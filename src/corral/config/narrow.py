@@ -10,7 +10,7 @@ so do a writable root and a container that is kept.
 from __future__ import annotations
 
 from corral.backends.registry import AUTO_NAME, CONFINING, UNCONFINED
-from corral.config.keys import BY_NAME
+from corral.config.keys import BY_NAME, WORKSPACES
 from corral.config.setting import Setting
 from corral.config.to_policy import Compiled, capabilities_of_setting, compile_settings, with_backends
 from corral.model.policy import FsAccess
@@ -229,6 +229,12 @@ def _false_only(setting: Setting, against: Compiled) -> Answer:
     return (None, True) if not setting.value or allowed else ("false", False)
 
 
+def _trial_only(setting: Setting, against: Compiled) -> Answer:
+    """A project's file may have commands tried, and cannot have them write where the user does not."""
+    kept = str(against.value(setting.key.name))
+    return (None, True) if setting.value == WORKSPACES[1] or kept == WORKSPACES[0] else (kept, False)
+
+
 def _stricter(setting: Setting, against: Compiled) -> Answer:
     """A project's file may have commands checked more strictly, and not less."""
     kept = str(against.value(setting.key.name))
@@ -268,6 +274,7 @@ _RULES: dict[str, Callable[[Setting, Compiled], Answer]] = {
     "ask_unconfined": _false_only,
     "mounts.persist_caches": _false_only,
     "keep_alive": _false_only,
+    "workspace": _trial_only,
     "environment.set": _never,
     "check.mode": _stricter,
     "check.rules": _never,  # a rule can allow

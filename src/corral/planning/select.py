@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.model.errors import UnenforceableError
+from corral.model.feature import Feature
 from corral.model.probe import LIMITS_FIX
 
 TYPE_CHECKING = False
@@ -10,12 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
-    from corral.model.feature import Feature
     from corral.model.probe import Probe
 
     _T = TypeVar("_T")
     _Refusal = tuple[Probe, frozenset[Feature], UnenforceableError | None]
 
+#: The one backend that makes layers.
+_WITH_TRIALS = "native"
 #: What only a control group holds against a command that tries to get around it.
 _BY_GROUPS = {"limit.memory", "limit.cpu", "limit.cpu-time", "limit.pids"}
 
@@ -85,11 +87,22 @@ def _reason(probe: Probe, lacking: frozenset[Feature], problem: UnenforceableErr
     return f"{probe.backend}: cannot enforce {_names(lacking)}{words}"
 
 
+def _fix_trial(asked: list[Probe]) -> str:
+    """INVARIANT: nobody is told to waive it: the command would write the workspace itself."""
+    if not asked:
+        return f"only `--backend {_WITH_TRIALS}` has trials: use it, or leave out --try"
+    return (
+        f"trials need the backend {_WITH_TRIALS}: {asked[0].fix or asked[0].reason or 'see `corral doctor`'}"
+    )
+
+
 def _fix(refusals: list[_Refusal]) -> str:
     """The nearest way out first: of those that work here, the one that lacks least."""
     usable = [refusal for refusal in refusals if refusal[0].available and refusal[1]]
     fixes = [probe.fix for probe, *_ in refusals if not probe.available and probe.fix]
-    if usable:
+    if any(Feature.FS_TRIAL in lacking for _, lacking, _ in refusals):
+        nearest = _fix_trial([probe for probe, *_ in refusals if probe.backend == _WITH_TRIALS])
+    elif usable:
         probe, lacking, _ = min(usable, key=lambda refusal: len(refusal[1]))
         limits = any(feature.value.startswith("limit.") for feature in lacking)
         enable = probe.detail(LIMITS_FIX) if limits else ""

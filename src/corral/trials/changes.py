@@ -27,7 +27,7 @@ _PARTS = frozenset.union(*_BARE)
 #: What of a repository is brought over as what it means, or is of no use to anybody else (`trials/git`).
 _UNDERSTOOD = (
     *("objects", "refs", "logs", "HEAD", "index", "packed-refs"),
-    *("ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "AUTO_MERGE", "gc.log", "gc.pid"),
+    *("ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "AUTO_MERGE", "gc.log", "gc.pid", "info/refs"),
 )
 #: Deeper than anybody works. What lies deeper stays in the trial.
 MOST_DEPTH = 200

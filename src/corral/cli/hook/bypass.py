@@ -30,12 +30,12 @@ def find_bypassing(agent: str, line: str) -> tuple[dict[str, Any], tuple[str, ..
     if not is_configured({**options, "agent": None}):
         return None
     try:
-        request = build_request(options, words)
+        request = build_request(options, words, may_try=True)
     except PolicyError as error:
         if error.code != "unknown-agent":
             raise
         options["agent"] = None
-        request = build_request(options, words)
+        request = build_request(options, words, may_try=True)
     return (options, words) if request.bypass is not None else None
 
 

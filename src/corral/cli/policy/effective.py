@@ -22,6 +22,7 @@ _CONTAINER = ("user", "name", "start_timeout", "pull", "network", "root", "keep"
 _ONLY_IF_SAID = frozenset(
     {
         "fallback",
+        "workspace",
         "check.mode",
         "audit.enabled",
         "container.workspace",
@@ -122,6 +123,7 @@ def _settings(configuration: Configuration) -> Iterator[tuple[str, object, Origi
         **{f"container.{name}": configuration.compiled.value(f"container.{name}") for name in _CONTAINER},
         "mounts.persist_caches": configuration.persists_caches,
         "keep_alive": configuration.keep_alive,
+        "workspace": configuration.compiled.value("workspace"),
         "check.mode": configuration.check_mode,
         "ask_unconfined": configuration.asks_unconfined,
         "audit.enabled": configuration.is_audited,

@@ -80,6 +80,7 @@ session.command_class = BriefCommand
 @click.option("--idle", metavar="TIME", help="End it when nothing has run for so long: 30m.")
 @click.option("--lifetime", metavar="TIME", help="End it after so long, whatever runs: 8h.")
 @click.option("--reuse", is_flag=True, help="Use one that runs, if it was started the same way.")
+@click.option("--try", "trial", is_flag=True, help="Keep what its commands change in the workspace apart.")
 @with_session_options
 @_JSON
 def start(

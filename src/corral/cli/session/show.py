@@ -10,7 +10,7 @@ from corral.audit import caller
 from corral.cli.advice import advise
 from corral.cli.limits import list_limits
 from corral.cli.request import build_request
-from corral.cli.run import announce, describe_result
+from corral.cli.run import announce, describe_result, say
 from corral.cli.session.exec import seconds
 from corral.cli.session.here import find_here, name_or_default
 from corral.cli.stats import approximate
@@ -44,7 +44,7 @@ def start_session(
     if name is not None:
         check_name(name)
     limits = [0.0 if text is None else seconds(flag, text) for flag, text in _limits(idle, lifetime)]
-    request = build_request(options)
+    request = build_request(options, may_try=True)
     sandbox = request.sandbox
     if not sandbox.is_unconfined:
         announce(request, verbose=bool(options["verbose"]), as_json=bool(options["json"]))
@@ -64,7 +64,12 @@ def start_session(
         check_rules="" if configuration is None else "\n".join(configuration.check_rules),
     )
     _forget_old()
-    is_reused = _started(entry, sandbox, reuse=reuse)
+    if options["trial"] or request.is_tried:
+        _check_trial(entry, reuse=reuse)
+        _start_trial(entry, sandbox)
+        is_reused = False
+    else:
+        is_reused = _started(entry, sandbox, reuse=reuse)
     found = find_entry(entry.name)
     facts = _facts(*found, ask=False) if found is not None else None
     return 0, [entry.name], {"session": facts, **({"reused": is_reused} if reuse else {})}
@@ -86,6 +91,32 @@ def _started(entry: SessionRecord, sandbox: Sandbox, *, reuse: bool) -> bool:
             if not reuse or error.code != "session-exists" or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+def _check_trial(entry: SessionRecord, *, reuse: bool) -> None:
+    if reuse or entry.is_fresh:
+        raise PolicyError(
+            "contradiction",
+            f"--try and {'--reuse' if reuse else 'keep_alive = false'} do not go together",
+            why="a session on trial has a layer of its own, in one sandbox",
+            fix="leave one of them out",
+        )
+
+
+def _start_trial(entry: SessionRecord, sandbox: Sandbox) -> None:
+    """A session whose commands write in a layer over the workspace. Raises CorralError."""
+    from corral.sessions.named.daemon import start
+    from corral.sessions.trial import begin_trial
+
+    trial = begin_trial(sandbox, f"session {entry.name}")
+    for path in trial.record.direct:
+        say(f"not on trial: {path} is written directly, as the policy permits")
+    try:
+        start(entry, sandbox.on_trial(trial.record.mounted), _describe, trial)
+    except CorralError:
+        trial.discard()
+        raise
+    say(f"on trial {trial.id}: `corral changes {trial.id}` lists the changes; apply them when it has stopped")
 
 
 def _describe(result: Result, command: str | tuple[str, ...], verbose: bool) -> list[str]:

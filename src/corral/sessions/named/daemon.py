@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -20,18 +21,22 @@ from corral.sessions.named.terms import terms_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import NoReturn
 
     from corral.sandbox import Sandbox
     from corral.sessions.named.keeper import Describe
     from corral.sessions.named.session_directory import SessionDirectory
+    from corral.sessions.trial import Trial
 
 _MOST_REPORT_BYTES = 1024 * 1024
 
 
-def start(entry: SessionRecord, sandbox: Sandbox, describe: Describe) -> None:
-    """Start a session and wait until it stands. Raises CorralError, its own if it could not be made."""
+def start(entry: SessionRecord, sandbox: Sandbox, describe: Describe, trial: Trial | None = None) -> None:
+    """Start a session and wait until it stands. Raises CorralError, its own if it could not be made.
+
+    `trial` is what the sandbox works on: the session has it for itself as long as it lasts.
+    """
     found = find_entry(entry.name)
     if found is not None and found[1].is_living:
         raise _is_taken(found[1])
@@ -44,9 +49,14 @@ def start(entry: SessionRecord, sandbox: Sandbox, describe: Describe) -> None:
         ours, theirs = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+
+        def keep() -> None:
+            with _holding(trial):
+                _keep(place, theirs, entry, sandbox, describe)
+
         child = os.fork()
         if child == 0:
-            _detach((place.handle, lock, theirs), lambda: _keep(place, theirs, entry, sandbox, describe))
+            _detach((place.handle, lock, theirs), keep)
     except OSError as problem:
         raise _not_started(problem.strerror or str(problem)) from problem
     finally:
@@ -81,6 +91,18 @@ def _detach(kept: tuple[int, ...], work: Callable[[], None]) -> NoReturn:
     except BaseException:
         os._exit(70)
     os._exit(0)
+
+
+@contextlib.contextmanager
+def _holding(trial: Trial | None) -> Iterator[None]:
+    """Have a trial for the session alone. One in which nothing was changed goes with it."""
+    if trial is None:
+        yield
+        return
+    with trial.hold():
+        yield
+    if not trial.changes() and not trial.git_changes():
+        trial.discard()
 
 
 def _keep(

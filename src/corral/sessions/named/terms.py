@@ -38,6 +38,8 @@ def _terms(entry: SessionRecord, sandbox: Sandbox) -> Iterator[str]:
         yield f"--idle {format_duration(entry.idle_seconds)}"
     if entry.lifetime_seconds:
         yield f"--lifetime {format_duration(entry.lifetime_seconds)}"
+    if sandbox.planner.trial is not None:
+        yield "--try"
     if entry.is_fresh:
         yield "keep_alive = false"
 
