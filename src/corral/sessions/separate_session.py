@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from corral.model.errors import SessionClosed, SetupError
+from corral.model.errors import CorralError, SessionClosed, SetupError
 from corral.model.plan import Command, StdioMode
 from corral.pipeline.arguments import arguments_of, read_options
 from corral.pipeline.planned_run import PlannedRun
@@ -242,7 +242,7 @@ class _SeparateBackground(Background):
 
 def _await(process: Background) -> None:
     """It was told to end; what it raises is for whoever waits for it."""
-    with contextlib.suppress(BaseException):
+    with contextlib.suppress(CorralError, OSError):
         process.wait()
 
 
