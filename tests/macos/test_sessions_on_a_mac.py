@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
 
 from corral.backends import seatbelt
 from corral.model.errors import SessionClosed, SetupError
+from corral.parallel.executor import SandboxExecutor
 from corral.sandbox import Sandbox
+from corral.sessions.pool import Pool
 from support.mac_stage import WAIVED, Mac, MacRealHost
 
 TYPE_CHECKING = False
@@ -101,3 +104,27 @@ def test_a_closed_session_takes_no_command(session) -> None:
 
     with pytest.raises(SessionClosed):
         session.run("true")
+
+
+def test_an_executor_runs_many_commands(sandbox: Sandbox, mac: Mac) -> None:
+    with SandboxExecutor(sandbox) as executor:
+        results = executor.execute_parallel(
+            [f"echo {number} > {number}; cat {number}" for number in range(3)]
+        )
+
+    assert [result.stdout for result in results] == ["0\n", "1\n", "2\n"]
+    assert mac.left == []
+
+
+def test_an_executor_calls_functions(sandbox: Sandbox, mac: Mac) -> None:
+    with SandboxExecutor(sandbox) as executor:
+        assert executor.submit(math.factorial, 20).result(60) == math.factorial(20)
+
+    assert mac.left == []
+
+
+def test_a_pool_needs_sandboxes_that_are_kept(sandbox: Sandbox) -> None:
+    with pytest.raises(SetupError) as refused, Pool(sandbox, size=1) as pool:
+        pool.run("true")
+
+    assert refused.value.code == "not-kept"

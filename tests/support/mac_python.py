@@ -16,10 +16,12 @@ import os
 import resource
 import runpy
 import select
+import selectors
 import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 
 TYPE_CHECKING = False
@@ -53,8 +55,8 @@ NO_CALLS = ("prctl", "inotify_init1", "inotify_add_watch", "syscall", "unshare",
 NOWHERE = ("/proc", "/sys")
 
 
-def become_mac() -> None:
-    """From here on this process finds a Mac."""
+def become_mac(shown: str = "/proc/nothing") -> None:
+    """From here on this process finds a Mac; of /proc, a test itself may need what is `shown`."""
     kept = _Kept()
     for module, names in LINUX_ONLY.items():
         for name in names:
@@ -65,7 +67,10 @@ def become_mac() -> None:
         if hasattr(_socket, name):
             delattr(_socket, name)
     _offer_kqueue(kept)
-    _hide_trees()
+    # What was imported before has looked already.
+    tempfile._O_TMPFILE_WORKS = False  # type: ignore[attr-defined]
+    selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc]
+    _hide_trees(shown)
     _hide_calls()
     _let_chmod_spare_links(kept)
     socket.TCP_KEEPALIVE = kept.tcp_keepidle  # type: ignore[attr-defined]
@@ -86,12 +91,13 @@ class _Kept:
 _SCANNED = ("open", "stat", "lstat", "listdir", "scandir", "readlink", "access", "statvfs", "mkdir", "chdir")
 
 
-def _hide_trees() -> None:
+def _hide_trees(shown: str) -> None:
     def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any = ".", *arguments: Any, **named: Any) -> Any:
             if isinstance(path, (str, bytes, os.PathLike)):
                 text = os.fsdecode(path)
-                if text.startswith(NOWHERE) and text.split("/")[1] in {"proc", "sys"}:
+                is_hidden = text.startswith(NOWHERE) and text.split("/")[1] in {"proc", "sys"}
+                if is_hidden and not text.startswith(shown):
                     if function is os.access:
                         return False
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
