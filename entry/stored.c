@@ -15,7 +15,7 @@
 #include "entry.h"
 
 static const char MAGIC[8] = {'C', 'O', 'R', 'E', 'N', 'T', 'R', 1};
-enum { HEADER_SIZE = 20, MOST_BYTES = 16 * 1024 * 1024, PASSWD_BYTES = 1024 * 1024 };
+enum { HEADER_SIZE = 20 + KEY_SIZE, MOST_BYTES = 16 * 1024 * 1024 };
 
 /* By hand, since a static program cannot ask name services. A user who is only known to those has no stored plans. */
 static bool find_home(uid_t uid, char *home, size_t size) {
@@ -150,6 +150,8 @@ bool stored_open(struct stored *stored, const uint8_t key[KEY_SIZE]) {
     struct cursor c = {.at = header + sizeof MAGIC, .left = sizeof header - sizeof MAGIC};
     uint32_t size = cursor_u32(&c), plan_size = cursor_u32(&c);
     stored->count = cursor_u32(&c);
+    /* A file that was copied to another name is for another request. */
+    if (memcmp(header + HEADER_SIZE - KEY_SIZE, key, KEY_SIZE) != 0) return false;
     if (memcmp(header, MAGIC, sizeof MAGIC) != 0 || size > MOST_BYTES || plan_size > MOST_BYTES) return false;
     stored->bytes = malloc(size ? size : 1);
     uint8_t *plan = malloc(plan_size ? plan_size : 1); /* which the plan owns from now on */

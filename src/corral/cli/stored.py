@@ -36,6 +36,8 @@ _ONLY_PYTHON = ("terminal", "stats", "trace", "debug", "on_refusal", "json", "ve
 #: Time stamps are as coarse as the kernel's tick; a younger one may hide a second change.
 _TICK_NS = 20_000_000
 _MOST_FILES = 512
+#: After the name of what could not be stored, and for how long nobody tries again.
+_IN_VAIN, _IN_VAIN_SECONDS = ".not", 600.0
 
 
 def store(
@@ -48,6 +50,10 @@ def store(
     if _is_for_python(options, request):
         return
     with contextlib.suppress(CorralError, OSError, ValueError, TypeError):
+        in_vain = f"{request_key(arguments, '', hears=ran[0].hears).hex()}{_IN_VAIN}"
+        if _was_in_vain(in_vain):
+            return
+        _write(in_vain, b"")  # until it is known otherwise
         began, trace = time.time_ns(), Trace()
         place = os.path.realpath(os.path.join(working_directory(), options["cwd"] or ""))
         if not options["no_config"]:
@@ -55,10 +61,20 @@ def store(
         for path in options["deny_from"]:
             trace.note_content(os.path.abspath(path))
         trace.note_content(os.path.join(state_directory(), "told"))
-        data = compile_run(build_request(options, request.command).sandbox, trace, ran)
+        key = request_key(arguments, build_of(ran[1].argv[0]), hears=ran[0].hears)
+        data = compile_run(build_request(options, request.command).sandbox, trace, ran, key)
         if data is not None and trace.newest_ns < began - _TICK_NS:
-            key = request_key(arguments, build_of(ran[1].argv[0]), hears=ran[0].hears)
             _write(key.hex(), data)
+        if data is not None:
+            os.unlink(os.path.join(stored_directory(), in_vain))
+
+
+def _was_in_vain(name: str) -> bool:
+    """Whether the same was tried a while ago in vain: to find that out takes as long as a run."""
+    try:
+        return time.time() - os.stat(os.path.join(stored_directory(), name)).st_mtime < _IN_VAIN_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def _is_for_python(options: Mapping[str, Any], request: Request) -> bool:

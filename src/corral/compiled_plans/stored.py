@@ -1,6 +1,6 @@
 """Stored plans: what a run was, for the entry program (`entry/`) to do the same again without Python.
 
-    header   8 bytes magic, u32 length of the records, u32 length of the plan, u32 number of records
+    header   8 bytes magic, u32 length of the records, u32 of the plan, u32 number of records, 32 bytes key
     records  u32 type, u32 payload length, payload: what the entry program has to know besides
     plan     as `corral compile` writes it
     run      the plan and the launch, for the Python part, should it have to go on with such a run
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from corral.sandbox import Sandbox
 
 MAGIC = b"CORENTR\x01"
-HEADER = struct.Struct("<8sIII")
+HEADER = struct.Struct("<8sIII32s")
 _RECORD = struct.Struct("<II")
 _U32 = struct.Struct("<I")
 #: Where nothing is expected to stay: see runtime/discarded.py.
@@ -73,8 +73,8 @@ class StoredRecord(IntEnum):
     MARK = 11  # u32 size, bytes, string directory
 
 
-def compile_run(sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch]) -> bytes | None:
-    """The file for a run like one that has just ended, all but its name; None where only Python can do it.
+def compile_run(sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch], key: bytes) -> bytes | None:
+    """The file for a run like one that has just ended; None where only Python can do it.
 
     Raises CorralError, if it cannot be planned with what the launcher itself can do.
     """
@@ -99,7 +99,7 @@ def compile_run(sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch]) -> byt
     repositories = _repositories(plan, launch)
     if repositories is None:
         return None
-    return _encode(plan, launch, _compiled(plan, launch, trace), repositories)
+    return _encode(key, plan, launch, _compiled(plan, launch, trace), repositories)
 
 
 def _is_like(plan: Plan, launch: Launch, other: Plan, used: Launch) -> bool:
@@ -181,14 +181,20 @@ def _compiled(plan: Plan, launch: Launch, trace: Trace) -> CompiledPlan:
 
 
 def _encode(
-    plan: Plan, launch: Launch, compiled: CompiledPlan, repositories: list[tuple[StoredRecord, bytes]]
+    key: bytes,
+    plan: Plan,
+    launch: Launch,
+    compiled: CompiledPlan,
+    repositories: list[tuple[StoredRecord, bytes]],
 ) -> bytes:
     every = (*_records(plan), *repositories)
     records = [_RECORD.pack(kind, len(payload)) + payload for kind, payload in every]
     body, encoded = b"".join(records), encode_plan(compiled)
     # Of the environment there are names alone; what the launcher was told is in the plan.
     told = to_plain(plan.replace(env=())), to_plain(launch.replace(spec=b"", env=(), inside=None))
-    return HEADER.pack(MAGIC, len(body), len(encoded), len(records)) + body + encoded + marshal.dumps(told)
+    return (
+        HEADER.pack(MAGIC, len(body), len(encoded), len(records), key) + body + encoded + marshal.dumps(told)
+    )
 
 
 def _records(plan: Plan) -> Iterator[tuple[StoredRecord, bytes]]:
@@ -229,7 +235,7 @@ def _string(text: str) -> bytes:
 def read_run(descriptor: int) -> tuple[Plan, Launch]:
     """The plan and the launch of a stored plan. Raises OSError and ValueError."""
     header = os.pread(descriptor, HEADER.size, 0)
-    magic, body, plan, _ = HEADER.unpack(header)
+    magic, body, plan, _, _ = HEADER.unpack(header)
     if magic != MAGIC:
         raise ValueError("not a stored plan")
     start, end = HEADER.size + body + plan, os.fstat(descriptor).st_size

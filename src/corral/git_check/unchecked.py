@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FORMAT = 1
-_OF_ENTRY = b"CORMARK\x01"
+OF_ENTRY = b"CORMARK\x01"
 _CLAIMED, _UNFINISHED = ".checked", ".new"
 _MOST_BYTES = 1 << 28
 _KEPT_SECONDS = 30 * 24 * 3600  # of a workspace that is not there, and may be on a disk that comes back
@@ -104,11 +104,11 @@ def marked(roots: Sequence[str], state: tuple[Any, ...]) -> bytes:
 
 def _decode(data: bytes) -> tuple[int, tuple[str, ...], tuple[Any, ...]]:
     """A mark of the entry program's has its own time, and the rest from a run before (`entry/mark.c`)."""
-    if not data.startswith(_OF_ENTRY):
+    if not data.startswith(OF_ENTRY):
         found: tuple[int, tuple[str, ...], tuple[Any, ...]] = marshal.loads(data)  # noqa: S302 - corral's own file
         return found
-    since_ns = int.from_bytes(data[len(_OF_ENTRY) : len(_OF_ENTRY) + 8], "little")
-    kind, roots, (scope, begun, own) = marshal.loads(data[len(_OF_ENTRY) + 8 :])  # noqa: S302
+    since_ns = int.from_bytes(data[len(OF_ENTRY) : len(OF_ENTRY) + 8], "little")
+    kind, roots, (scope, begun, own) = marshal.loads(data[len(OF_ENTRY) + 8 :])  # noqa: S302
     return kind, roots, (scope, (since_ns, *begun[1:]), own)
 
 

@@ -1,0 +1,131 @@
+"""The same in everything: what a run says and gives back, with Python and without."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+from corral.git_check import unchecked
+
+_RUN_ID = re.compile(r"[0-9a-f]{16}")
+
+_HOOK = "sub/.git/hooks/post-checkout"
+_TRAP = f"mkdir -p sub; git init -q sub; printf '#!/bin/sh\\n' > {_HOOK}; chmod +x {_HOOK}"
+
+#: A command line, and which way it goes the second time.
+REQUESTS = (
+    (("--", "true"), "native"),
+    (("--", "false"), "native"),
+    (("-c", "echo out; echo err >&2; exit 3"), "native"),
+    (("-c", "env | sort; pwd; umask; id"), "native"),
+    (("-c", "head -c 300000 /dev/zero | tr '\\0' x"), "native"),
+    (("-c", "mkdir made; echo x > made/file; rm -r made"), "native"),
+    (("--", "cat", "/etc/shadow"), "native"),
+    (("--timeout", "30s", "--", "true"), "native"),
+    (("-p", "strict", "--", "ls", "/"), "python"),  # its output is limited
+    (("--net", "full", "--", "true"), "native"),
+    (("--", "no-such-program"), "python"),
+    (("-c", "touch .bashrc; sleep 0.2"), "continued"),
+    (("-c", "echo x > ~/lost.txt"), "continued"),
+    (("-c", "getent hosts example.org"), "continued"),
+    (("-c", "echo x > /usr/x"), "continued"),
+    (("-c", "mount -t tmpfs x /mnt"), "continued"),
+    (("-c", "kill -9 $$"), "continued"),
+    (("-c", "docker ps || exit 1"), "continued"),
+    (("--timeout", "1s", "-c", "sleep 9"), "continued"),
+    (("--json", "--", "true"), "python"),
+    (("-v", "--", "true"), "python"),
+    (("--no-such-flag", "--", "true"), "python"),
+)
+
+
+def _plain(text: str) -> str:
+    """Without what is different in each run."""
+    text = _RUN_ID.sub("ID", text)
+    return re.sub(r'"(duration|wall|user|system|peak)_\w+": [\d.e-]+|after [\d.]+ s', "N", text)
+
+
+@pytest.mark.parametrize(("words", "way"), REQUESTS, ids=[" ".join(words) for words, _ in REQUESTS])
+def test_both_ways_tell_the_same(shared, words, way) -> None:
+    options = words[: words.index("-c" if "-c" in words else "--")]
+    if way != "python" and options not in shared.warmed:
+        shared.run(*options, "--", "true")  # which leaves the plan
+        shared.warmed.add(options)
+
+    went, status, out, errors = shared.run(*words)
+    assert went == way
+    other = shared.run_by_python(*words)
+    if "--json" not in words:
+        assert (status, _plain(out), _plain(errors)) == (other[0], _plain(other[1]), _plain(other[2]))
+    assert status == other[0]
+
+
+def test_a_signal_is_passed_on(warm) -> None:
+    process = warm.start(
+        "run", "-c", "trap 'echo got it; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+
+    assert process.communicate(timeout=30)[0] == "got it\n"
+    assert process.returncode == 7
+
+
+def test_a_repository_is_worked_in_without_python(entry) -> None:
+    (entry.workspace / "file").write_text("1\n")
+    entry.git("init", "-q")
+    entry.git("add", "-A")
+    entry.git("commit", "-qm", "one")
+    entry.run("--", "true")
+    identity = "git -c user.name=a -c user.email=a@example.org"
+
+    for line in (
+        "git status",
+        "echo 2 > file; mkdir d; echo 3 > d/x",
+        "git add -A",
+        f"{identity} commit -qm two",
+    ):
+        assert entry.run("-c", line)[:2] == ("native", 0)
+    assert entry.git("log", "--format=%s").split() == ["two", "one"]
+    assert entry.run("--", "true")[0] == "native"
+
+
+def test_a_setting_of_git_is_taken_over_by_python(entry) -> None:
+    entry.git("init", "-q")
+    entry.run("--", "true")
+
+    assert entry.run("-c", "git config user.name somebody")[:2] == ("continued", 0)
+    assert "somebody" in (entry.workspace / ".git/config").read_text()
+    way, _, _, errors = entry.run(
+        "-c", "git config core.fsmonitor /bin/evil; git config core.pager /bin/evil"
+    )
+    assert "not taken over" in errors
+    assert way in {"continued", "python"}
+    assert "evil" not in (entry.workspace / ".git/config").read_text()
+
+
+def test_a_planted_repository_goes_to_quarantine(warm) -> None:
+    way, _, _, errors = warm.run("-c", _TRAP)
+
+    assert way == "continued"
+    assert "post-checkout" in errors
+    assert not (warm.workspace / _HOOK).exists()
+
+
+def test_what_a_killed_run_left_is_checked_by_the_next(warm) -> None:
+    process = warm.start("run", "-c", f"{_TRAP}; echo ready; sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.communicate(timeout=30)
+    marks = [*(warm.home / ".local/state/corral/unchecked").iterdir()]
+    assert len(marks) == 1
+    assert marks[0].read_bytes().startswith(unchecked.OF_ENTRY)
+
+    way, _, _, errors = warm.run("--", "true")
+    assert way == "python"
+    assert "was not checked when it ended" in errors
+    assert not (warm.workspace / _HOOK).exists()

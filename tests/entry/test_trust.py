@@ -1,0 +1,91 @@
+"""Nobody slips a plan in, and a plan that is out of date is not used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+
+def test_what_has_changed_makes_it_pythons(warm) -> None:
+    (warm.workspace / "corral.toml").write_text("[policy]\n")
+
+    assert warm.run("--", "true")[0] == "python"
+
+
+def test_other_variables_are_another_request(warm) -> None:
+    assert warm.run("--", "true", env=warm.environment(MORE="1"))[0] == "python"
+    assert warm.run("--", "true", env=warm.environment(SHLVL="7", _="x"))[0] == "native"
+
+
+def test_a_repository_of_the_hosts_makes_it_pythons(warm) -> None:
+    warm.git("init", "-q", str(warm.workspace / "below"))
+
+    assert warm.run("--", "true")[0] == "python"
+
+
+def test_the_place_comes_from_the_password_database(warm) -> None:
+    planted = warm.home.parent / "planted"
+    shutil.copytree(warm.home / ".local", planted / ".local")
+    shutil.rmtree(warm.stored)
+    for variables in ({"HOME": str(planted)}, {"XDG_STATE_HOME": str(planted / ".local/state")}):
+        assert warm.run("--", "true", env=warm.environment(**variables))[0] == "python"
+
+
+def test_who_else_may_write_there_is_not_believed(warm) -> None:
+    for place in (warm.stored, warm.stored.parent, warm.home):
+        mode = place.stat().st_mode
+        place.chmod(0o770)
+        assert warm.run("--", "true")[0] == "python", place
+        place.chmod(mode & 0o7777)
+    file = next(path for path in warm.stored.iterdir() if len(path.name) == 64)
+    file.chmod(0o620)
+    assert warm.run("--", "true")[0] == "python"
+
+
+def test_what_is_another_users_is_not_believed(warm) -> None:
+    os.chown(next(warm.stored.iterdir()), 12345, 12345)
+
+    assert warm.run("--", "true")[0] == "python"
+
+
+def test_no_link_is_followed(warm) -> None:
+    moved = warm.home / "moved"
+    warm.stored.rename(moved)
+    warm.stored.symlink_to(moved)
+
+    assert warm.run("--", "true")[0] == "python"
+
+
+def test_a_copy_under_another_name_is_not_used(warm) -> None:
+    """A plan for one request must not be another's, whoever has carried it there."""
+    env = warm.environment(MORE="1")
+    before = {*warm.stored.iterdir()}
+    (first,) = before
+    assert warm.run("--", "true", env=env)[0] == "python"
+    (other,) = {*warm.stored.iterdir()} - before
+    assert warm.run("--", "true", env=env)[0] == "native"
+    shutil.copyfile(first, other)
+
+    assert warm.run("--", "true", env=env)[0] == "python"
+
+
+def test_damage_is_not_used(warm) -> None:
+    (file,) = warm.stored.iterdir()
+    whole = file.read_bytes()
+    for cut in (0, 19, 60, len(whole) // 3):
+        file.write_bytes(whole[:cut])
+        assert warm.run("--", "true")[:2] == ("python", 0)
+        time_passed = file.stat().st_size != cut  # it was stored anew
+        assert time_passed
+
+
+def test_no_command_writes_there_whatever_the_variables_say(warm) -> None:
+    """Unconfined it could: the directory is the caller's own."""
+    target = warm.stored / "planted"
+    line = f"echo x > {target}; mv {warm.stored} {warm.stored}2; rm -r {warm.stored.parent}"
+    for variables in ({}, {"HOME": "/root"}, {"XDG_STATE_HOME": "/root/state"}):
+        options = ("--write", str(warm.home), "-c", line)
+        status = warm.run(*options, env=warm.environment(**variables))[1]
+        assert status != 0
+        assert not target.exists()
+        assert [path for path in warm.stored.iterdir() if len(path.name) == 64]
