@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from corral.host.real import open_runs_directory
+from corral.cli.seen import SeenRun
 from corral.model.errors import CorralError, PolicyError
 from corral.model.event import THE_COMMAND, EventKind, shown
 from corral.model.plan import StdioMode
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
     from corral.cli.request import Request
     from corral.cli.trial.tried import TriedCommand
-    from corral.live_runs.live_run import LiveRun
     from corral.model.errors import UnenforceableError
     from corral.model.event import Event
     from corral.model.feature import Feature
     from corral.model.launch import Launch
-    from corral.model.network.traffic import NetEvent, Traffic
+    from corral.model.network.traffic import Traffic
     from corral.model.plan import Command, Plan
     from corral.model.result import Result
     from corral.pipeline.planned_run import PlannedRun
@@ -199,7 +198,7 @@ def _carry_out(
 def _run_planned(
     request: Request, prepared: Command, options: Mapping[str, Any], lines: EventLines
 ) -> Result:
-    seen = _Seen(request, prepared, options)
+    seen = SeenRun(request, prepared, options)
     try:
         sandbox = request.sandbox.hearing(seen.note_network)
         planned = seen.planned = sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)
@@ -221,61 +220,6 @@ def _run_planned(
         return result
     finally:
         seen.close()
-
-
-class _Seen:
-    """Lets the user's other processes see a run (`corral top`), from when its command has begun.
-
-    Nobody waits for that: what it takes is imported and written while the command runs already.
-    """
-
-    def __init__(self, request: Request, prepared: Command, options: Mapping[str, Any]) -> None:
-        self._place = open_runs_directory()
-        self._request, self._prepared, self._options = request, prepared, options
-        self._live: LiveRun | None = None
-        self.planned: PlannedRun | None = None
-        self.lines: EventLines | None = None  # who else hears of events
-
-    def begin(self) -> None:
-        if self._place < 0 or self._live is not None or self.planned is None:
-            return
-        from corral.live_runs.live_run import LiveRun
-
-        self._live, self._place = LiveRun(self._place), -1
-        sandbox = self._request.sandbox
-        self._live.begin(
-            *(self.planned.run_id, self._prepared.argv),
-            backend=self.planned.backend,
-            policy=sandbox.policy.name,
-            workspace=sandbox.workspace,
-            agent=self._options["agent"] or "",
-            net=sandbox.policy.net.mode.value,
-        )
-
-    def note_started(self) -> None:
-        self.begin()
-        if self._live is not None:
-            self._live.note_started()
-
-    def note_event(self, event: Event) -> None:
-        if self._live is not None:
-            self._live.note_event(event)
-        if self.lines is not None:
-            self.lines(event)
-
-    def note_network(self, event: NetEvent) -> None:
-        if self._live is not None:
-            self._live.note_network(event)
-
-    def end(self, result: Result) -> None:
-        if self._live is not None:
-            self._live.end(result.exit_status, result.describe())
-
-    def close(self) -> None:
-        if self._live is not None:
-            self._live.close()
-        elif self._place >= 0:
-            os.close(self._place)
 
 
 def pass_signals_on(run: PlannedRun | ContinuedRun) -> None:
