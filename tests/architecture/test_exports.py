@@ -71,6 +71,8 @@ PUBLIC = [
     "SessionClosed",
     "SetupError",
     "Traffic",
+    "Trial",
+    "TrialChange",
     "UnconfinedWarning",
     "UnenforceableError",
     "Usage",

@@ -249,7 +249,7 @@ MUTANTS = (
         "fs.protect of what a plan of an earlier run does not know",
         Edit(
             "src/corral/planning/answer_cache.py",
-            "if self._answers is None or not _says_so(host, self._answers):",
+            "if self._answers is None or not self._holds(host, self._answers):",
             "if self._answers is None:",
         ),
         "tests/unit/host/test_remembered_plans.py::test_a_setting_that_names_hooks_is_seen",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _MOST_BYTES = 1 << 20  # of a request
+_OF_EXTRAS = ("corral.integrations.", "corral.cli.top.", "corral.cli.mcp.serve")
 _AT_START = ("PYTHON", "LC_", "LANG")  # variables that only a new interpreter heeds
 
 
@@ -128,7 +129,8 @@ def _fork_for_ever(requests: socket.socket) -> None:
     import corral
 
     for module in pkgutil.walk_packages(corral.__path__, "corral."):
-        if not module.name.endswith("__main__"):
+        # What is for a framework, a server or a view needs packages that take long, and are imported when used.
+        if not module.name.endswith("__main__") and not module.name.startswith(_OF_EXTRAS):
             importlib.import_module(module.name)
     gc.freeze()  # so that no child looks through all that for garbage when it ends
     while True:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from corral.cli.seen import SeenRun
+from corral.cli.seen import NotedRun
 from corral.model.errors import CorralError, PolicyError
 from corral.model.event import THE_COMMAND, EventKind, shown
 from corral.model.plan import StdioMode
@@ -198,7 +198,7 @@ def _carry_out(
 def _run_planned(
     request: Request, prepared: Command, options: Mapping[str, Any], lines: EventLines
 ) -> Result:
-    seen = SeenRun(request, prepared, options)
+    seen = NotedRun(request, prepared, options)
     try:
         sandbox = request.sandbox.hearing(seen.note_network)
         planned = seen.planned = sandbox.prepare(prepared, monitor=_monitor() if options["stats"] else None)

@@ -1,4 +1,4 @@
-"""SeenRun: lets the user's other processes see a run while it lasts (`corral top`)."""
+"""NotedRun: lets the user's other processes see a run while it lasts (`corral top`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from corral.pipeline.planned_run import PlannedRun
 
 
-class SeenRun:
+class NotedRun:
     """One run, seen from when its command has begun.
 
     Nobody waits for that: what it takes is imported and written while the command runs already.

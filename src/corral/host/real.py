@@ -267,9 +267,8 @@ class RealHost:
         hidden = tuple(map(os.path.realpath, control_directories()))
         state = state_directory()
         audit = os.path.join(os.path.realpath(state), "audit") if state else ""
-        return (
-            (*hidden, audit) if audit and os.path.isdir(audit) else hidden
-        )  # whoever reads it knows all runs
+        # A command that reads the log knows all runs.
+        return (*hidden, audit) if audit and os.path.isdir(audit) else hidden
 
     def module_runner(self) -> ModuleRunner:
         from corral.host.modules import find_module_runner

@@ -174,7 +174,7 @@ class Run(GuardedRun):
 
     def _run_guarded(self, streams: InheritedStreams) -> Result:
         began = time.monotonic()
-        if not is_awaited(self._plan, self._launch):
+        if not self._is_awaited:
             self._look_before()
         try:
             self._start_and_serve(streams, began)
@@ -189,6 +189,11 @@ class Run(GuardedRun):
         self._check_not_lost()
         settle_network(self._status, self._network)
         return self._tell(streams, ended - began)
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether the launcher waits for our word."""
+        return is_awaited(self._plan, self._launch)
 
     def _look_before(self) -> None:
         """ORDER: before there is a command. What is in the workspace now is the host's own."""
@@ -236,7 +241,7 @@ class Run(GuardedRun):
             if self._is_unwanted:
                 self.kill()
             streams.close_child_ends()
-            if is_awaited(self._plan, self._launch):
+            if self._is_awaited:
                 self._look_before()
                 self._let_start()
             if self._monitor is not None:

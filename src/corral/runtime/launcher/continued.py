@@ -125,6 +125,11 @@ class ContinuedRun(Run):
             streams.flush(self._is_enough)
             return result
 
+    @property
+    def _is_awaited(self) -> bool:
+        """The command runs already."""
+        return False
+
     def _resume_copies(self) -> ResumedCopies | None:
         if self._begun.copies < 0:
             return None
