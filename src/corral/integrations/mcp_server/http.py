@@ -78,7 +78,9 @@ async def _serve(settings: ServerSettings, listener: socket.socket, token: str) 
     port = listener.getsockname()[1]
     door = Door(clients, token, port)
     server = _Server(
-        uvicorn.Config(door, log_level="warning", lifespan="off", timeout_graceful_shutdown=_END_SECONDS)
+        uvicorn.Config(
+            door, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=_END_SECONDS
+        )
     )
     ended_by: list[int] = []
 
@@ -125,7 +127,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
-            return  # websockets and the like: uvicorn closes them
+            return  # there is nothing else
         refusal = self._refusal(scope)
         if refusal is not None:
             await _refuse(send, *refusal)
