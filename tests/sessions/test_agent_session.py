@@ -27,6 +27,7 @@ ADAPTERS = {
     "inspect_ai": "inspect",
     "openai_agents": "openai-agents",
     "mini_swe_agent": "mini-swe-agent",
+    "smolagents": "smolagents",
     "autogen": "autogen",
     "google_adk": "google-adk",
 }

@@ -49,6 +49,7 @@ FRAMEWORKS = {
         Framework("inspect"),
         Framework("openai-agents"),
         Framework("mini-swe-agent"),
+        Framework("smolagents"),
         Framework("autogen", ("autogen-agentchat>=0.7.5",)),
         Framework("google-adk"),
     )
