@@ -100,7 +100,7 @@ def _fix(refusals: list[_Refusal]) -> str:
     """The nearest way out first: of those that work here, the one that lacks least."""
     usable = [refusal for refusal in refusals if refusal[0].available and refusal[1]]
     fixes = [probe.fix for probe, *_ in refusals if not probe.available and probe.fix]
-    if any(Feature.FS_TRIAL in lacking for _, lacking, _ in refusals):
+    if any(Feature.FS_TRIAL in lacking for _, lacking, _ in usable):
         nearest = _fix_trial([probe for probe, *_ in refusals if probe.backend == _WITH_TRIALS])
     elif usable:
         probe, lacking, _ = min(usable, key=lambda refusal: len(refusal[1]))

@@ -175,6 +175,21 @@ def test_a_refusal_has_a_line_for_each_and_the_nearest_fix_first(registered) -> 
     ]
 
 
+def test_nobody_is_told_to_waive_a_trial() -> None:
+    """Without the layer the command would write the workspace itself."""
+    low = Probe("landlock", True, ALL - {Feature.FS_TRIAL})
+
+    with pytest.raises(UnenforceableError) as refused:
+        select(ALL, [low])
+    assert "native" in refused.value.fix and "waive" not in refused.value.fix
+    with pytest.raises(UnenforceableError) as refused:
+        select(ALL, [Probe("native", False, reason="x", fix="mend it"), low])
+    assert (
+        refused.value.fix
+        == "trials need the backend native: mend it; `corral doctor` says what each backend needs"
+    )
+
+
 def test_where_nothing_works_the_first_fix_is_that_of_the_preferred_one() -> None:
     probes = [Probe("a", False, reason="x", fix="mend a"), Probe("b", False, reason="y", fix="mend b")]
 
