@@ -96,8 +96,9 @@ def _entries(text: str) -> Iterator[LogEntry]:
     for line in lines[:-1]:
         head, _, message = line.partition("\t")
         ids, _, after = head.partition("> ")
-        old, new, *words = ids.split(" ", 2)
-        name, found, email = words[0].rpartition("<") if words else ("", "", "")
+        old, _, others = ids.partition(" ")
+        new, _, words = others.partition(" ")
+        name, found, email = words.rpartition("<")
         seconds, _, zone = after.partition(" ")
         is_date = seconds.isdecimal() and seconds.isascii() and len(seconds) < 12
         is_zone = len(zone) == 5 and zone[0] in "+-" and zone[1:].isdecimal() and zone.isascii()
