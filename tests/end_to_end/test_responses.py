@@ -117,10 +117,13 @@ def test_a_session_in_quarantine_is_frozen_until_it_is_reset(project: Path, home
         )
         other.start()
         assert began.wait(30)
+        prepared = session.prepare("touch prepared-before")
         ended = session.run(f"echo evidence > /tmp/left; {LOOKUP}; sleep 300; touch went-on")
         other.join(30)
         with pytest.raises(SetupError) as refused:
             session.run("touch again")
+        with pytest.raises(SetupError):
+            session.finish(prepared)
         found = session.read_file("/tmp/left")
         session.reset()
         after = session.run("test ! -e /tmp/left && touch after")

@@ -221,6 +221,8 @@ class Session(SessionFiles):
         with self._lock:
             if self._is_closed:
                 raise SessionClosed()
+            if self._frozen is not None and self._unfit is not None:  # since it was prepared
+                raise self._unfit
             self._jobs.add(job)
         try:
             return run_recorded(job, self._sandbox.recorder, self.id)
@@ -263,19 +265,12 @@ class Session(SessionFiles):
 
     def usage(self) -> UsageSample:
         """What all that runs in it has cost until now."""
-        from corral.limits.tree import look_at_tree
-        from corral.model.result import UsageSample
+        from corral.sessions.session_usage import sample_usage
 
         with self._lock:
             self._check_open()
             kept = self._kept
-        seconds = time.time() - self.began
-        if kept.group is not None:
-            counted = kept.group.usage()
-            return UsageSample(seconds, kept.group.cpu_seconds(), counted.memory_bytes, counted.pids)
-        counted = look_at_tree(kept.inner)
-        spent = (counted.user_seconds or 0.0) + (counted.system_seconds or 0.0)
-        return UsageSample(seconds, spent, counted.memory_bytes, counted.pids)
+        return sample_usage(kept, self.began)
 
     def reset(self) -> None:
         """End everything that runs in it, forget what lies in its private areas, and begin anew."""

@@ -392,3 +392,13 @@ def test_a_worker_that_was_killed_is_an_error_and_the_next_call_has_another(
             module.call("double", 2)
         assert caught.value.code == "module-worker"
         assert module.call("double", 2) == 4
+
+
+@pytest.mark.parametrize("response", ["throttle", "terminate", "quarantine"])
+def test_a_response_that_nobody_holds_for_a_kept_module_is_refused(response: str) -> None:
+    policy = corral.build_policy("strict", [f"refusal:{response}"])
+
+    with pytest.raises(corral.PolicyError) as refused:
+        corral.ModuleSandbox(b"\0asm\x01\0\0\0", policy=policy)
+
+    assert refused.value.code == "refusal-module"

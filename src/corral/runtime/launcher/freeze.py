@@ -52,6 +52,8 @@ class Frozen:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"not everything stopped within {_SECONDS:g} seconds")
                 time.sleep(_PAUSE_SECONDS)
+            if not self._held.keys() - {root}:  # else a kernel that tells of no children would freeze nobody
+                raise ProcessLookupError("nothing was found to be stopped")
         except BaseException:
             self.close()
             raise
