@@ -191,3 +191,18 @@ def test_lookups_that_are_refused_wait_with_and_without_a_network(project: Path,
 
         assert int(throttled.stdout) >= 120
         assert len(throttled.events) == 12
+
+
+@pytest.mark.parametrize("response", ["terminate", "quarantine"])
+def test_the_process_that_is_refused_a_call_does_nothing_else(
+    project: Path, home: Path, response: str
+) -> None:
+    script = "import ctypes, os; libc = ctypes.CDLL(None); libc.unshare(0x10000000); os.mkdir('went-on')"
+
+    denied = sandbox(project, "deny").run(("/usr/bin/python3", "-c", script))
+    assert denied.ok and (project / "went-on").exists()
+    (project / "went-on").rmdir()
+    ended = sandbox(project, response).run(("/usr/bin/python3", "-c", script))
+
+    assert ended.outcome is Outcome.BLOCKED
+    assert not (project / "went-on").exists()

@@ -255,6 +255,26 @@ MUTANTS = (
         "tests/unit/host/test_remembered_plans.py::test_a_setting_that_names_hooks_is_seen",
     ),
     _wall(
+        "kept-stamps-believed",
+        "fs.protect of what a plan of an earlier run does not know",
+        Edit(
+            "src/corral/host/remembered_plans.py",
+            "return all(numbers(path) == known for path, known in stamps.items())",
+            "return bool(stamps)",
+        ),
+        "tests/unit/host/test_remembered_stamps.py::test_any_change_of_a_path_is_seen",
+    ),
+    _wall(
+        "refused-call-answered",
+        "refusal:terminate: the process that was refused something does nothing else",
+        Edit(
+            "launcher/listen.c",
+            "    if (error && launch->spec.listens[0].strings & LISTEN_HELD) return;",
+            "    if (error && launch->spec.listens[0].strings & LISTEN_HELD && call->pid == 0) return;",
+        ),
+        "tests/end_to_end/test_responses.py::test_the_process_that_is_refused_a_call_does_nothing_else",
+    ),
+    _wall(
         "mount-of-another-object",
         "what was planned is what is mounted",
         Edit(
