@@ -210,7 +210,8 @@ def test_seatbelt_is_explained_without_a_mac_and_refused_to_run(corral: Corral) 
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"note       as on a Mac")
-    assert b"/usr/bin/sandbox-exec -p" in done.stdout
+    assert b"/usr/bin/sandbox-exec -f" in done.stdout
+    assert b"(deny default)" in done.stdout
     assert corral("run", "--backend", "seatbelt", "--waive", waive, "--", "true").returncode == 3
 
 
