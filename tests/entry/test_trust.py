@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 
+import pytest
+
 
 def test_what_has_changed_makes_it_pythons(warm) -> None:
     (warm.workspace / "corral.toml").write_text("[policy]\n")
@@ -79,13 +81,18 @@ def test_damage_is_not_used(warm) -> None:
         assert time_passed
 
 
-def test_no_command_writes_there_whatever_the_variables_say(warm) -> None:
+@pytest.mark.parametrize("variables", [{}, {"HOME": "/root"}, {"XDG_STATE_HOME": "/root/state"}], ids=str)
+def test_no_command_writes_there_whatever_the_variables_say(warm, variables) -> None:
     """Unconfined it could: the directory is the caller's own."""
-    target = warm.stored / "planted"
-    line = f"echo x > {target}; mv {warm.stored} {warm.stored}2; rm -r {warm.stored.parent}"
-    for variables in ({}, {"HOME": "/root"}, {"XDG_STATE_HOME": "/root/state"}):
-        options = ("--write", str(warm.home), "-c", line)
-        status = warm.run(*options, env=warm.environment(**variables))[1]
-        assert status != 0
-        assert not target.exists()
-        assert [path for path in warm.stored.iterdir() if len(path.name) == 64]
+    granted, target = warm.home / ".local", warm.stored / "planted"
+    target.touch()  # the control: whoever is not confined can
+    target.unlink()
+    before = sorted(path.name for path in warm.stored.iterdir())
+    line = f"echo x > {granted}/free && echo ran; echo x > {target}; rmdir {warm.stored}; "
+    line += f"rm -rf {warm.stored.parent}; mv {granted}/state {granted}/other"
+
+    told = warm.run("--write", str(granted), "-c", line, env=warm.environment(**variables))
+    assert "ran" in told[2], told
+    assert (granted / "free").exists()
+    assert set(before) <= {path.name for path in warm.stored.iterdir()}
+    assert not target.exists()
