@@ -108,9 +108,7 @@ def test_a_closed_session_takes_no_command(session) -> None:
 
 def test_an_executor_runs_many_commands(sandbox: Sandbox, mac: Mac) -> None:
     with SandboxExecutor(sandbox) as executor:
-        results = executor.execute_parallel(
-            [f"echo {number} > {number}; cat {number}" for number in range(3)]
-        )
+        results = executor.execute_parallel([f"echo {n} > {n}; cat {n}" for n in range(3)])
 
     assert [result.stdout for result in results] == ["0\n", "1\n", "2\n"]
     assert mac.left == []
