@@ -129,7 +129,7 @@ def _fork_for_ever(requests: socket.socket) -> None:
     import corral
 
     for module in pkgutil.walk_packages(corral.__path__, "corral."):
-        # What is for a framework, a server or a view needs packages that take long, and are imported when used.
+        # What needs a package of an extra takes long, and is imported when it is used.
         if not module.name.endswith("__main__") and not module.name.startswith(_OF_EXTRAS):
             importlib.import_module(module.name)
     gc.freeze()  # so that no child looks through all that for garbage when it ends
