@@ -17,6 +17,7 @@ from enum import IntEnum
 
 import corral
 from corral.compiled_plans.compiler import (
+    MEMBERSHIP,
     boot_id,
     build_of,
     preset_directory,
@@ -26,6 +27,7 @@ from corral.compiled_plans.plain_values import from_plain, to_plain
 from corral.compiled_plans.traced_host import TracedHost
 from corral.git_check.check import begin_for_others
 from corral.git_check.scope import scope_of
+from corral.limits.files import read
 from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, resolved_of
 from corral.linux.encode import append_guard
 from corral.model.plan import StdioMode
@@ -93,6 +95,9 @@ def compile_run(sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch], key: b
     if not _is_like(plan, launch, *ran) or not _can_be_stored(plan, launch):
         return None
     check(plan, launch)
+    # What a probe depends on as well: which launcher it is, and in which groups.
+    trace.note_content(launch.argv[0])
+    trace.note_text(MEMBERSHIP, read(MEMBERSHIP))
     for path in hosts[0].corral_files():
         hosts[0].lstat(path)
     launch = _guarded(plan, launch)
@@ -114,6 +119,7 @@ def _can_be_stored(plan: Plan, launch: Launch) -> bool:
     is_apart = launch.backend == "native" and (launch.gateway is None or plan.observes)
     only_python = (
         *(launch.outer, launch.scratch, plan.searches, plan.host_searches, plan.notes, resolved.published),
+        plan.unheld,  # by now it may be held
         *(resolved.limits.output_bytes is not None, resolved.net.mode is NetMode.LIMITED),
         plan.policy.response is not Response.DENY,
     )

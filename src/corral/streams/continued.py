@@ -23,8 +23,8 @@ class ContinuedStream(Record):
 class ContinuedStreams(RelayedStreams):
     """Both outputs, as they are carried on."""
 
-    def __init__(self, begun: tuple[ContinuedStream, ...]) -> None:
-        super().__init__(None, reads_errors=True)
+    def __init__(self, begun: tuple[ContinuedStream, ...], *, reads_errors: bool) -> None:
+        super().__init__(None, reads_errors=reads_errors)
         self._begun = begun
 
     def __enter__(self) -> Self:

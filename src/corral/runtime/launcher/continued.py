@@ -113,7 +113,8 @@ class ContinuedRun(Run):
 
     def run(self) -> Result:
         """Watch over it until its end. Raises as `Run.run` does."""
-        streams = ContinuedStreams(self._begun.streams) if self._begun.streams else InheritedStreams()
+        begun, reads_errors = self._begun.streams, not self._plan.hears
+        streams = ContinuedStreams(begun, reads_errors=reads_errors) if begun else InheritedStreams()
         with streams, self._resume_copies() or contextlib.nullcontext() as self._copies:
             self._group = ToldGroup(self._told)
             self._starter = _Started(self._launch, self._group, self._begun.process)

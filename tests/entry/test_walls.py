@@ -1,0 +1,80 @@
+"""What a stored plan holds is what the policy says: judged on the host, with an unconfined control."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+
+import pytest
+
+#: Each tries to do harm at {place}; {port} and {pid} are a server and a process of the host's.
+_ATTEMPTS = {
+    "writes outside": "echo harm > {place}/outside",
+    "reads a secret": "cat {place}/secret > taken",
+    "reaches a server": "python3 -c 'import socket as s; s.create_connection((\"127.1\", {port}))'",
+    "signals a process of the host's": "kill -KILL {pid}",
+}
+
+
+class _Target:
+    """What the harm would be done to."""
+
+    def __init__(self, entry) -> None:
+        self.place, self._workspace = entry.home.parent, entry.workspace
+        (self.place / "secret").write_text("secret\n")
+        self._victim = subprocess.Popen(["sleep", "100"])
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(0.2)
+        self.values = {
+            "place": self.place,
+            "port": self._server.getsockname()[1],
+            "pid": self._victim.pid,
+        }
+
+    def is_harmed(self) -> bool:
+        try:
+            self._server.accept()[0].close()
+        except TimeoutError:
+            pass
+        else:
+            return True
+        taken = self._workspace / "taken"
+        has_written = (self.place / "outside").exists()
+        return (
+            self._victim.poll() is not None
+            or has_written
+            or (taken.exists() and taken.read_text() == "secret\n")
+        )
+
+    def close(self) -> None:
+        self._victim.kill()
+        self._victim.wait()
+        self._server.close()
+
+
+@pytest.fixture
+def target(warm):
+    made = _Target(warm)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", [*_ATTEMPTS])
+def test_without_python_it_does_no_harm(warm, target, name) -> None:
+    line = _ATTEMPTS[name].format(**target.values)
+
+    way, _, out, _ = warm.run("-c", f"echo alive; {line}")
+    assert way in {"native", "continued"}
+    assert out.startswith("alive")
+    assert not target.is_harmed()
+    subprocess.run(["sh", "-c", line], cwd=warm.workspace, check=False, timeout=30)
+    assert target.is_harmed(), "the control: unconfined it does"
+
+
+def test_nothing_outlives_the_run(warm) -> None:
+    """The pipe that a left process holds is at its end as soon as the run is."""
+    way, status, out, _ = warm.run(
+        "-c", "echo alive; (trap '' HUP TERM; while :; do sleep 1; done) & sleep 0.1"
+    )
+
+    assert (way, status, out) == ("native", 0, "alive\n")
