@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import sys
 import stat
 
 from corral.host.real import RUNS, control_directories
@@ -81,8 +82,8 @@ class SeenRun:
 
     def send(self, number: int) -> bool:
         """Pass a signal to the corral that runs it; whether it was there to have it."""
-        if not self.is_in_own_namespace:
-            return False
+        if sys.platform != "linux" or not self.is_in_own_namespace:
+            return False  # elsewhere a number may be another process by the time that it gets the signal
         try:
             process = os.pidfd_open(self.facts.pid)
         except OSError:
