@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 import os
 import signal
-import sys
 import stat
+import sys
 
 from corral.host.real import RUNS, control_directories
 from corral.live_runs.live_run import MOST_BYTES, VERSION
