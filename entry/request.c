@@ -102,11 +102,21 @@ static bool add_groups(struct bytes *bytes) {
     return true;
 }
 
+/* Room for all of it at once: a buffer that grows would leave copies behind. */
+static struct bytes make_room(const struct request *request) {
+    size_t room = PATH_MAX + 1024 * sizeof(gid_t) + 256;
+    for (char **entry = environ; *entry; entry++) room += strlen(*entry) + 2;
+    for (char **word = request->argv; *word; word++) room += strlen(*word) + 2;
+    struct bytes bytes = {.at = malloc(room)};
+    bytes.room = bytes.at ? room : 0;
+    return bytes;
+}
+
 bool key_compute(const struct request *request, uint8_t key[KEY_SIZE]) {
-    struct bytes bytes = {0};
     char cwd[PATH_MAX];
     if (getuid() != geteuid() || getgid() != getegid() || getauxval(AT_SECURE) || !getcwd(cwd, sizeof cwd)) return false;
     if (cwd[0] != '/') return false; /* out of reach */
+    struct bytes bytes = make_room(request);
     add_word(&bytes, 'b', CORRAL_BUILD);
     add_word(&bytes, 'd', cwd);
     add_word(&bytes, 'h', request->hears ? "1" : "0");
@@ -116,6 +126,8 @@ bool key_compute(const struct request *request, uint8_t key[KEY_SIZE]) {
             add_word(&bytes, 'o', request->argv[i]);
     bool is_whole = add_environment(&bytes) && add_groups(&bytes) && !bytes.bad;
     if (is_whole) sha256(bytes.at, bytes.size, key);
+    /* TRUST: every variable is in it, and PID 1 of the sandbox will be a fork of this process. */
+    if (bytes.at) explicit_bzero(bytes.at, bytes.room);
     free(bytes.at);
     return is_whole;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,38 @@ def test_nothing_outlives_the_run(warm) -> None:
     )
 
     assert (way, status, out) == ("native", 0, "alive\n")
+
+
+def _count_in_memory(pid: int, text: bytes) -> int:
+    count = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        place, rights = line.split()[:2]
+        start, end = (int(number, 16) for number in place.split("-"))
+        if "r" in rights and "[v" not in line:
+            with open(f"/proc/{pid}/mem", "rb", 0) as memory:
+                memory.seek(start)
+                count += memory.read(end - start).count(text)
+    return count
+
+
+def _descendants(pid: int) -> list[int]:
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [one for child in children for one in (child, *_descendants(child))]
+
+
+def test_no_process_of_the_sandbox_has_the_callers_variables(warm) -> None:
+    secret = "a-token-of-" + "the-caller"
+    env = warm.environment(TOKEN=secret)
+    warm.run("--", "true", env=env)
+
+    process = warm.start("run", "-c", "echo ready; sleep 30", env=env)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    try:
+        assert _count_in_memory(process.pid, secret.encode()) > 0, "the control: the entry program has them"
+        found = {pid: _count_in_memory(pid, secret.encode()) for pid in _descendants(process.pid)}
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert len(found) >= 3
+    assert set(found.values()) == {0}
