@@ -35,6 +35,7 @@ static void take_block(uint32_t state[8], const uint8_t *block) {
         s[0] = first + second;
     }
     for (int i = 0; i < 8; i++) state[i] += s[i];
+    explicit_bzero(w, sizeof w); /* a part of what is digested, and so of the caller's variables */
 }
 
 void sha256(const uint8_t *bytes, size_t size, uint8_t digest[KEY_SIZE]) {
@@ -46,5 +47,6 @@ void sha256(const uint8_t *bytes, size_t size, uint8_t digest[KEY_SIZE]) {
     last[left] = 0x80;
     for (int i = 0; i < 8; i++) last[64 * blocks - 1 - (size_t)i] = (uint8_t)((uint64_t)size * 8 >> 8 * i);
     for (size_t i = 0; i < blocks; i++) take_block(state, last + 64 * i);
+    explicit_bzero(last, sizeof last);
     for (int i = 0; i < 32; i++) digest[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
 }
