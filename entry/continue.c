@@ -89,6 +89,7 @@ _Noreturn void continue_in_python(struct run *run) {
     int fd = memfd_create("corral-run", 0);
     int other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 10);
     FILE *file = other < 0 ? NULL : fdopen(other, "w");
+    live_leave(run); /* Python has a file of its own */
     if (!file) fail("memfd_create"); /* with us the lifeline ends, and so does the command */
     put_all(file, run);
     fclose(file);

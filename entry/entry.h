@@ -2,7 +2,7 @@
  * plan for exactly this request and everything that the plan was made from is as it was. Everything else it hands to
  * Python: before a command is started by executing it with the same words, and later by letting it continue the run.
  *
- * INVARIANT: in doubt, Python. Nothing here says a word to the user, but that there is no Python. */
+ * INVARIANT: in doubt, Python. Nothing here says a word to the user, but where Python cannot start. */
 #ifndef CORRAL_ENTRY_H
 #define CORRAL_ENTRY_H
 
@@ -46,6 +46,8 @@ enum stored_record {
     STORED_COPY,      /* u64 device, inode, string path, root, inside: a git configuration of which commands get a copy */
     STORED_COPIES,    /* string: the directory in which copies are made */
     STORED_MARK,      /* u32 size, bytes, string directory: what is written down while a command runs */
+    STORED_LIVE,      /* string: the directory in which the user's other processes see runs */
+    STORED_FACT,      /* string name, string value: what they are told of this one */
     STORED_TYPES,
 };
 

@@ -251,20 +251,23 @@ int run_stored(const struct request *request, struct stored *stored) {
     int given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1}, exit_code = 0;
     run.request = request;
     run.stored = stored;
-    run.areas = run.copies = run.mark = run.lifeline = run.status = run.signals = -1;
+    run.areas = run.copies = run.mark = run.lifeline = run.status = run.signals = run.live = run.live_place = -1;
     run.launch = (struct launch){.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
                                  .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
     bool is_started = prepare(&run, given) && start(&run, given);
+    if (is_started) live_begin(&run);
     if (is_started) watch(&run);
     if (!is_started || has_failed(&run)) {
         if (run.supervisor > 0) waitpid(run.supervisor, NULL, 0);
         if (run.signals >= 0) give_signals_back(&run);
+        live_leave(&run);
         clean_up(&run);
         return -1;
     }
     relays_finish(&run.relays, is_enough, &run);
     if (relays_error(&run.relays) || !is_quiet(&run, &exit_code)) continue_in_python(&run);
     waitpid(run.supervisor, NULL, 0);
+    live_end(&run, exit_code);
     clean_up(&run);
     return exit_code;
 }

@@ -34,6 +34,7 @@ struct run {
     uint8_t *originals[MOST_COPIES];
     size_t original_sizes[MOST_COPIES];
     char mark_path[4096];
+    int live_place, live;          /* where the user's other processes see it; -1 */
     uint8_t tails[2][TAIL_SIZE];   /* the end of each stream that passes through here */
 };
 
@@ -60,6 +61,11 @@ void copies_remove(struct run *run);
 /* mark.c: what says in the state directory that a run has not been checked. */
 bool mark_set(struct run *run);
 void mark_remove(struct run *run);
+
+/* live.c: the user's other processes see the run: from here on, no longer, until its end. */
+void live_begin(struct run *run);
+void live_leave(struct run *run);
+void live_end(struct run *run, int exit_code);
 
 /* continue.c: Python goes on with the run, in our place. */
 _Noreturn void continue_in_python(struct run *run);

@@ -99,6 +99,7 @@ static bool check_record(struct stored *stored, uint32_t type, struct cursor c) 
         [STORED_VARIABLE] = {0, 0, 0, 1}, [STORED_AREA] = {1, 0, 0, 1},      [STORED_OWN] = {0, 0, 1, 1},
         [STORED_ROOT] = {0, 0, 0, 1},     [STORED_WORKTREE] = {0, 0, 1, 1}, 
         [STORED_COPY] = {0, 2, 0, 3},     [STORED_COPIES] = {0, 0, 0, 1},    [STORED_MARK] = {0, 0, 1, 1},
+        [STORED_LIVE] = {0, 0, 0, 1},     [STORED_FACT] = {0, 0, 0, 2},
     };
     if (type == 0 || type >= STORED_TYPES) return false;
     struct cursor whole = c;

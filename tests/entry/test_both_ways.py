@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 
 import pytest
 
 from corral.git_check import unchecked
+from support.keeping import wait_until
 
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -130,3 +133,28 @@ def test_what_a_killed_run_left_is_checked_by_the_next(warm) -> None:
     assert way == "python"
     assert "was not checked when it ended" in errors
     assert not (warm.workspace / _HOOK).exists()
+
+
+def test_others_see_it_while_it_lasts(warm) -> None:
+    process = warm.start("run", "-c", "touch began; until [ -e go ]; do sleep 0.01; done")
+    runs = warm.home / ".local/state/corral/sessions/runs"
+    wait_until((warm.workspace / "began").exists, "it runs")
+    wait_until(lambda: [name for name in os.listdir(runs) if name[0] != "."], "it is seen")
+    (name,) = os.listdir(runs)
+    facts = dict(fact.split(b"=", 1) for fact in (runs / name).read_bytes().split(b"\0") if fact)
+
+    assert os.readlink(f"/proc/{int(facts[b'pid'])}/exe") == str(warm.program)  # and no Python
+    assert (facts[b"policy"], facts[b"state"]) == (b"moderate", b"running")
+    (warm.workspace / "go").touch()
+    assert process.communicate(timeout=60) == ("", "")
+    assert os.listdir(runs) == []
+
+
+def test_a_directory_as_stdin_is_refused_in_words(warm) -> None:
+    line = 'exec "$0" run -- true < .'
+    done = subprocess.run(
+        ["sh", "-c", line, warm.program], cwd=warm.workspace, capture_output=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert b"stdin is a directory" in done.stderr

@@ -38,10 +38,10 @@ def test_the_build_compiles_nothing_where_the_launcher_cannot_run(
     hook.target_name, hook.root = "wheel", str(tmp_path)
     monkeypatch.setattr(module, "find_compilers", lambda: pytest.fail("a compiler was looked for"))
     monkeypatch.setattr(sys, "platform", platform)
-    data: dict[str, object] = {}
+    data: dict[str, dict[str, str]] = {"shared_scripts": {}}
     hook.initialize("standard", data)
 
-    assert data == {}  # so the wheel is for every platform
+    assert data == {"shared_scripts": {str(tmp_path / "scripts/corral"): "corral"}}  # for every platform
     assert list(tmp_path.iterdir()) == []
 
 

@@ -28,8 +28,13 @@ async def _work(client: Client, home: McpHome) -> None:
     assert "AssertionError: 7" in failed
     assert "exit status 1" in failed
 
+    # Of another size: Python takes a module for unchanged by its size and the second that it was written in.
     await say(
-        client, "edit_file", path="lib/shapes.py", old_string="width + height", new_string="width * height"
+        client,
+        "edit_file",
+        path="lib/shapes.py",
+        old_string="width + height",
+        new_string="height * width * 1",
     )
     assert await say(client, "bash", command='echo "$CHECKED"; python3 test_shapes.py') == "yes\nall well"
     assert await say(client, "python", code="import shapes\nprint(shapes.area(5, 6))") == "30"

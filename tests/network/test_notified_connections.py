@@ -15,7 +15,7 @@ import pytest
 from corral.host.real import RealHost
 from corral.network.fronts import notify
 from corral.network.fronts.notify import Notified
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 from support.notified import Command, Listening, as_user, run
 
 TYPE_CHECKING = False
@@ -405,7 +405,7 @@ tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
 def test_where_nobody_can_answer_the_kernel_is_told_so(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
     """A descriptor that is kept and not served would let commands wait for ever."""
     listener, other = os.pipe()
-    before = open_descriptors()
+    before = count_descriptors()
 
     def fail(*_: object) -> None:
         raise OSError(errno.EMFILE, "none left")
@@ -418,7 +418,7 @@ def test_where_nobody_can_answer_the_kernel_is_told_so(monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="none left"):
         Notified(listener, 1, None)  # type: ignore[arg-type]
 
-    assert len(open_descriptors()) == len(before) - 1
+    assert count_descriptors() == before - 1
     os.close(other)
 
 

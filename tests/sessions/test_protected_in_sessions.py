@@ -15,7 +15,7 @@ from corral.model.feature import Feature
 from corral.policy.compose import build_policy
 from corral.protected_names.guard import Guard
 from corral.sandbox import Sandbox
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 from support.keeping import Keeper, wait_until
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ def test_a_file_without_a_copy_that_the_host_replaces_is_protected(keeper: Keepe
 def test_what_the_host_replaces_again_and_again_is_protected(keeper: Keeper, config: Path) -> None:
     session = keeper.session()
     private_work(session)
-    before = open_descriptors()
+    before = count_descriptors()
     for _ in range(3):
         replace(config)
         session.run("echo 'fsmonitor = evil' >> .git/config; echo evil > .git/config")
@@ -100,7 +100,7 @@ def test_what_the_host_replaces_again_and_again_is_protected(keeper: Keeper, con
 
     assert session.made_anew == 3
     assert found(session) == "kept\nmine\n"
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_what_cannot_be_planned_is_an_error_until_it_can(keeper: Keeper, config: Path) -> None:

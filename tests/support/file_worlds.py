@@ -67,7 +67,3 @@ def resolved_path(path: Path) -> ResolvedPath:
     status = path.stat()
     kind = PathKind.DIRECTORY if path.is_dir() else PathKind.FILE
     return ResolvedPath(str(path), str(path), kind, status.st_dev, status.st_ino)
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))

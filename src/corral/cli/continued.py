@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 
@@ -9,6 +11,8 @@ from corral.cli.options import parse_quickly
 from corral.cli.request import build_command, build_request
 from corral.cli.run import EventLines, pass_signals_on, report_error, say, tell_result
 from corral.compiled_plans.stored import read_run
+from corral.host.real import open_runs_directory
+from corral.live_runs.live_run import LiveRun
 from corral.model.errors import CorralError
 from corral.model.plan import Command, StdioMode
 from corral.network.observer import RefusalObserver
@@ -20,7 +24,10 @@ from corral.streams.continued import ContinuedStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
+
+    from corral.model.event import Event
 
 
 def continue_run(descriptor: int) -> int:
@@ -33,9 +40,12 @@ def continue_run(descriptor: int) -> int:
         run = _adopt(state, command)
         run.say = say
         pass_signals_on(run)
-        run.listen(lines)
+        live = _see(run, options)
+        run.listen(functools.partial(_tell, live, lines))
         signal.pthread_sigmask(signal.SIG_SETMASK, state.numbers("blocked"))
-        result = run.run()
+        with contextlib.closing(live):
+            result = run.run()
+            live.end(result.exit_status, result.describe())
     except CorralError as error:
         return report_error(error, as_json=False)
     tell_result(command, result, options, lines)
@@ -44,6 +54,27 @@ def continue_run(descriptor: int) -> int:
 
         store(options, state.words()[1:], build_request(options, command), run.planned)
     return result.exit_status
+
+
+def _see(run: ContinuedRun, options: Mapping[str, Any]) -> LiveRun:
+    """From now on others see it here, and what it is refused (`corral top`)."""
+    plan, launch = run.planned
+    live = LiveRun(open_runs_directory())
+    live.begin(
+        *(plan.run_id, plan.command.argv),
+        backend=launch.backend,
+        policy=plan.policy.name,
+        workspace=plan.resolved.workspace,
+        agent=options["agent"] or "",
+        net=plan.policy.net.mode.value,
+    )
+    live.note_started()
+    return live
+
+
+def _tell(live: LiveRun, lines: EventLines, event: Event) -> None:
+    live.note_event(event)
+    lines(event)
 
 
 def _adopt(state: _State, command: str | tuple[str, ...]) -> ContinuedRun:

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from corral.model.plan import Command
     from corral.model.result import Result
     from corral.pipeline.planned_run import PlannedRun
+    from corral.sandbox import Sandbox
+
+
+def facts_of(sandbox: Sandbox, backend: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """What others are told of a run besides its command."""
+    return {
+        "backend": backend,
+        "policy": sandbox.policy.name,
+        "workspace": sandbox.workspace,
+        "agent": options["agent"] or "",
+        "net": sandbox.policy.net.mode.value,
+    }
 
 
 class NotedRun:
@@ -40,15 +52,8 @@ class NotedRun:
         from corral.live_runs.live_run import LiveRun
 
         self._live, self._place = LiveRun(self._place), -1
-        sandbox = self._request.sandbox
-        self._live.begin(
-            *(self.planned.run_id, self._prepared.argv),
-            backend=self.planned.backend,
-            policy=sandbox.policy.name,
-            workspace=sandbox.workspace,
-            agent=self._options["agent"] or "",
-            net=sandbox.policy.net.mode.value,
-        )
+        facts = facts_of(self._request.sandbox, self.planned.backend, self._options)
+        self._live.begin(self.planned.run_id, self._prepared.argv, **facts)
 
     def note_started(self) -> None:
         self.begin()

@@ -10,6 +10,7 @@ import time
 
 from corral.cli.options import OPTIONS
 from corral.cli.request import build_request
+from corral.cli.seen import facts_of
 from corral.compiled_plans.compiler import build_of
 from corral.compiled_plans.stored import caller_environment, compile_run
 from corral.compiled_plans.traced_host import Trace
@@ -62,7 +63,8 @@ def store(
             trace.note_content(os.path.abspath(path))
         trace.note_content(os.path.join(state_directory(), "told"))
         key = request_key(arguments, build_of(ran[1].argv[0]), hears=ran[0].hears)
-        data = compile_run(build_request(options, request.command).sandbox, trace, ran, key)
+        sandbox = build_request(options, request.command).sandbox
+        data = compile_run(sandbox, trace, ran, key, facts_of(sandbox, ran[1].backend, options))
         if data is not None and trace.newest_ns < began - _TICK_NS:
             _write(key.hex(), data)
         if data is not None:

@@ -27,6 +27,7 @@ from corral.compiled_plans.plain_values import from_plain, to_plain
 from corral.compiled_plans.traced_host import TracedHost
 from corral.git_check.check import begin_for_others
 from corral.git_check.scope import scope_of
+from corral.host.real import RUNS, control_directories
 from corral.limits.files import read
 from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, resolved_of
 from corral.linux.encode import append_guard
@@ -41,7 +42,7 @@ from corral.runtime.check import check
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from corral.compiled_plans.traced_host import Trace
     from corral.model.backend import Host
@@ -73,10 +74,16 @@ class StoredRecord(IntEnum):
     COPY = 9  # u64 device, u64 inode, string path, string root, string inside
     COPIES = 10  # string
     MARK = 11  # u32 size, bytes, string directory
+    LIVE = 12  # string directory
+    FACT = 13  # string name, string value
 
 
-def compile_run(sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch], key: bytes) -> bytes | None:
+def compile_run(
+    sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch], key: bytes, facts: Mapping[str, str]
+) -> bytes | None:
     """The file for a run like one that has just ended; None where only Python can do it.
+
+    Facts are what the user's other processes are told of such a run.
 
     Raises CorralError, if it cannot be planned with what the launcher itself can do.
     """
@@ -104,7 +111,17 @@ def compile_run(sandbox: Sandbox, trace: Trace, ran: tuple[Plan, Launch], key: b
     repositories = _repositories(plan, launch)
     if repositories is None:
         return None
-    return _encode(key, plan, launch, _compiled(plan, launch, trace), repositories)
+    seen = _seen(facts)
+    return _encode(key, plan, launch, _compiled(plan, launch, trace), [*repositories, *seen])
+
+
+def _seen(facts: Mapping[str, str]) -> Iterator[tuple[StoredRecord, bytes]]:
+    """Where runs are seen, if anywhere, and what is told of this one: live_runs/README.md."""
+    places = control_directories()
+    if places:
+        yield StoredRecord.LIVE, _string(os.path.join(places[0], RUNS))
+        for name, value in facts.items():
+            yield StoredRecord.FACT, _string(name) + _string(value)
 
 
 def _is_like(plan: Plan, launch: Launch, other: Plan, used: Launch) -> bool:

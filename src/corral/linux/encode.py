@@ -147,6 +147,7 @@ def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
     yield from _group_records(spec.cgroups, spec.cgroup_kill, spec.cpu_time)
     yield from _made_groups(spec.groups, spec.group_settings)
     if spec.guard is not None:
+        yield RecordType.GUARD, _string(spec.guard.quarantine)
         yield from _guard_records(spec.guard)
     if spec.lingers:
         yield RecordType.LINGER, b""

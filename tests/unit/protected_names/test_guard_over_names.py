@@ -15,7 +15,7 @@ from corral.protected_names import guard as guard_module
 from corral.protected_names.guard import PATIENCE, Guard
 from corral.untrusted_files import quarantine
 from corral.untrusted_files.removal import remove_tree
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,12 +218,12 @@ def test_a_link_in_place_of_the_directory_is_refused(place, tmp_path, guarding) 
 
 
 def test_no_descriptor_is_left(place, tmp_path) -> None:
-    before = open_descriptors()
+    before = count_descriptors()
     guard = Guard([watch_of(place, ".envrc")], str(tmp_path / "quarantine"))
     guard.sweep()
     guard.close()
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_something_that_cannot_be_moved_is_removed(place, tmp_path, guarding) -> None:

@@ -15,7 +15,7 @@ from corral.protected_names import watched as watched_module
 from corral.protected_names.guard import Guard
 from corral.protected_names.notices import Inotify
 from corral.protected_names.watched import WatchedDirectory
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -175,13 +175,13 @@ def test_where_nobody_can_tell_it_looks_on(place, guarding, monkeypatch, has_ins
     """A user has few inotify instances, and so many watches."""
     monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0.0)
     guard = guarding(watch_of(place, ".envrc"))
-    before = open_descriptors()
+    before = count_descriptors()
     with monkeypatch.context() as scarce:
         scarce.setattr(ctypes, "CDLL", lambda *_, **__: Scarce(has_instance))
         is_told = guard.glance()
 
     assert (is_told, guard.descriptor) == (False, -1)
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
     (place / ".envrc").touch()
     guard.glance()
     assert not (place / ".envrc").exists()
@@ -203,12 +203,12 @@ def test_where_the_kernel_could_not_tell_all_everything_is_looked_at(place, guar
 
 def test_whoever_has_listened_leaves_no_descriptor(place, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(guard_module, "_LISTEN_AFTER_SECONDS", 0.0)
-    before = open_descriptors()
+    before = count_descriptors()
     guard = Guard([watch_of(place, ".envrc")], str(tmp_path / "quarantine"))
     assert guard.glance()
     guard.close()
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_times_that_are_trusted_hide_nothing(place, guarding) -> None:
@@ -285,9 +285,9 @@ def many(place, guarding, monkeypatch) -> tuple[Guard, list[Path]]:
     directories = [place / str(number) for number in range(6)]
     for directory in directories:
         directory.mkdir()
-    before = open_descriptors()
+    before = count_descriptors()
     guard = guarding(*(watch_of(directory, ".envrc", root=place) for directory in directories))
-    assert len(open_descriptors()) - len(before) == 2
+    assert count_descriptors() - before == 2
     return guard, directories
 
 

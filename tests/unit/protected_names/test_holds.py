@@ -13,7 +13,7 @@ from corral.model.plan import Grant, PathKind, ResolvedPath
 from corral.model.policy import FsAccess
 from corral.protected_names import holds as holds_module
 from corral.protected_names.holds import Holds, covered, identity_of
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ def held(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch) -> Iterato
     for path in paths[:-1]:
         path.touch()
     paths[-1].mkdir()
-    before = open_descriptors()
+    before = count_descriptors()
     holds = Holds((str(path), identity_of(str(path))) for path in paths)
-    assert len(open_descriptors()) - len(before) == min(request.param, 4) + (request.param < 4)
+    assert count_descriptors() - before == min(request.param, 4) + (request.param < 4)
     yield holds, paths
     holds.close()
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_what_stays_is_the_same(held) -> None:
@@ -106,13 +106,13 @@ def test_without_descriptors_nothing_is_kept(tmp_path: Path, monkeypatch) -> Non
 def test_where_nothing_can_be_held_nothing_is_kept(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(holds_module, "MOST_HELD", 0)
     monkeypatch.setattr(holds_module, "_MASK", 0)  # which the kernel refuses
-    before = open_descriptors()
+    before = count_descriptors()
 
     with pytest.raises(SetupError) as refused:
         Holds([(str(tmp_path), (1, 1))])
 
     assert refused.value.code == "guard" and str(tmp_path) in refused.value.what
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_what_is_stricter_than_the_writable_path_around_it_is_held(place: Path, make_plan) -> None:

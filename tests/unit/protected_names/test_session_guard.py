@@ -8,7 +8,7 @@ from corral.model.errors import SetupError
 from corral.model.plan import WatchedName
 from corral.protected_names.guard import Guard
 from corral.protected_names.session_guard import SessionGuard
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def test_what_a_leftover_has_done_is_told_with_the_next_command(
 
 def test_one_guard_serves_all_commands(session_guard: SessionGuard) -> None:
     session_guard.end(session_guard.begin())
-    before = open_descriptors()
+    before = count_descriptors()
     for _ in range(3):
         session_guard.end(session_guard.begin())
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_what_a_running_command_has_planted_does_not_keep_another_from_starting(

@@ -12,20 +12,20 @@ import pytest
 from corral.model.errors import SetupError
 from corral.runtime.launcher.spawn import try_spec
 from corral.runtime.run import Run
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 
 
 @pytest.mark.parametrize(("name", "status"), [("missing", 127), ("not-executable", 126)])
 def test_a_program_that_cannot_be_started_is_an_error(make_plan, make_launch, tmp_path, name, status) -> None:
     (tmp_path / "not-executable").write_text("text")
     plan = make_plan((str(tmp_path / name),))
-    before = open_descriptors()
+    before = count_descriptors()
 
     with pytest.raises(SetupError) as failed:
         Run(plan, make_launch(plan), quarantine=str(tmp_path)).run()
 
     assert (failed.value.code, failed.value.exit_status, failed.value.ran) == ("exec", status, False)
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_a_launcher_that_cannot_be_started_is_an_error(make_plan, make_launch, tmp_path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from corral.model.errors import PolicyError, SetupError, UnenforceableError
 from corral.sessions.named.frames import BadFrame, decode_error, encode_error, receive, send
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_a_message_of_any_size_comes_with_its_descriptors(
     pair: tuple[socket.socket, socket.socket], length: int
 ) -> None:
     ours, theirs = os.pipe()
-    before = open_descriptors()
+    before = count_descriptors()
 
     send(pair[0], {"text": "x" * length, "strange": "\udcff"}, [theirs])
     received = receive(pair[1], 2_000_000)
@@ -40,7 +40,7 @@ def test_a_message_of_any_size_comes_with_its_descriptors(
     os.write(given, b"through")
     assert os.read(ours, 20) == b"through"
     os.close(given)
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
     os.close(ours)
     os.close(theirs)
 
@@ -49,7 +49,7 @@ def test_what_is_too_large_or_not_ours_is_refused_and_leaves_no_descriptor(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
-    before = open_descriptors()
+    before = count_descriptors()
 
     send(pair[0], {"text": "x" * 100_000}, [null])
     with pytest.raises(BadFrame):
@@ -62,7 +62,7 @@ def test_what_is_too_large_or_not_ours_is_refused_and_leaves_no_descriptor(
     with pytest.raises(BadFrame):
         receive(pair[1], 50_000)
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
     os.close(null)
 
 

@@ -16,7 +16,7 @@ from corral.model.result import Outcome
 from corral.runtime.run import Run
 from corral.streams.destinations import Destinations
 from corral.streams.sinks import TAIL_BYTES
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 from support.gates import Gate
 
 TYPE_CHECKING = False
@@ -243,7 +243,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(run, tmp_path: P
     (place / "victim").write_text("valuable")
     target = make(place)
     gc.collect()  # files of other tests, if any are left
-    before = open_descriptors()
+    before = count_descriptors()
 
     with pytest.raises(PolicyError) as refused:
         run("touch mark; echo x", stdout=target)
@@ -252,7 +252,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(run, tmp_path: P
     assert not (tmp_path / "mark").exists()
     assert (place / "victim").read_text() == "valuable"
     assert not (place / "planted").exists()
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_what_cannot_be_called_is_refused_before_anything_runs(run, tmp_path: Path) -> None:
@@ -357,9 +357,9 @@ def test_a_pipe_of_the_caller_that_takes_nothing_is_told(run) -> None:
 
 
 def test_no_descriptor_is_left(run, tmp_path: Path) -> None:
-    before = open_descriptors()
+    before = count_descriptors()
     run("echo x", stdout=tmp_path / "a", stderr=tmp_path / "b")
     with pytest.raises(ZeroDivisionError):
         run("echo x", stdout=tmp_path / "a", stream=lambda *_: 1 / 0)
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before

@@ -15,7 +15,7 @@ from corral.model.result import Outcome
 from corral.runtime.run import Run
 from corral.streams.sinks import KEPT_BYTES
 from corral.streams.streams import PipedStreams
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 from support.gates import Gate
 
 TYPE_CHECKING = False
@@ -224,11 +224,11 @@ def test_a_signal_is_told(run) -> None:
 
 
 def test_no_descriptor_is_left(run) -> None:
-    before = open_descriptors()
+    before = count_descriptors()
     run("yes", limits=Limits(output_bytes=1000))
     run("cat", stdin=b"x")
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_past_the_limit_output_is_read_and_thrown_away() -> None:

@@ -12,7 +12,7 @@ from corral.wasi.paths import PathCalls
 from corral.wasi.process import ProcessCalls
 from corral.wasi.task import Task
 from corral.wasi.tree import Tree
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 from support.module_runs import READ, HeldPaths, ModuleBounds, place, run_tool, run_unconfined
 
 TYPE_CHECKING = False
@@ -262,11 +262,11 @@ def test_the_table_of_files_has_an_end(work: Path) -> None:
 def test_no_descriptor_of_the_host_is_left_open(work: Path) -> None:
     (work / "file").touch()
     run_tool(("r", "file"), work)
-    before = open_descriptors()
+    before = count_descriptors()
 
     run_tool(("o", "file"), work, bounds=ModuleBounds(open_files=20))
 
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_a_link_is_neither_moved_nor_linked_to_where_it_would_lead_out(work: Path) -> None:

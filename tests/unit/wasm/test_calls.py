@@ -13,7 +13,7 @@ import corral
 from corral.model.errors import CallError, ModuleTrap, PolicyError, SetupError, UnenforceableError
 from corral.wasi import machine
 from corral.wasm.module_sandbox import ModuleSandbox
-from support.descriptors import open_descriptors
+from support.descriptors import count_descriptors
 from support.probed import require
 
 TYPE_CHECKING = False
@@ -357,7 +357,7 @@ def test_a_version_with_known_holes_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_worker_leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
     require(request, "wasm")
-    before = open_descriptors()
+    before = count_descriptors()
 
     with closing(ModuleSandbox(PARSER)) as module:
         module.call("double", 2)
@@ -366,7 +366,7 @@ def test_a_worker_leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
         assert os.path.isdir(directory)
 
     assert not os.path.exists(directory)
-    assert open_descriptors() <= before
+    assert count_descriptors() <= before
 
 
 def test_one_that_was_forgotten_leaves_nothing_behind() -> None:
