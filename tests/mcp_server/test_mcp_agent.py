@@ -34,13 +34,13 @@ async def _work(client: Client, home: McpHome) -> None:
         "edit_file",
         path="lib/shapes.py",
         old_string="width + height",
-        new_string="height * width * 1",
+        new_string="(width * height)",
     )
     assert await say(client, "bash", command='echo "$CHECKED"; python3 test_shapes.py') == "yes\nall well"
     assert await say(client, "python", code="import shapes\nprint(shapes.area(5, 6))") == "30"
     assert "shapes.py" in await say(client, "list_dir", path="lib")
     assert await say(client, "read_file", path="lib/shapes.py", offset=2, limit=1) == (
-        "    return width * height\n[corral: lines 2 to 2 of 2 are shown]"
+        "    return (width * height)\n[corral: lines 2 to 2 of 2 are shown]"
     )
 
     assert home.secret.read_text() == "hunter2"  # it is there, and this process may read it
@@ -71,7 +71,9 @@ def test_an_agent_works_over_stdio(home: McpHome) -> None:
 
     asyncio.run(work())
 
-    assert (home.project / "lib" / "shapes.py").read_text() == _PROGRAM.replace("+", "*")
+    assert (home.project / "lib" / "shapes.py").read_text() == _PROGRAM.replace(
+        "width + height", "(width * height)"
+    )
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -82,7 +84,9 @@ def test_an_agent_works_over_http(shared_home: McpHome, served: HttpServer, mode
 
     asyncio.run(work())
 
-    assert (shared_home.project / "lib" / "shapes.py").read_text() == _PROGRAM.replace("+", "*")
+    assert (shared_home.project / "lib" / "shapes.py").read_text() == _PROGRAM.replace(
+        "width + height", "(width * height)"
+    )
 
 
 def test_a_call_tells_of_its_progress_and_ends_with_all_that_it_started_when_cancelled(

@@ -47,6 +47,9 @@ class SeparateSession(Session):
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self._lock = threading.RLock()
+        self._runs_lock = (
+            threading.Lock()
+        )  # whoever ends runs holds the other until they are over
         self._stateful = threading.Lock()
         self._runs: set[PlannedRun] = set()
         self._background = []
@@ -166,14 +169,14 @@ class SeparateSession(Session):
 
     def finish(self, job: Job) -> Result:
         planned = cast("PlannedRun", job)
-        with self._lock:
+        with self._runs_lock:
             if self._is_closed:
                 raise SessionClosed()
             self._runs.add(planned)
         try:
             return planned.run()
         finally:
-            with self._lock:
+            with self._runs_lock:
                 self._runs.discard(planned)
 
     def shell(self, command: str | Sequence[str] = ("/bin/sh", "-i")) -> Result:
@@ -194,7 +197,9 @@ class SeparateSession(Session):
             self._make_home()
 
     def _end(self) -> None:
-        for planned in tuple(self._runs):
+        with self._runs_lock:
+            running = tuple(self._runs)
+        for planned in running:
             planned.kill()
         for process in tuple(self._background):
             _await(process)
