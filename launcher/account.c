@@ -13,11 +13,11 @@
 enum { EXIT_TIMED_OUT = 124, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127, EXIT_SIGNAL = 128 };
 
 static const struct { const char *phase, *fix; } FIXES[] = {
-    {"spec", "write the plan anew with `corral compile`"},
+    {"spec", "write the plan again with `corral compile`"},
     {"group", "run `corral doctor` to see which limits hold here, or compile a plan with fewer"},
     {"namespaces", "run `corral doctor`; user namespaces may be forbidden here"},
-    {"mounts", "run `corral doctor`; if a path changed meanwhile, compile the plan again"},
-    {"surroundings", "the working directory must lie in the workspace or in a granted path"},
+    {"mounts", "run `corral doctor`; if a path changed in the meantime, compile the plan again"},
+    {"surroundings", "the working directory must be in the workspace or in a granted path"},
 };
 
 /* TRUST: names may hold what a terminal takes for more than text. */
@@ -102,7 +102,7 @@ static void tell_name(struct account *account, const char *rest, bool is_left) {
     while (number >= spec->guarded[directory].end) directory++;
     const struct name_record *name = &spec->names[number];
     if (is_left) account->is_unmended = true;
-    const char *became = is_left ? "it could not be taken away: remove it by hand before anything on the host reads it"
+    const char *became = is_left ? "it could not be removed: remove it by hand before anything on the host reads it"
                                  : fate_of(account, *end == ' ' ? end + 1 : end, name->name, fate);
     snprintf(text, sizeof text, "corral: fs.protect: %s/%s: %s is protected and must not be made by the command; %s",
              spec->guarded[directory].path, name->name, name->label, became);
@@ -129,7 +129,7 @@ static bool take_guarded(struct account *account, const char *line) {
     else if (begins(&line, "unmended")) tell_name(account, line, true);
     else if (begins(&line, "repository")) tell_found(account, line, "a command by a compiled plan makes no repository");
     else if (begins(&line, "link")) tell_found(account, line, "git would follow it out of what the command may write");
-    else if (begins(&line, "unsearched")) tell_found(account, line, "nobody can say whether a repository lies there"), account->is_unmended = true;
+    else if (begins(&line, "unsearched")) tell_found(account, line, "corral cannot tell whether a repository is there"), account->is_unmended = true;
     else if (begins(&line, "blocked")) account->was_blocked = true;
     else if (begins(&line, "swept")) account->was_swept = true;
     else return false;
@@ -166,7 +166,7 @@ static int refuse_phase(const struct account *account) {
     const char *fix = "run `corral doctor`";
     bool is_missing = account->error == ENOENT || account->error == ENOTDIR;
     if (strcmp(account->phase, "exec") == 0) {
-        problem_set(&problem, "", is_missing ? "check the name; programs must lie in the granted paths"
+        problem_set(&problem, "", is_missing ? "check the name; programs must be in the granted paths"
                                              : "check that it is a program and executable",
                     "%s", strerror(account->error));
         snprintf(problem.what, sizeof problem.what, "%.200s could not be started", account->detail);
@@ -212,7 +212,7 @@ int account_close(const struct account *account, bool is_over_output) {
     }
     if (account->is_lost) say("corral: a process of the run could not be ended\n");
     bool is_guarded = account->spec && account->spec->count[RECORD_GUARD];
-    if (is_guarded && !account->was_swept) say("corral: nobody has looked at what the command left: the launcher was killed\n");
+    if (is_guarded && !account->was_swept) say("corral: what the command left was not checked: the launcher was killed\n");
     if (account->is_unmended || (is_guarded && !account->was_swept)) return EXIT_FAILED;
     if (account->has_timed_out && !is_over_output && !account->exceeded[0]) return EXIT_TIMED_OUT;
     if (is_own) return account->exit_code;

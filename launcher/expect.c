@@ -34,7 +34,7 @@ static int check_place(struct launch *launch, const struct expect_record *e, int
     if (!(e->flags & (EXPECT_MOUNT_POINT | EXPECT_TMPFS))) return 0;
     int is_root = k_is_mount_root(fd);
     if (is_root < 0) return is_root;
-    return is_root ? 0 : fail(launch, e, "is not a mount of its own", -EPERM);
+    return is_root ? 0 : fail(launch, e, "is not a separate mount", -EPERM);
 }
 
 int expect_check(struct launch *launch, const struct expect_record *e) {

@@ -234,7 +234,7 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
     if (err) return refuse(problem, "the command is too long for any program", "pass the data on stdin or in a file", err);
     wipe(environ);
     if (spec_decode(&launch->spec, spec.at, spec.size, &why))
-        return problem_set(problem, "the plan cannot be used", "write it anew with `corral compile`", "%s: %s", path,
+        return problem_set(problem, "the plan cannot be used", "write it again with `corral compile`", "%s: %s", path,
                            why ? why : "out of memory");
     if (plan_check_place(plan, &launch->spec, problem)) return -1;
     if (account_name_quarantine(&launch->spec)) return refuse(problem, UNNAMED, "run it again", -ENOMEM);

@@ -36,7 +36,7 @@ const char *parse_name(struct spec *spec, struct cursor *c) {
     if (!spec->count[RECORD_GUARDED]) return "a protected name in no directory";
     if (name->flags & ~(uint32_t)NAME_FLAGS) return "unknown flag of a name";
     bool is_dots = strcmp(name->name, ".") == 0 || strcmp(name->name, "..") == 0;
-    if (!*name->name || is_dots || strchr(name->name, '/')) return "a protected name is no name";
+    if (!*name->name || is_dots || strchr(name->name, '/')) return "a protected name is not a name";
     spec->guarded[spec->count[RECORD_GUARDED] - 1].end++;
     return NULL;
 }

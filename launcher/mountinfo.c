@@ -54,7 +54,7 @@ static int check_found(struct launch *launch, const bool *found) {
     const struct spec *spec = &launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_EXPECT]; i++) {
         if (!(spec->expects[i].flags & EXPECT_BENEATH) || found[i]) continue;
-        set_detail(launch, "%s is not a mount of its own", spec->expects[i].path);
+        set_detail(launch, "%s is not a separate mount", spec->expects[i].path);
         return -EPERM;
     }
     return 0;
@@ -76,7 +76,7 @@ static int read_mounts(struct launch *launch, FILE *list, bool *found) {
         unescape(path);
         mark_found(spec, path, found);
         if (!is_closed || is_planned(spec, path)) continue;
-        set_detail(launch, "%s is mounted, and nobody has asked for it", path);
+        set_detail(launch, "%s is mounted, but was not requested", path);
         err = -EPERM;
     }
     free(line);

@@ -17,7 +17,7 @@
 
 static const uint8_t MAGIC[8] = {'C', 'O', 'R', 'P', 'L', 'A', 'N', 1};
 static const char UNUSABLE[] = "the plan cannot be used";
-static const char COMPILE[] = "write it anew with `corral compile`";
+static const char COMPILE[] = "write it again with `corral compile`";
 
 int problem_set(struct problem *problem, const char *what, const char *fix, const char *why, ...) {
     va_list arguments;
@@ -99,7 +99,7 @@ int plan_decode(struct plan *plan, uint8_t *bytes, size_t size, const char **why
     *plan = (struct plan){.bytes = bytes, .records = c, .count = count};
     *why = NULL;
     if (c.bad || !magic) *why = "it is shorter than its header";
-    else if (memcmp(magic, MAGIC, sizeof MAGIC - 1) != 0) *why = "it is no plan";
+    else if (memcmp(magic, MAGIC, sizeof MAGIC - 1) != 0) *why = "it is not a plan";
     else if (magic[7] != MAGIC[7]) *why = "another version of corral has written it";
     else if (total != size) *why = "it is not whole";
     else if (sum != (sum_of(c.at, c.left) ^ count)) *why = "it is damaged";
@@ -120,7 +120,7 @@ static int check_file(int fd, const char *path, size_t *size, struct problem *pr
     if (status.st_uid != geteuid() && status.st_uid != 0)
         return problem_set(problem, UNUSABLE, again, "%s belongs to user %u", path, (unsigned)status.st_uid);
     if (status.st_mode & (S_IWGRP | S_IWOTH))
-        return problem_set(problem, UNUSABLE, "chmod go-w it, if nobody has written to it; else compile it again",
+        return problem_set(problem, UNUSABLE, "chmod go-w it, if nobody else has written to it; otherwise compile it again",
                            "others may write to %s", path);
     if (status.st_size > PLAN_MAX_BYTES) return problem_set(problem, UNUSABLE, COMPILE, "%s is too long", path);
     *size = (size_t)status.st_size;
@@ -166,7 +166,7 @@ int plan_check_place(const struct plan *plan, const struct spec *spec, struct pr
         if (rule->rights & K_LANDLOCK_FS_WRITE_FILE && is_beneath(plan->place, rule->path)) root = rule->path;
     }
     if (!root) return 0;
-    return problem_set(problem, UNUSABLE, "keep it in a directory that no command gets", "it lies in %s, where a command "
+    return problem_set(problem, UNUSABLE, "keep it in a directory that no command gets", "it is in %s, where a command "
                        "may write", root);
 }
 

@@ -287,7 +287,7 @@ def test_the_working_directory_is_the_callers_own(stage: Stage) -> None:
         done = stage.run("sh", "-c", "echo ran", cwd=elsewhere)
 
         assert (done.returncode, done.stdout) == (125, b"")
-        assert b"the working directory must lie in the workspace or in a granted path" in done.stderr
+        assert b"the working directory must be in the workspace or in a granted path" in done.stderr
 
 
 def test_the_time_limit_holds(stage: Stage) -> None:

@@ -316,7 +316,7 @@ def test_what_lies_beneath_a_cover_is_looked_for_among_the_mounts(
     if is_held:
         assert done.lines == ["started", "exited 0"]
     else:
-        assert failure(done) == ("expect", errno.EPERM, f"{held} is not a mount of its own")
+        assert failure(done) == ("expect", errno.EPERM, f"{held} is not a separate mount")
 
 
 @NEEDS_ROOT

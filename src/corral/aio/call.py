@@ -140,6 +140,6 @@ def _cancelled() -> SetupError:
     return SetupError(
         "cancelled",
         "the command was ended before it began",
-        why="whoever waited for it was cancelled",
+        why="its caller was cancelled",
         fix="run it again, if it is wanted after all",
     )

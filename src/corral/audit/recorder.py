@@ -50,7 +50,7 @@ class Recorder:
         on_failure: str = REFUSE,
     ) -> None:
         if isinstance(sink, Recorder):
-            raise TypeError("a recorder is no sink")
+            raise TypeError("a recorder is not a sink")
         if not hasattr(sink, "write") and not callable(sink):
             raise PolicyError(
                 "audit-sink",

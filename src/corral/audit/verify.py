@@ -110,7 +110,7 @@ class _Verifier:
             if explained:
                 self.torn.append(f"before {place}: {len(self._pending)} bytes")
             else:
-                self._wrong(f"before {place}: a line was changed, and is none any more")
+                self._wrong(f"before {place}: a line was changed and is no longer a record")
             self._pending = b""
         if not self.last:
             self.first = number
@@ -124,7 +124,7 @@ class _Verifier:
 
     def _odd(self, line: bytes, place: str) -> None:
         if self._pending:
-            self._wrong(f"before {place}: a line was changed, and is none any more")
+            self._wrong(f"before {place}: a line was changed and is no longer a record")
         self._pending = line
         self._place = place
 

@@ -45,15 +45,15 @@ HOLES = (
     Hole(
         "bubblewrap",
         ("0.12.0",),
-        "a link that lies in a writable directory is followed when a mount point is made beneath it",
+        "a link in a writable directory is followed when a mount point is created below it",
         "CVE-2026-87766",
         False,
-        "it never lets bwrap make a mount point beneath a writable path",
+        "it never lets bwrap create a mount point below a writable path",
     ),
     Hole(
         "bubblewrap",
         ("0.11.2",),
-        "whoever traces a set-user-id bwrap can make overlay mounts with its rights",
+        "a process that traces a set-user-id bwrap can make overlay mounts with its rights",
         "CVE-2026-41163",
         False,
         "commands inside can neither trace what is outside nor gain rights from a set-user-id program",

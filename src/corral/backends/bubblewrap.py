@@ -271,7 +271,7 @@ def _check_areas(resolved: ResolvedPolicy) -> None:
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend bubblewrap cannot make the private area {path}",
-                why="it lies beneath a writable path, where bwrap must not mount, and holds what is granted",
+                why="it is below a writable path, where bwrap must not mount, and contains what is granted",
                 fix="use `--backend native`, or leave it out of the policy",
                 lacking=frozenset({Feature.FS_PRIVATE}),
             )

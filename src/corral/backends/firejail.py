@@ -294,7 +294,7 @@ def _mechanisms(plan: Plan, abi: int) -> dict[Feature, str]:
         **(metadata if plan.resolved.uid != 0 else {}),
         Feature.FS_DENY: "covered, or read-only, by firejail's mounts",
         Feature.FS_PROTECT: "firejail's read-only mounts, pinned; what is missing is guarded",
-        Feature.FS_PRIVATE: "firejail's tmpfs, and a fresh directory that $HOME leads to",
+        Feature.FS_PRIVATE: "firejail's tmpfs, and a fresh directory as $HOME",
         Feature.PROC_HIDDEN: "pid namespace",
         Feature.PROC_SHIELDED: f"pid namespace + {lock}",
         Feature.PROC_CONTAINED: "pid namespace: all end with firejail",

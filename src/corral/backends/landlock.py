@@ -170,7 +170,7 @@ def _check_areas(resolved: ResolvedPolicy) -> None:
         raise UnenforceableError(
             "unenforceable",
             f"the backend landlock cannot make the private area {path}",
-            why="it lies in a granted path, and Landlock cannot hide what the host has there",
+            why="it is in a granted path, and Landlock cannot hide what the host has there",
             fix="use another backend, or a private area elsewhere",
             lacking=frozenset({Feature.FS_PRIVATE}),
         )
@@ -183,7 +183,7 @@ def _check_read_only(resolved: ResolvedPolicy) -> None:
             raise UnenforceableError(
                 "unenforceable",
                 f"the backend landlock cannot keep {grant.target.requested} read-only",
-                why="it lies in a writable path, and Landlock cannot permit less there",
+                why="it is in a writable path, and Landlock cannot permit less there",
                 fix="use another backend, or leave that path out of what is writable",
                 lacking=frozenset({Feature.FS_WRITE}),
             )
@@ -228,7 +228,7 @@ def _mechanisms(plan: Plan, abi: int, *, is_proxied: bool) -> dict[Feature, str]
     return {
         Feature.FS_READ: lock,
         Feature.FS_WRITE: lock,
-        Feature.FS_PRIVATE: "a fresh directory that $HOME and $TMPDIR lead to",
+        Feature.FS_PRIVATE: "a fresh directory as $HOME and $TMPDIR",
         **common.MECHANISMS,
         **dict.fromkeys(scopes, f"{lock} scopes + seccomp"),
         **_network(plan, lock, is_proxied=is_proxied),

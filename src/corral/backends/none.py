@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from corral.model.plan import Plan
 
 _APPROXIMATES = (
-    (Feature.PROC_CONTAINED, "its process group is ended; whoever has left that lives on"),
+    (Feature.PROC_CONTAINED, "its process group is ended; a process that left the group survives"),
     (Feature.DESCRIPTORS, "open files are closed when it is started; that is not proved"),
     (Feature.LIMIT_OPEN_FILES, "RLIMIT_NOFILE; root can raise it"),
     (Feature.LIMIT_FILE_SIZE, "RLIMIT_FSIZE; root can raise it"),
-    (Feature.TERMINAL, "it has a session of its own; root can type all the same"),
+    (Feature.TERMINAL, "it has its own session; root can still type into the terminal"),
 )
 
 

@@ -63,12 +63,12 @@ CLAIMS = _CLAIMS | _USER_CLAIMS
 CONDITIONS = ((_USER_CLAIMS, "not as root"),)
 _APPROXIMATES = (
     (Feature.PROC_HIDDEN, "processes cannot be listed; what the user's own were started with can be read"),
-    (Feature.PROC_CONTAINED, "its process group is ended; whoever has left that lives on, confined"),
+    (Feature.PROC_CONTAINED, "its process group is ended; a process that left the group survives, confined"),
     (Feature.SYSCALLS, "no filter: what system calls do is judged, not which are made"),
 )
 _APPROXIMATES_ROOT = (
     (Feature.PRIVILEGES, "set-user-id programs do not start; root stays root"),
-    (Feature.TERMINAL, "it has a session of its own; root can type all the same"),
+    (Feature.TERMINAL, "it has its own session; root can still type into the terminal"),
 )
 
 
@@ -211,7 +211,7 @@ def _mechanisms(plan: Plan, probe: Probe) -> dict[Feature, str]:
         **dict.fromkeys((Feature.FS_READ, Feature.FS_WRITE, Feature.FS_METADATA), profile),
         Feature.FS_DENY: f"{profile}: left out of the rules around it",
         Feature.FS_PROTECT: f"{profile}: no such name can be made, changed or moved",
-        Feature.FS_PRIVATE: "a fresh directory that $HOME and $TMPDIR lead to",
+        Feature.FS_PRIVATE: "a fresh directory as $HOME and $TMPDIR",
         Feature.PROC_SHIELDED: f"{profile}: signals and tracing inside only",
         Feature.IPC_PRIVATE: f"{profile}: no shared memory, semaphores or services",
         Feature.DESCRIPTORS: "closed when it is started",

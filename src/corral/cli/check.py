@@ -71,7 +71,7 @@ def ask_at_terminal(result: CheckResult) -> bool:
         return False
     try:
         lines = [f"corral: check: {printable(found.describe())}" for found in result.reasons]
-        os.write(terminal, ("\r\n".join([*lines, "run it all the same? [y/N] "])).encode("utf-8", "replace"))
+        os.write(terminal, ("\r\n".join([*lines, "run it anyway? [y/N] "])).encode("utf-8", "replace"))
         return os.read(terminal, 16).strip().lower() in {b"y", b"yes"}
     except OSError:  # a job in the background may not read
         return False

@@ -27,8 +27,8 @@ def run_debugged(sandbox: Sandbox, command: Command, listener: Listener) -> Resu
     if not (os.isatty(0) and os.isatty(1)):
         raise PolicyError(
             "debug-terminal",
-            "there is nobody to debug the command",
-            why="a shell needs a terminal, and stdin or stdout is none",
+            "there is no terminal to debug the command on",
+            why="a shell needs a terminal, and stdin or stdout is not one",
             fix="type it at a terminal, or leave --debug out",
         )
     with sandbox.session() as session:

@@ -111,7 +111,7 @@ def _details(explanation: Explanation, fidelity: Fidelity) -> Iterator[str]:
     yield from _section("changed in a copy", (mount.copy.target.path for mount in copies))
     yield from _section("protected, not here yet", (watch.label for watch in plan.watches))
     patterns = (glob.text for search in plan.searches for glob in search.globs)
-    yield from _section("patterns that nothing new may fulfil", sorted(patterns))
+    yield from _section("patterns that nothing new may match", sorted(patterns))
     yield from _section("notes", plan.notes)
     yield from _section("network", [plan.resolved.net.mode.value, *sorted(plan.resolved.net.allow)])
     yield from _section("limits", list_limits(plan.resolved.limits))

@@ -64,7 +64,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("no_config", ("--no-config",), "Read no configuration: neither files nor CORRAL_* variables."),
     Option("trial", ("--try",), "Keep what it changes in the workspace apart, to apply or discard it."),
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
-    Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
+    Option("terminal", ("-t", "--tty"), "Give it its own terminal."),
     Option("stats", ("--stats",), "Print resource usage; on a terminal also during the run."),
     Option("trace", ("--trace",), "Say which of its calls on files fail, as they do; slower."),
     Option("debug", ("--debug",), "If it fails, keep its sandbox and open a shell there."),

@@ -279,7 +279,7 @@ def _warn_of_owner(workspace: str) -> None:
     except OSError:
         return  # whoever plans the run says what is wrong with it
     if owner not in {0, os.geteuid()}:
-        say(f"warning: {workspace} belongs to another user ({owner}), who decides what lies there")
+        say(f"warning: {workspace} belongs to another user ({owner}), who decides what is in it")
 
 
 def _warn_of_fallback(request: Request, refusal: UnenforceableError) -> None:

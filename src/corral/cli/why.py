@@ -31,7 +31,7 @@ _SENTENCES = {
     Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
     Reason.PRIVATE: "the sandbox has a private directory there: empty at first, gone afterwards",
     Reason.STRUCTURAL: "the sandbox has its own /proc and /dev, with what programs cannot do without",
-    Reason.NOT_EXECUTABLE: "it is no program: not a file that may be executed",
+    Reason.NOT_EXECUTABLE: "it is not a program: the file is not executable",
     Reason.NOT_GRANTED: "no rule grants it",
     Reason.UNCONFINED: "it runs without a sandbox",
     Reason.REFUSED: "no command runs under this policy here",

@@ -79,7 +79,7 @@ def add_needs(options: Mapping[str, Any], argv: tuple[str, ...]) -> dict[str, An
     if needs is None:
         raise PolicyError(
             "unknown-agent",
-            f"{argv[0] if argv else 'nothing'!r} is no agent that corral knows",
+            f"{argv[0] if argv else 'nothing'!r} is not an agent that corral knows",
             why=f"what it needs is known of {', '.join(PROGRAMS)}",
             fix="name its needs yourself: `corral run --write ~/.AGENT --allow HOST --env KEY -- AGENT`",
         )

@@ -277,7 +277,7 @@ def _check_unguarded(plan: Plan) -> Plan:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise _cannot_compile(
             frozenset({feature}),
-            f"nobody would take away what a command puts at {names[0]}{more}: corral's runner does that",
+            f"nothing would remove what a command puts at {names[0]}{more}: corral's runner does that",
         )
     if plan.worktrees and Feature.FS_PROTECT not in plan.waived:
         raise _cannot_compile(

@@ -116,7 +116,7 @@ def _resolved(path: str) -> ResolvedPath:
 def _unsearched(path: str, why: str) -> SetupError:
     return SetupError(
         "not-searchable",
-        f"the policy cannot be compiled: nobody can look for git directories in {path}",
+        f"the policy cannot be compiled: git directories cannot be searched for in {path}",
         why=why,
         fix="use `corral run`, or give it up, on record, with --waive fs.protect",
     )

@@ -185,7 +185,7 @@ def _check_absent(path: str, problem: OSError | ValueError, owners: set[int] | N
     if owners is not None and is_link and os.path.basename(path) == PYPROJECT and not _mentions_corral(path):
         return  # usual in some build trees
     why = "it is a symbolic link" if owners is not None and is_link else str(problem)
-    raise _unusable(path, "it is a link that leads nowhere" if is_link and not os.path.exists(path) else why)
+    raise _unusable(path, "it is a broken link" if is_link and not os.path.exists(path) else why)
 
 
 def _mentions_corral(path: str) -> bool:

@@ -237,7 +237,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "deny_domains",
         list_of(HOST),
-        "never connect to these, whatever else is allowed",
+        "never connect to these, even if another rule allows it",
         ["tracker.example.com"],
         capability="network:deny",
     ),
@@ -336,7 +336,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "check.mode",
         choice(CHECK_MODES),
-        "check the text of commands first: `warn`, `ask` (refuse where nobody can be asked), or `enforce`",
+        "check the text of commands first: `warn`, `ask` (refuse where there is no terminal), or `enforce`",
         "ask",
         default=CHECK_MODES[0],
     ),

@@ -50,7 +50,7 @@ def _read(path: str) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _wrong(path, "it is no file", "name a file with a pattern on each line")
+                raise _wrong(path, "it is not a file", "name a file with a pattern on each line")
             data = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or str(problem)

@@ -27,8 +27,8 @@ _TOML_FIXES = (
     ("Unclosed", "put a comma between two entries, and the bracket after the last"),
     ("Cannot overwrite", "say each key once"),
     ("Duplicate", "say each key once"),
-    ("Cannot declare", "put everything of one table beneath one header"),
-    ("Cannot redefine", "put everything of one table beneath one header"),
+    ("Cannot declare", "put everything in one table below one header"),
+    ("Cannot redefine", "put everything in one table below one header"),
     ("Cannot mutate", "a value in braces or brackets is complete: add the entry there"),
     ("Expected newline", "begin a new line for the next key"),
 )

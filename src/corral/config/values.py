@@ -93,7 +93,7 @@ def choice(words: tuple[str, ...]) -> Kind:
 
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in words:
-            raise WrongValue(f"{describe(value)} is none of the choices", nearest(str(value), words))
+            raise WrongValue(f"{describe(value)} is not one of the choices", nearest(str(value), words))
         return value
 
     return Kind("one of the choices", {"type": "string", "enum": list(words)}, read)

@@ -271,7 +271,7 @@ def _digest_of(handle: int, name: str, count: Callable[[int], None]) -> bytes:
 def read_file(
     handle: int, name: str, limit: int = MOST_TEXT_BYTES, count: Callable[[int], None] = lambda _: None
 ) -> bytes | None:
-    """The content of a file; None if it is no file, or larger than the limit, or gone, or never the same.
+    """The content of a file; None if it is not a file, or larger than the limit, or gone, or never the same.
 
     `count` is told how many bytes are about to be read.
     """
@@ -288,7 +288,7 @@ def read_file(
 
 
 def read_head(handle: int, name: str, most: int, count: Callable[[int], None]) -> bytes | None:
-    """The first bytes of a file; None if it is no file, or gone."""
+    """The first bytes of a file; None if it is not a file, or gone."""
     for descriptor, size in _opened(handle, name):
         count(min(size, most))
         return os.pread(descriptor, most, 0)

@@ -107,7 +107,7 @@ class GitSettings:
         try:
             self._write_original(judgement.data)
         except Changed:
-            return (*found, *self._nothing("the file was changed by somebody else meanwhile"))
+            return (*found, *self._nothing("another process changed the file in the meantime"))
         except OSError as problem:
             return (*found, *self._nothing(f"the file cannot be written: {problem.strerror or problem}"))
         self._original = judgement.data

@@ -104,5 +104,5 @@ def _hazard(worktree: str, place: str, handle: int) -> Hazard:
     text = link_text(handle, place)
     end = os.fsencode(os.path.realpath(f"{worktree}/{place}"))
     shown = os.fsdecode(text)[:_EXCERPT]
-    why = f"git would change files through this link, to {shown!r}: it takes it for a directory of its own"
+    why = f"git would change files through this link, to {shown!r}: it treats it as its own directory"
     return Hazard(place, why, text + b"\0" + end)

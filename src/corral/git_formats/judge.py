@@ -175,7 +175,7 @@ def _prove(data: bytes, old: Mapping[str, Entries], taken: Mapping[str, Entries]
         and all(entry.value == entry.older_value for name in taken for entry in by_name.get(name, ()))
     )
     if not is_right:
-        raise Unproved("the settings could not be written so that git reads them as they were meant")
+        raise Unproved("the settings could not be written in a way that git reads as intended")
 
 
 def _identity(entry: ConfigEntry) -> tuple[str, str | None, str | None]:

@@ -113,7 +113,7 @@ def _todo(steps: frozenset[bytes]) -> Check:
 def _judge_steps(data: bytes, steps: frozenset[bytes]) -> str:
     """Every step begins with a small letter: a line that does not is a comment, or an error."""
     if b"\0" in data:
-        return "it is no list of steps"
+        return "it is not a list of steps"
     for raw in data.split(b"\n"):
         line = raw.strip(b" \t\r")
         if not b"a" <= line[:1] <= b"z":
@@ -155,7 +155,7 @@ def _signing(data: bytes) -> str:
 def _apply_options(data: bytes) -> str:
     text = data.strip()
     if text and not (len(text) > 1 and text[:1] == text[-1:] == b"'"):
-        return "these are no options as git writes them"
+        return "these are not options as git writes them"
     for option in text[1:-1].split(b"' '") if text else ():
         prefix = next((prefix for prefix in _APPLY_VALUES if option.startswith(prefix)), b"")
         is_number = option[:2] in {b"-C", b"-p"} and option[2:].isdigit()
@@ -170,7 +170,7 @@ def _picking_options(data: bytes) -> str:
     try:
         settings = read_config(data)
     except MalformedConfig:
-        return "it is no configuration"
+        return "it is not a configuration"
     for setting in settings:
         value = (setting.value or "").encode("utf-8", "surrogateescape")
         if setting.name == "options.strategy":
@@ -284,10 +284,10 @@ def _pack_index(data: bytes) -> str:
             names += [data[start:end]] if kind == b"PNAM" else []
         packs = int.from_bytes(data[8:12])
     except (IndexError, malformed):
-        return "it is no index of packs"
+        return "it is not a pack index"
     # Git reads as many names as it says there are, past the end of this part if need be.
     if data[:4] != b"MIDX" or len(names) != 1 or len(data) < 12 or names[0].count(b"\0") < packs:
-        return "it is no index of packs"
+        return "it is not a pack index"
     return "git would remove files elsewhere" if b"/" in names[0] else ""
 
 

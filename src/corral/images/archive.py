@@ -140,7 +140,7 @@ def read_saved_image(file: IO[bytes], name: str) -> Contents:
         with tarfile.open(fileobj=file) as saved:
             listing = saved.extractfile("manifest.json")
             if listing is None:
-                raise tarfile.TarError("manifest.json is no file")
+                raise tarfile.TarError("manifest.json is not a file")
             for layer in json.load(listing)[0]["Layers"]:
                 with tarfile.open(fileobj=saved.extractfile(layer)) as archive:
                     scan.add(archive)

@@ -80,7 +80,7 @@ def _open_trace(path: str) -> TextIO:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_TRACE_BYTES:
         os.close(descriptor)
-        raise OSError(errno.EFBIG, "it is no trace of a usual size", path)
+        raise OSError(errno.EFBIG, "it is not a trace of a usual size", path)
     return open(descriptor, encoding="utf-8", errors="surrogateescape")
 
 

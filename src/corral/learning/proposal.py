@@ -100,7 +100,7 @@ def _checked(paths: Iterable[str], judge: _Judge, flags: list[str], keeps: str =
     home = os.path.expanduser("~")
     for path in sorted(paths):
         if judge.lacks(path, writes=False) is Reason.HIDDEN:
-            flags.append(f"{path} is a secret, and is not granted; whoever means it names it")
+            flags.append(f"{path} is a secret and is not granted; name it yourself if you mean it")
         elif path != keeps and (path in {"/", "/home", "/root", "/Users", home} or _beneath(home, path)):
             flags.append(f"{path} is a home, or holds one, and is not granted; grant what lies deeper")
         else:

@@ -170,7 +170,7 @@ def decode_plan(raw: bytes) -> CompiledPlan:
         raise MalformedPlan("it is shorter than its header")
     magic, total, count, checksum = HEADER.unpack_from(raw)
     if magic[:-1] != MAGIC[:-1]:
-        raise MalformedPlan("it is no plan")
+        raise MalformedPlan("it is not a plan")
     if magic != MAGIC:
         raise MalformedPlan("another version of corral has written it")
     if total != len(raw):

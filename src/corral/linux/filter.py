@@ -78,7 +78,7 @@ def _type_is_none_of(*kinds: int) -> tuple[Condition, ...]:
     return tuple(masked_different(1, SOCK_TYPE_MASK, kind) for kind in kinds)
 
 
-_SET_ID = "a program that gives whoever starts it the caller's rights"
+_SET_ID = "a program that gives its user the caller's rights"
 
 DEFAULT_RULES: tuple[Rule, ...] = (
     # ---- ways around the other layers

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class EventKind(StrEnum):
     REFUSED = "refused"  # the command tried what the policy does not permit
-    TAKEN = "taken-away"  # what it made went to quarantine, or back to what it was
+    TAKEN = "removed"  # what it made went to quarantine, or back to what it was
     LIMIT = "limit"  # it came to a limit
     DISCARDED = "discarded"  # it was written into a private area, and is gone with that
 

@@ -134,7 +134,7 @@ def not_started() -> CallError:
     return CallError(
         "cancelled",
         "it was cancelled before it began",
-        why="the caller asked for that, or another step could not be run",
+        why="the caller asked for this, or another step could not be run",
         fix="run it again, if it is still wanted",
     )
 

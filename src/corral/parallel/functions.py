@@ -108,6 +108,6 @@ def _check_backend(sandbox: Sandbox, interpreter: Interpreter) -> None:
         raise PolicyError(
             "function-backend",
             f"functions cannot be run by the backend {backend}",
-            why="its sandbox has programs of its own, and not the Python that runs here",
+            why="its sandbox has its own programs, and not this Python",
             fix="choose another backend, or run a command: `executor.execute(...)`",
         )

@@ -114,7 +114,7 @@ def _given_up(directory: str) -> str:
 
 
 def _left_closed(directory: str) -> str:
-    return f"{directory} is closed by its mode: what lies inside is not known, and all of it stays as it is"
+    return f"{directory} is closed by its mode: corral cannot see inside, so all of it stays as it is"
 
 
 def _felt(resolved: ResolvedPolicy) -> Iterator[str]:
@@ -226,7 +226,7 @@ def _read_and_waived(text: str) -> PolicyError:
     return PolicyError(
         "contradiction",
         f"{text} cannot be read-only without fs.protect",
-        why="what fulfils a read-only pattern in a writable path is held as protected names are",
+        why="what matches a read-only pattern in a writable path is held like a protected name",
         fix="leave the pattern out, or do not waive fs.protect",
     )
 

@@ -237,5 +237,5 @@ def _expand(host: Host, file: str, value: str) -> str:
     if value == "~" or value.startswith("~/"):
         return posixpath.join(host.home, value[2:])
     if value.startswith("~") and "/" in value:
-        raise _unreadable(file, f"{value!r} lies in the home of another user; write its path out")
+        raise _unreadable(file, f"{value!r} is in another user's home; write out its path")
     return value

@@ -191,7 +191,7 @@ def _check_closed(host: Host, directory: str) -> None:
     raise PolicyError(
         "closed-directory",
         f"no pattern can be held in {directory}",
-        why="it cannot be listed, and what lies in it could be opened by its name all the same",
+        why="it cannot be listed, but what is in it could still be opened by name",
         fix=f"open it (`chmod u+rx {directory}`), or deny it by its name",
     )
 

@@ -150,8 +150,8 @@ def _second_name(path: str) -> PolicyError:
     return PolicyError(
         "hard-linked",
         f"{path} cannot be protected",
-        why="it has a second name (a hard link), by which it could be changed all the same",
-        fix=f"give it a copy of its own (`cp -p {path} x && mv x {path}`), or waive fs.protect",
+        why="it has a second name (a hard link), by which it could still be changed",
+        fix=f"make it a separate copy (`cp -p {path} x && mv x {path}`), or waive fs.protect",
     )
 
 

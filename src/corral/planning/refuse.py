@@ -112,7 +112,7 @@ def check_denied_pattern(text: str, base: str, steps: str) -> None:
         names = relative_parts(top, base)
         count, _, left = descend((glob_of(text, steps),), names, is_directory=True)
         if count or (left and steps.partition("/")[0].strip("*")):
-            raise _structural(text, f"spell it so that it does not stand for {top}")
+            raise _structural(text, f"write it so that it does not match {top}")
 
 
 def check_second_names(
@@ -130,7 +130,7 @@ def check_second_names(
             "hard-linked",
             f"{target.requested} cannot be {'denied' if verb == 'read' else 'read-only'}",
             why=f"it has a second name (a hard link), by which it could be {verb} all the same",
-            fix=f"give it a copy of its own (`cp -p {target.path} x && mv x {target.path}`), "
+            fix=f"make it a separate copy (`cp -p {target.path} x && mv x {target.path}`), "
             "or have the rule for its other names, too",
         )
 
@@ -196,7 +196,7 @@ def check_private(private: Collection[str], granted: Collection[ResolvedPath], h
             raise PolicyError(
                 "path-missing",
                 f"{nearest.requested} cannot be granted",
-                why=f"{path} is to be empty and private inside, and does not exist in it",
+                why=f"{path} should be empty and private inside, but does not exist there",
                 fix=f"create {path} first{' (it is your HOME)' if path == host.home else ''}, or grant less",
             )
 

@@ -61,7 +61,7 @@ def _problems(policy: Policy) -> Iterator[str]:
     for name, kind in kinds:
         value = getattr(policy, name)
         if not isinstance(value, kind):
-            yield f"{name} is {value!r}, which is no corral.{kind.__name__}"
+            yield f"{name} is {value!r}, which is not a corral.{kind.__name__}"
             return
     for limits, field in [
         *((policy.limits, field) for field in Limits._fields),

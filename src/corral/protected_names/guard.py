@@ -70,7 +70,7 @@ class Guard:
         self._trees = PatternTrees(searches)
         self._directories: dict[str, WatchedDirectory] = {}
         self._gone: set[str] = set()  # of these, those that are not there any more
-        self._told: list[Violation] = []  # which is no command's doing
+        self._told: list[Violation] = []  # which is not a command's doing
         self._by_number: dict[int, str] = {}
         self._stamps: dict[str, int] = {}
         self._quarantine = Quarantine(quarantine)
@@ -338,7 +338,7 @@ class Guard:
         """Nobody holds it: whoever has moved it away has taken it out of sight."""
         if directory.path not in self._gone:
             self._gone.add(directory.path)
-            why = "it was moved or removed meanwhile, and what is protected in it was not looked at any more"
+            why = "it was moved or removed during the run, so its protected names were no longer watched"
             self._told.append(Violation(Feature.FS_PROTECT, directory.path, Evidence.OBSERVED, why))
 
     def _inspect(self, handle: int, watch: WatchedName) -> None:

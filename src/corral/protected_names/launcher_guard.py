@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GLANCE_AT_MADE_MS = 20
 #: Below the quarantine, for what is found when the launcher can take nothing away any more.
 _AFTERWARDS = "afterwards"
-_GONE = "it was moved or removed meanwhile, and what is protected in it was not looked at any more"
+_GONE = "it was moved or removed during the run, so its protected names were no longer watched"
 #: As long as a plan watches the same names: by directory, and as the launcher is told.
 _GROUPS, _GUARDED = LastMade(), LastMade()
 

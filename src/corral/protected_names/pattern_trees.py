@@ -310,7 +310,7 @@ class PatternTrees:
 def _unseen(path: str) -> SetupError:
     return SetupError(
         "pattern-unseen",
-        f"nobody can say whether something that patterns forbid lies in {path}",
+        f"corral cannot tell whether something that patterns forbid is in {path}",
         why="there are more directories than are looked at, or this one can be entered and not listed",
         fix="look there yourself, and remove it, before anything on the host uses it",
         ran=True,

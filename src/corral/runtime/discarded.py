@@ -116,7 +116,7 @@ def _event(resolved: ResolvedPolicy, first: str, count: int) -> Event:
     if not place:
         reason += "; write into the workspace instead"
     hint = f"filesystem:write:{escape(place)}" if place and place.isprintable() else ""
-    risk = "all that lies there can be changed" if place and _is_in(resolved.workspace, place) else ""
+    risk = "everything there can be changed" if place and _is_in(resolved.workspace, place) else ""
     return Event(EventKind.DISCARDED, Feature.FS_PRIVATE, first, Evidence.OBSERVED, reason, hint, risk)
 
 

@@ -80,7 +80,7 @@ _SIGNS = tuple(
     )
 )
 #: What whoever gives a protection up should know.
-PROTECTION_RISK = "whatever is written there, the host runs or trusts: it gives the host away"
+PROTECTION_RISK = "the host runs or trusts what is written there: this gives the host away"
 
 
 def is_suspicious(text: bytes) -> bool:

@@ -44,10 +44,10 @@ _FIXES = {
     "session": "run the command again; if the kernel refuses a keyring, the caller's quota of keys may be "
     "used up (`cat /proc/key-users`)",
     "net": "run `corral doctor` to see whether this host can do without the command's own network",
-    "mounts": "run `corral doctor`; if a path changed meanwhile, run the command again",
+    "mounts": "run `corral doctor`; if a path changed in the meantime, run the command again",
     "expect": "run the command again; a mount that nobody asked for is a volume that the image declares, or "
     "comes from the engine's own configuration (containers.conf): take it out there",
-    "surroundings": "the working directory must lie in the workspace or in a granted path",
+    "surroundings": "the working directory must be in the workspace or in a granted path",
     "landlock": "run `corral doctor` to see what this kernel offers",
     "seccomp": "run `corral doctor` to see what this kernel offers",
 }

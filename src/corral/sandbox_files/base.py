@@ -137,7 +137,7 @@ class Files(ABC):
                 "file-protected",
                 f"{path} cannot be written",
                 why=f"{name} is protected there: the host may run or obey it later",
-                fix="write it from outside of the sandbox, if it is to be there",
+                fix="write it from outside the sandbox",
             )
 
     def make_directory(self, parent: HeldFile, name: str, path: str, mode: int = _DIRECTORY_MODE) -> HeldFile:

@@ -236,6 +236,6 @@ def denied(path: str) -> PolicyError:
     return refusal(
         "file-denied",
         f"{path} cannot be reached",
-        why="the policy denies it, under every name that leads to it",
+        why="the policy denies it, under every name it has",
         fix="leave the denial out of the policy, if commands may see it",
     )

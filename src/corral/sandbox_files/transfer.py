@@ -102,7 +102,7 @@ class Upload:
             origin = HeldFile(os.open(source, _ENTRY))
         with origin:
             if origin.is_link:
-                raise OSError(errno.ELOOP, "it is a link; name what it leads to", source)
+                raise OSError(errno.ELOOP, "it is a link; name its target", source)
             if not origin.is_directory:
                 with naming(path):
                     spot = self._files.find_spot(self._files.absolute(path, file=True), parents=parents)

@@ -102,7 +102,7 @@ def _read(host: str) -> tuple[Endpoint, ...]:
         ) from problem
     why = why_too_broad(found[0].host)
     if why:
-        raise _mistake(why, f"name the hosts; whoever means it writes {schemes[-1]}:{host}")
+        raise _mistake(why, f"name the hosts; if you mean it, write {schemes[-1]}:{host}")
     return found
 
 

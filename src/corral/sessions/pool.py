@@ -205,7 +205,7 @@ class Pool:
                 "pool-forked",
                 "the pool belongs to another process",
                 why="this process was forked from the one that made it, and its sandboxes would be shared",
-                fix="make a pool of its own in every process, after the fork",
+                fix="make a separate pool in every process, after the fork",
             )
         if self._is_closed:
             raise _closed()

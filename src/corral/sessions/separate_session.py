@@ -47,9 +47,7 @@ class SeparateSession(Session):
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self._lock = threading.RLock()
-        self._runs_lock = (
-            threading.Lock()
-        )  # whoever ends runs holds the other until they are over
+        self._runs_lock = threading.Lock()  # whoever ends runs holds the other until they are over
         self._stateful = threading.Lock()
         self._runs: set[PlannedRun] = set()
         self._background = []

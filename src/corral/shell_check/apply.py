@@ -31,7 +31,7 @@ def apply_check(
     if mode not in MODES:
         raise PolicyError(
             "check-mode",
-            f"{mode!r} is no mode of the check",
+            f"{mode!r} is not a mode of the check",
             why=f"there are {', '.join(MODES)}",
             fix="name one",
         )
@@ -54,7 +54,9 @@ def refusal(result: CheckResult, mode: str) -> PolicyError:
     first = result.reasons[:_MOST_REASONS]
     more = len(result.reasons) - len(first)
     why = "; ".join(found.describe() for found in first) + (f"; and {more} more" if more > 0 else "")
-    asked = ", and nobody could be asked" if mode == ASK and result.verdict is CheckVerdict.ASK else ""
+    asked = (
+        ", and it cannot ask" if mode == ASK and result.verdict is CheckVerdict.ASK else ""
+    )
     return PolicyError(
         "check-refused",
         f"the check of its text says {result.verdict.value}{asked}",

@@ -57,7 +57,7 @@ class _Called(Sink):
             raise PolicyError(
                 "output-target",
                 f"output cannot be streamed to {function!r}",
-                why="it is no function",
+                why="it is not a function",
                 fix="give one that takes a name and bytes, as in `def hear(name, data): ...`",
             )
         self._name = name
@@ -196,6 +196,6 @@ def _not_opened(path: str, problem: OSError | ValueError) -> PolicyError:
     return PolicyError(
         "output-target",
         f"output cannot be written to {path!r}",
-        why=f"links are not followed, and it leads to {real}" if linked else why,
+        why=f"links are not followed, and it points to {real}" if linked else why,
         fix="name the real path, if that is meant" if linked else "name a file that this user can write",
     )

@@ -78,7 +78,7 @@ class Doors:
             finally:
                 os.waitpid(pid, 0)
         if not given:
-            raise OSError("the file cannot be opened anew")
+            raise OSError("the file cannot be opened again")
         return given[0]
 
 

@@ -191,8 +191,8 @@ def _check_asked(selection: Selection, protected: Collection[str], repositories:
     if named:
         raise PolicyError(
             "trial-reserved",
-            f"{printable(named[0].path)} cannot be taken over, whoever asks for it",
-            why="it belongs to a git directory, or is no file, link or directory",
+            f"{printable(named[0].path)} cannot be taken over by anyone",
+            why="it belongs to a git directory, or is not a file, link or directory",
             fix="leave it out",
         )
 

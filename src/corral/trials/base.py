@@ -77,19 +77,19 @@ class Bases:
             base, _ = self._known.get(path, (None, False))
             now = tree.stamp(path)
             if base is not None and not base.is_same(now):
-                return f"{path} is another directory by now"
+                return f"{path} is a different directory now"
             if base is None and now is not None and now.kind != EntryKind.DIRECTORY:
-                return f"{path} was made on the host meanwhile"
+                return f"{path} was created by the host in the meantime"
         return ""
 
     def _conflict(self, tree: HostTree, path: str) -> str:
         base, late = self._known.get(path, (None, False))
         now = tree.stamp(path)
         if base is None:
-            return "it was made on the host meanwhile" if now is not None else ""
+            return "the host created it in the meantime" if now is not None else ""
         if now is None:
-            return "it was removed on the host meanwhile"
-        return "it was changed on the host meanwhile" if late or not base.is_same(now) else ""
+            return "the host removed it in the meantime"
+        return "the host changed it in the meantime" if late or not base.is_same(now) else ""
 
     def _write(self, found: dict[str, tuple[Stamp | None, bool]]) -> None:
         self._known.update(found)

@@ -90,7 +90,7 @@ class Carrier:
         directory, name = self._tree.parent(step.path)
         is_put = step.do in {StepKind.FILE, StepKind.LINK}  # these look again, just before
         if not is_put and not self._is_as_seen(number, step, stamp_at(directory, name)):
-            raise Taken(errno.EEXIST, "the host has changed it meanwhile", step.path)
+            raise Taken(errno.EEXIST, "the host has changed it in the meantime", step.path)
         match step.do:
             case StepKind.FILE if step.before is None and self._has_nameless:
                 self._put_new(number, step, directory, name)
@@ -157,7 +157,7 @@ class Carrier:
                 self._keep(number, step, directory, name)
             self._journal.note(JournalMark.STAGED, number, made.st_dev, made.st_ino)
             if not self._is_as_seen(number, step, stamp_at(directory, name)):
-                raise Taken(errno.EEXIST, "the host has changed it meanwhile", step.path)
+                raise Taken(errno.EEXIST, "the host has changed it in the meantime", step.path)
             place(directory, temporary, name, is_new=step.before is None)
         except BaseException:
             with contextlib.suppress(OSError):

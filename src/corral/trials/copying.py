@@ -39,7 +39,7 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
             _copy_by_hand(source, target, start, end)
             return
         if copied == 0:
-            raise OSError(errno.ESTALE, "it became shorter meanwhile")
+            raise OSError(errno.ESTALE, "it became shorter while it was copied")
         start += copied
 
 
@@ -47,7 +47,7 @@ def _copy_by_hand(source: int, target: int, start: int, end: int) -> None:
     while start < end:
         piece = os.pread(source, min(end - start, 1 << 20), start)
         if not piece:
-            raise OSError(errno.ESTALE, "it became shorter meanwhile")
+            raise OSError(errno.ESTALE, "it became shorter while it was copied")
         written = 0
         while written < len(piece):
             written += os.pwrite(target, piece[written:], start + written)

@@ -40,7 +40,7 @@ class HostTree:
         above, _, name = path.rpartition("/")
         self._missing = ""
         if name in {"", ".", ".."}:
-            raise OSError(errno.EINVAL, "this is no name", path)
+            raise OSError(errno.EINVAL, "this is not a name", path)
         if self._directory < 0 or above != self._above:
             self.forget()
             self._directory, self._above = self._open(above), above

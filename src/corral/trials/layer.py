@@ -144,7 +144,7 @@ def open_parent(stack: LayerStack, path: str) -> tuple[LayerStack, Entry]:
         for part in above:
             found = here.entry(part)
             if found.status is None or not stat.S_ISDIR(found.status.st_mode):
-                raise OSError(errno.ENOTDIR, "it is no directory any more", path)
+                raise OSError(errno.ENOTDIR, "it is no longer a directory", path)
             inner = here.enter(found)
             here.close()
             here = inner

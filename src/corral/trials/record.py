@@ -263,7 +263,7 @@ def _check_place(root: str, place: str) -> None:
         return
     raise PolicyError(
         "trial-place",
-        "the layer of a trial would lie in the workspace that it covers",
+        "the layer of a trial would be in the workspace that it covers",
         why=f"{place} is in {root}",
         fix="work in a narrower directory, or point XDG_STATE_HOME to a place outside",
     )
@@ -280,7 +280,7 @@ def _check_mounts(root: str) -> None:
                 raise PolicyError(
                     "trial-mount",
                     "this workspace cannot be tried: something is mounted in it",
-                    why=f"{point} is a file system of its own, which a layer over {root} does not show",
+                    why=f"{point} is a separate file system, which a layer over {root} does not show",
                     fix="work in a directory without mounts, or use `corral run`",
                 )
 

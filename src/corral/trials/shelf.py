@@ -45,7 +45,7 @@ def find_trial(identity: str | None, workspace: str) -> TrialRecord:
     fitting = [record for record in list_trials() if record.identity.startswith(identity)]
     if len(fitting) == 1:
         return fitting[0]
-    why = f"there are {len(fitting)} whose id begins so" if fitting else "there is none whose id begins so"
+    why = f"there are {len(fitting)} whose id begins so" if fitting else "no id begins with that"
     raise PolicyError(
         "trial-unknown", f"no trial {identity!r}", why=why, fix="`corral trials --all` lists all trials"
     )

@@ -148,4 +148,4 @@ def _remove_directory(directory: int, name: str, now: Stamp | None) -> None:
     except OSError as problem:
         if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
             raise
-        raise Taken(errno.ENOTEMPTY, "there is something in it by now", name) from None
+        raise Taken(errno.ENOTEMPTY, "it is no longer empty", name) from None

@@ -53,7 +53,7 @@ def _empty(top: int) -> None:
                 os.close(inner)
             os.rmdir(name, dir_fd=top)
         if moved > _MOST_ENTRIES:
-            raise OSError("there is no end to it")
+            raise OSError("it has no end")
 
 
 def _is_directory(handle: int, name: str) -> bool:

@@ -115,7 +115,7 @@ class ModuleInstance:
         if not isinstance(exports.get(_START), import_wasmtime().FuncType):
             raise bad_module(
                 "module-export",
-                f"{self._prepared.name} is no command",
+                f"{self._prepared.name} is not a command",
                 f"it has no function {_START}; it exports {', '.join(exports) or 'nothing'}",
                 "build it as a command, or call one of its functions: corral module call",
             )

@@ -45,7 +45,9 @@ def read_module(path: str) -> bytes:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise bad_module("module-file", f"{path} is no module", "it is no file", "name a .wasm file")
+                raise bad_module(
+                    "module-file", f"{path} is not a module", "it is not a file", "name a .wasm file"
+                )
             data = file.read(MOST_BYTES + 1)
     except OSError as problem:
         why = problem.strerror or str(problem)
@@ -187,7 +189,7 @@ def check_imports(module: Any, name: str, offered: Collection[tuple[str, str]] =
         names = ", ".join(f"{source}.{each}" for source, each in missing[:5])
         raise MissingImport(
             "module-import",
-            f"{name} wants what nobody offers to it",
+            f"{name} imports something that is not available",
             why=f"it imports {names}" + (" and more" if len(missing) > 5 else ""),
             fix="build it for wasm32-wasip1; or offer the function and grant module:call:host.NAME, or offer "
             "the other module and grant module:call:NAME",

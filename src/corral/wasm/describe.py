@@ -28,7 +28,7 @@ class _Anything(Offered):
 
 
 def describe_module(module: bytes | str | os.PathLike[str], workspace: str | None = None) -> dict[str, Any]:
-    """Imports and exports with their types. Raises PolicyError for what is no module."""
+    """Imports and exports with their types. Raises PolicyError for what is not a module."""
     loaded = load_module(module)
     sandbox = ModuleSandbox(loaded.binary, policy=Policy(), request=(), name=loaded.name, workspace=workspace)
     with contextlib.closing(sandbox):

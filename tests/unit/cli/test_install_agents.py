@@ -214,7 +214,7 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(home: Path) -> None:
     path.parent.mkdir()
     path.write_text("{}")
 
-    with pytest.raises(SetupError, match="meanwhile"):
+    with pytest.raises(SetupError, match="in the meantime"):
         shown.carry_out()
     assert path.read_text() == "{}"
 

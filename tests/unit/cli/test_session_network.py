@@ -34,5 +34,5 @@ def test_each_thing_stands_where_it_belongs() -> None:
         "refused",
         "  c.test:443  no rule permits this host",
         "failed",
-        "  b.test  the name leads nowhere",
+        "  b.test  the name does not resolve",
     ]

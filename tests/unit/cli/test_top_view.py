@@ -262,7 +262,7 @@ def test_a_refusal_is_told_once_with_its_hint() -> None:
     [
         ("yes", "granted", "network connect example.org:443 permitted: the policy permits it"),
         ("no", "not-granted", "network connect example.org:443 refused: no rule permits this host"),
-        ("no", "unresolved", "network connect example.org:443 failed: the name leads nowhere"),
+        ("no", "unresolved", "network connect example.org:443 failed: the name does not resolve"),
         ("no", "unheard-of", "network connect example.org:443 refused: unheard-of"),
     ],
 )

@@ -40,7 +40,7 @@ def test_another_host_of_the_users_is_permitted_as_well(home: Path, monkeypatch:
 
 def test_a_program_that_is_no_agent_is_refused(home: Path) -> None:
     for argv in (("bash",), ()):
-        with pytest.raises(PolicyError, match="no agent that corral knows"):
+        with pytest.raises(PolicyError, match="not an agent that corral knows"):
             add_needs(defaults(), argv)
 
 

@@ -93,7 +93,7 @@ def test_a_host_has_to_be_a_name(text: str) -> None:
     ("text", "why"),
     [
         ("network:https:*.", "not the name of a host"),
-        ("network:https:*.10.0.0.1", "nothing beneath an address"),
+        ("network:https:*.10.0.0.1", "nothing below an address"),
         ("network:https:[fe80::1%eth0]", "zone"),
         ("network:deny:straße.example", "programs disagree about 'ß'"),
         ("network:https:" + "é" * 100_000, "not the name of a host"),

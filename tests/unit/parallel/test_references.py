@@ -81,8 +81,8 @@ def _closure():
         (_closure(), "inside another function"),
         (Holder().method, "method of an object"),
         (hidden, "decorated"),
-        (3, "no function"),
-        (SimpleNamespace(), "no function"),
+        (3, "not a function"),
+        (SimpleNamespace(), "not a function"),
         ("text".upper, "something else|no module"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_home_that_is_not_there_is_said_to_be_the_reason() -> None:
     host = FakeHost({"/home/bob/": "", "/srv/work/": ""}, home="/home/bob/gone", cwd="/srv/work")
     host._directories.remove("/home/bob/gone")
 
-    with pytest.raises(PolicyError, match="/home/bob/gone is to be empty and private") as refused:
+    with pytest.raises(PolicyError, match="/home/bob/gone should be empty and private") as refused:
         resolved_in("/srv/work", "filesystem:read:/home", preset="moderate", host=host)
 
     assert refused.value.code == "path-missing"

@@ -256,7 +256,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(run, tmp_path: P
 
 
 def test_what_cannot_be_called_is_refused_before_anything_runs(run, tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="no function"):
+    with pytest.raises(PolicyError, match="not a function"):
         run("touch mark; echo x", stream="print")
 
     assert not (tmp_path / "mark").exists()

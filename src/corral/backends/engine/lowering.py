@@ -299,7 +299,7 @@ def _areas(resolved: ResolvedPolicy, views: Views, placed: tuple[Place, ...]) ->
             raise UnenforceableError(
                 "unenforceable",
                 f"the private area {path} cannot be made by a container engine",
-                why="it lies in a granted path, where the engine would make the place on the host",
+                why="it is in a granted path, where the engine would create the mount point on the host",
                 fix="use another backend, or a private area elsewhere",
                 lacking=frozenset({Feature.FS_PRIVATE}),
             )
@@ -318,7 +318,7 @@ def _check_sockets(resolved: ResolvedPolicy, probe: Probe) -> None:
             raise PolicyError(
                 "grant-too-wide",
                 f"{grant.target.requested} cannot be granted to a container",
-                why=f"{reached[0]} would be in reach, and whoever connects there commands the engine",
+                why=f"{reached[0]} would be reachable, and a client that connects there controls the engine",
                 fix="grant just the directories that are needed",
             )
 

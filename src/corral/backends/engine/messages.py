@@ -71,7 +71,7 @@ def describe_unreachable(engine: str) -> tuple[str, str]:
     """(reason, fix) for an engine that does not answer."""
     fixes = {
         DOCKER: "start it (`sudo systemctl start docker`), or fix DOCKER_HOST or the context of docker",
-        PODMAN: "unset CONTAINER_HOST, so that podman works by itself",
+        PODMAN: "unset CONTAINER_HOST, so that podman runs locally",
     }
     return f"the {engine} engine cannot be reached", fixes[engine]
 

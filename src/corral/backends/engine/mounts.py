@@ -235,7 +235,7 @@ def check_place(path: str) -> None:
         raise PolicyError(
             "container-place",
             f"{path} cannot be mounted in a container",
-            why="the engine puts something of its own there",
+            why="the engine mounts something there itself",
             fix="grant what lies deeper, or use another backend",
         )
 

@@ -83,7 +83,7 @@ def _check_command(command: str) -> None:
     try:
         size = len(command.encode())
     except UnicodeEncodeError:
-        raise BadCall("the command is no valid Unicode") from None
+        raise BadCall("the command is not valid Unicode") from None
     if size > MOST_COMMAND_BYTES:
         raise BadCall(
             f"it has {size} bytes, and may have {MOST_COMMAND_BYTES}: write the script to a file and run that"

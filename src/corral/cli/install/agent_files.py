@@ -123,7 +123,7 @@ def _carry_out(changes: list[FileChange], *, remove: bool) -> str:
         if _read(change.path) != change.before:
             raise SetupError(
                 "install-settings",
-                f"nothing was changed: {change.path} was changed meanwhile",
+                f"nothing was changed: {change.path} was changed in the meantime",
                 why="somebody else has written it since it was shown",
                 fix="try again",
             )

@@ -58,7 +58,7 @@ def _check(installation: Installation, *, yes: bool, can_ask: bool) -> None:
         raise PolicyError(
             "install-unasked",
             "nothing was changed",
-            why="nobody can be asked: there is no terminal, or the answer is to be JSON",
+            why="it cannot ask: there is no terminal, or --json was given",
             fix="read what would be done, and say so with --yes",
         )
     import click

@@ -197,7 +197,7 @@ def accept(path: str | None, *, yes: bool, can_ask: bool) -> Answer:
             raise PolicyError(
                 "trust-unasked",
                 f"{shorten(file.path)} is not trusted",
-                why="nobody can be asked: there is no terminal, or the answer is to be JSON",
+                why="it cannot ask: there is no terminal, or --json was given",
                 fix="read what it would allow, and say so with `corral policy trust --yes`",
             )
         import click

@@ -78,7 +78,7 @@ session.command_class = BriefCommand
 @session.command()
 @_NAME
 @click.option("--idle", metavar="TIME", help="End it when nothing has run for so long: 30m.")
-@click.option("--lifetime", metavar="TIME", help="End it after so long, whatever runs: 8h.")
+@click.option("--lifetime", metavar="TIME", help="End it after this long, even if something runs: 8h.")
 @click.option("--reuse", is_flag=True, help="Use one that runs, if it was started the same way.")
 @click.option("--try", "trial", is_flag=True, help="Keep what its commands change in the workspace apart.")
 @with_session_options

@@ -7,7 +7,7 @@ from corral.model.record import Record
 
 EXEC_OPTIONS: tuple[Option, ...] = (
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
-    Option("terminal", ("-t", "--tty"), "Give it a terminal of its own."),
+    Option("terminal", ("-t", "--tty"), "Give it its own terminal."),
     Option("detach", ("-d", "--detach"), "Come back at once; its output goes to the session's log."),
     Option("stateful", ("--stateful",), "Begin with the directory and variables of the last such command."),
     Option("env", ("--env",), "Pass a variable (NAME), or set one (NAME=VALUE).", "NAME", multiple=True),

@@ -304,7 +304,7 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     limits += [f"lifetime {format_duration(facts['lifetime_seconds'])}"] if facts["lifetime_seconds"] else []
     yield f"  limits     {', '.join(limits) or 'none'}"
     if facts["fresh"]:
-        yield "  kept       nothing: every command has a sandbox of its own (keep_alive = false)"
+        yield "  kept       nothing: every command has its own sandbox (keep_alive = false)"
     for running in facts["running"] or ():
         how = ", detached" if running["detached"] else ""
         yield f"  {running['id']}   {running['command']} ({_short(running['seconds'])}{how})"

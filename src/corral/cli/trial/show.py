@@ -89,7 +89,7 @@ def _mark(change: TrialChange) -> str:
         case Reserve.SPECIAL:
             return "stays in the trial: no file, link or directory"
         case Reserve.UNREADABLE:
-            return "stays in the trial: nobody knows what it means"
+            return "stays in the trial: unknown kind of file"
         case _:
             return "! the host runs this later" if change.is_run_later else ""
 

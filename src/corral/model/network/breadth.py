@@ -23,9 +23,9 @@ def why_too_broad(pattern: str) -> str:
         return ""
     labels = beneath.split(".")
     if len(labels) == 1:
-        return f"it stands for every host beneath the top-level domain {beneath}"
+        return f"it matches every host below the top-level domain {beneath}"
     if len(labels) == 2 and len(labels[1]) == _COUNTRY and labels[0] in _SECOND_LEVEL.split():
-        return f"it stands for every host beneath {beneath}, where names are sold to anybody"
+        return f"it matches every host below {beneath}, where names are sold to anybody"
     if beneath in _FOR_ANYBODY.split() or (beneath.startswith("s3") and beneath.endswith(".amazonaws.com")):
-        return f"it stands for every host beneath {beneath}, where anybody gets a name"
+        return f"it matches every host below {beneath}, where anybody gets a name"
     return ""

@@ -150,7 +150,7 @@ def parse_host(text: str) -> str:
     is_pattern = name.startswith("*.")
     if is_number(labels[-1]):  # resolvers read 127.1, 0x7f.1 and 2130706433 as addresses
         if is_pattern:
-            raise ValueError(f"{text!r}: there is nothing beneath an address")
+            raise ValueError(f"{text!r}: there is nothing below an address")
         return _address(beneath, text)
     return f"*.{beneath}" if is_pattern else beneath
 

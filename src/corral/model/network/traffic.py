@@ -19,7 +19,7 @@ class NetReason(StrEnum):
     ASKED = "asked"  # whoever was asked said yes
     NOT_GRANTED = "not-granted"  # no rule names it
     DENIED = "denied"  # a rule forbids the name
-    REFUSED = "refused"  # whoever was asked said no
+    REFUSED = "refused"  # the approver refused it
     UNANSWERED = "unanswered"  # the approval timed out
     ADDRESS = "address"  # a connection to an address that no lookup gave out, and no rule names
     NOT_PUBLIC = "not-public"  # the name leads to loopback, a private network, or the like
@@ -43,19 +43,19 @@ FAILURES = frozenset({NetReason.UNRESOLVED, NetReason.UNREACHABLE, NetReason.TOO
 SENTENCES: dict[NetReason, str] = {
     NetReason.GRANTED: "the policy permits it",
     NetReason.ALLOWED_LATER: "it was permitted while the session ran",
-    NetReason.ASKED: "whoever was asked permits it",
+    NetReason.ASKED: "the approver permits it",
     NetReason.NOT_GRANTED: "no rule permits this host",
     NetReason.DENIED: "the policy denies this host",
-    NetReason.REFUSED: "whoever was asked said no",
+    NetReason.REFUSED: "the approver refused it",
     NetReason.UNANSWERED: "the approval timed out",
     NetReason.ADDRESS: "connections to raw IP addresses are not allowed, and no rule names this one",
-    NetReason.NOT_PUBLIC: "the name leads to an address that is not public",
+    NetReason.NOT_PUBLIC: "the name resolves to an address that is not public",
     NetReason.OTHER_NAME: "it asked for another host than the one that was looked up",
     NetReason.NO_NAME: "it did not say which host it asks for",
     NetReason.NOT_TLS: "only TLS is permitted there, and this was none",
     NetReason.NOT_HTTP: "only HTTP is permitted there, and this was none that can be followed",
-    NetReason.UNRESOLVED: "the name leads nowhere",
-    NetReason.UNREACHABLE: "nobody answered at its address",
+    NetReason.UNRESOLVED: "the name does not resolve",
+    NetReason.UNREACHABLE: "nothing answered at its address",
     NetReason.TOO_MANY: "there were too many connections",
     NetReason.TOO_MUCH: "all the bytes that may pass had passed",
     NetReason.TOO_LATE: "it did not say in time what it wants",

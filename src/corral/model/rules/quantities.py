@@ -50,7 +50,7 @@ def parse_share(text: str) -> float:
     percent = stripped.endswith("%")
     number, unit = _split(stripped.removesuffix("%"))
     if unit:
-        raise ValueError(f"{unit!r} does not belong into a share; write 50% or 0.5")
+        raise ValueError(f"{unit!r} is not part of a share; write 50% or 0.5")
     share = _to_float(number, text) / (100 if percent else 1)
     if not 0.001 <= share <= 100_000:
         raise ValueError("a share must be between 0.1% and 100000 processors")

@@ -126,7 +126,7 @@ class RequestWatch:
         if status != _SWITCHING:
             return self._release() if was_asked else b""
         if not was_asked:
-            raise Mismatch(NetReason.NOT_HTTP, "the server changes to a protocol that nobody asked for")
+            raise Mismatch(NetReason.NOT_HTTP, "the server switches to a protocol that was not requested")
         return self._become_opaque()
 
     def _release(self) -> bytes:

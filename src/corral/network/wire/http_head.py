@@ -102,7 +102,7 @@ def read_fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
         lowered = name.lower()
         # Gateways of the CGI kind take an underscore for a dash.
         if b"_" in lowered and lowered.replace(b"_", b"-") in _DECISIVE:
-            raise _not_http("a field that some servers take for another")
+            raise _not_http("a field that some servers read as another")
         fields.append((lowered, value.strip(_BLANK)))
     return fields
 
@@ -136,7 +136,7 @@ def _read_first_line(line: bytes) -> tuple[bytes, bytes, bytes]:
     check_beginning(line)
     words = line.split(b" ")
     if len(words) != 3 or words[2] not in _VERSIONS or not words[1] or words[1].translate(None, _VISIBLE):
-        raise _not_http("its first line is none of HTTP/1")
+        raise _not_http("its first line is not HTTP/1")
     method, target, version = words
     return method, target, version
 
@@ -147,7 +147,7 @@ def _check_target(method: bytes, target: bytes, host: str, port: int) -> None:
     if target.startswith(b"/") or (target == b"*" and method == b"OPTIONS"):
         return
     if target[: len(_SCHEME)].lower() != _SCHEME:
-        raise _not_http("a target that is no path")
+        raise _not_http("a target that is not a path")
     # Without a slash, parsers differ in what else ends an authority: `http://allowed.com?@evil.test`.
     authority = target[len(_SCHEME) :].partition(b"/")[0]
     check_authority(authority, host, port)
@@ -161,7 +161,7 @@ def _read_framing(fields: list[tuple[bytes, bytes]], *, is_old: bool) -> Framing
     if codings and (is_old or codings[0].lower() != b"chunked"):
         raise _not_http("a transfer coding other than chunked")
     if lengths and not _is_length(lengths[0]):
-        raise _not_http("a length that is no number")
+        raise _not_http("a length that is not a number")
     _check_handling(fields)
     is_websocket = [value.lower() for name, value in fields if name == b"upgrade"] == [_WEBSOCKET]
     return Framing(
@@ -183,7 +183,7 @@ def _check_handling(fields: list[tuple[bytes, bytes]]) -> None:
         if name == b"expect" and value.lower() != b"100-continue":
             raise _not_http("an expectation that servers differ about")
         if name == b"connection" and not _DECISIVE.isdisjoint(_words(value)):
-            raise _not_http("a field that is to be dropped on the way")
+            raise _not_http("a hop-by-hop field that must be dropped")
 
 
 def _words(value: bytes) -> list[bytes]:

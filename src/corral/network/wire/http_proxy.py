@@ -225,7 +225,7 @@ def _chunk_size(line: bytes) -> int:
     """Extensions are left out: nobody needs them, and servers disagree about how they end."""
     digits = line.partition(b";")[0].rstrip(b" \t")
     if not digits or len(digits) > _MOST_CHUNK_DIGITS or not set(digits) <= set(b"0123456789abcdefABCDEF"):
-        raise unreadable("the size of a chunk is no number")
+        raise unreadable("the size of a chunk is not a number")
     return int(digits, 16)
 
 

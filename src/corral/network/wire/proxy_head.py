@@ -52,7 +52,7 @@ class ProxyHead(Record):
         text = lengths[0]
         is_plain = text.isascii() and text.isdigit() and len(text) <= _MOST_LENGTH_DIGITS
         if len(lengths) > 1 or not is_plain:
-            raise unreadable("the length of a request's body is no number")
+            raise unreadable("the length of a request's body is not a number")
         return int(text)
 
 
@@ -79,7 +79,7 @@ def _read_head(raw: bytes) -> ProxyHead:
         raise unreadable("a request's head has control characters in it")
     words = first.split(" ")
     if len(words) != 3 or not _is_token(words[0]) or words[2] not in _VERSIONS:
-        raise unreadable("what was sent to the proxy is no HTTP/1 request")
+        raise unreadable("what was sent to the proxy is not an HTTP/1 request")
     method, target, version = words
     if not target.isascii() or not target.isprintable():
         raise unreadable("a request is for something unprintable")
@@ -89,7 +89,7 @@ def _read_head(raw: bytes) -> ProxyHead:
 def _read_field(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not _is_token(name):  # a line that continues the one before begins with a space
-        raise unreadable("a request's head has a line that is no field")
+        raise unreadable("a request's head has a line that is not a field")
     return name, value.strip(" \t")
 
 

@@ -114,7 +114,7 @@ class SocksHandshake:
             return None
         version, command, reserved, kind = buffer[:4]
         if version != VERSION or reserved:
-            raise self._malformed(_FAILED, "a SOCKS request that is none")
+            raise self._malformed(_FAILED, "not a SOCKS request")
         if command != _CONNECT:
             raise self._malformed(_NO_COMMAND, "SOCKS without CONNECT: neither BIND nor UDP is served")
         if kind == _NAME:

@@ -84,7 +84,7 @@ class Answer:
                     fix="return plain values: numbers, text, bytes, lists, tuples, dicts, sets, dates, paths",
                     result=result,
                 )
-        raise _garbled("it is no answer to this call", result)
+        raise _garbled("it is not an answer to this call", result)
 
     def _decoded(self, result: Result) -> object:
         # One byte string, and no second copy kept: it may be large.

@@ -86,7 +86,7 @@ def decode(data: bytes, bounds: Bounds | None = None) -> object:
         raise
     # Everything that the types of the standard library say about what they cannot be made of.
     except (ValueError, TypeError, ArithmeticError, RecursionError) as problem:
-        raise CodecError(f"the bytes are no value: {type(problem).__name__}") from None
+        raise CodecError(f"the bytes are not a value: {type(problem).__name__}") from None
     if reader.position != len(data):
         raise CodecError("there is more than one value")
     return value

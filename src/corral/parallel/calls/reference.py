@@ -52,7 +52,7 @@ def refer(function: Callable[..., Any]) -> Reference:
     """The names of a function. Raises PolicyError if another process could not find it by them."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not callable(function) or not isinstance(name, str):
-        raise _unnamed(repr(function)[:200], "it is no function with a name")
+        raise _unnamed(repr(function)[:200], "it is not a function with a name")
     if isinstance(getattr(function, "__self__", None), type(sys)):
         module = function.__self__.__name__  # type: ignore[attr-defined]  # of C, such as math.sqrt
     if not isinstance(module, str):

@@ -209,7 +209,7 @@ class OuterHandshake:
             return SetupError(
                 "start-timeout",
                 f"the sandbox of {self._launch.backend} was not there in time",
-                why=f"its first process was not heard of within {self._outer.start_seconds:g} seconds",
+                why=f"its first process did not report within {self._outer.start_seconds:g} seconds",
                 fix="run `corral doctor`; if the machine is very busy, run the command again",
             )
         return explain(self._launch, read_words(self._words))

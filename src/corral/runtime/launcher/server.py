@@ -215,7 +215,7 @@ class SandboxServer:
         raise self.status.error() or SetupError(
             "launcher",
             "the kept sandbox did not answer",
-            why=f"nothing was heard of it within {_READY_SECONDS:g} seconds",
+            why=f"it did not report within {_READY_SECONDS:g} seconds",
             fix="run `corral doctor`; if the machine is very busy, try again",
         )
 

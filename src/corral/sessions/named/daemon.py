@@ -127,7 +127,7 @@ def _keep(
     try:
         os.write(report, b"{}")
     except BrokenPipeError:
-        keeper.stop("whoever started it did not wait")
+        keeper.stop("the process that started it did not wait")
     os.close(report)
     keeper.serve()
 

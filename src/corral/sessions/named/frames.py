@@ -65,7 +65,7 @@ def receive(connection: socket.socket, most_bytes: int) -> tuple[Message, list[i
         if not packet:
             return None
         if is_cut or packet[:1] not in {_INLINE, _IN_MEMORY} or (packet[:1] == _IN_MEMORY and not given):
-            raise BadFrame("a packet that is none of ours")
+            raise BadFrame("a packet that is not corral's")
         data = packet[1:] if packet[:1] == _INLINE else _read_memory(given.pop(0), most_bytes)
         message = json.loads(data)
         if not isinstance(message, dict):
@@ -73,7 +73,7 @@ def receive(connection: socket.socket, most_bytes: int) -> tuple[Message, list[i
         kept, given = given, []
         return message, kept
     except (ValueError, RecursionError) as problem:
-        raise BadFrame("a message that is no JSON") from problem
+        raise BadFrame("a message that is not JSON") from problem
     finally:
         for descriptor in given:
             os.close(descriptor)

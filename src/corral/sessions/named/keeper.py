@@ -234,7 +234,7 @@ class Keeper:
             raise PolicyError(
                 "network-closed",
                 "the session has no network that could be changed",
-                why="every command has a sandbox, and a network, of its own (keep_alive = false)",
+                why="every command has its own sandbox and network (keep_alive = false)",
                 fix="name the host when the session is started (`--allow HOST`), or set keep_alive = true",
             )
         return self._session.network
