@@ -160,7 +160,7 @@ def test_what_the_host_changes_meanwhile_is_kept(corral: Corral, config: Path, p
     told = json.loads(child.communicate()[0])
 
     assert git(project, "config", "--local", "user.name") == "Outside"
-    assert any("changed by somebody else" in found["detail"] for found in told["violations"])
+    assert any("another process changed the file" in found["detail"] for found in told["violations"])
 
 
 def test_two_commands_at_once_cannot_reach_the_file(corral: Corral, config: Path, project: Path) -> None:
