@@ -235,7 +235,7 @@ def test_a_plan_that_was_carried_to_where_commands_write(stage: Stage, backend: 
     done = stage.run(*RAN, plan=moved)
 
     assert (done.returncode, done.stdout) == (125, b"")
-    assert f"it lies in {stage.project}, where a command may write".encode() in done.stderr
+    assert f"it is in {stage.project}, where a command may write".encode() in done.stderr
 
 
 def test_no_damaged_plan_is_used(stage: Stage) -> None:
