@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -110,6 +111,33 @@ static bool reads_the_same(struct cursor c, const char **path) {
     return fd >= 0 && got == 0 && have == strlen(known) && memcmp(text, known, have) == 0;
 }
 
+/* What planning takes from a line of the table: see src/corral/planning/second_mounts.py. */
+static bool is_same_mount(const char *line, const char **known) {
+    for (int i = 0; i < 2 && line; i++) line = strchr(line, ' ') ? strchr(line, ' ') + 1 : NULL;
+    const char *end = line;
+    for (int i = 0; i < 3 && end; i++) end = strchr(end, ' ') ? strchr(end, ' ') + 1 : NULL;
+    if (!end) return false;
+    size_t length = (size_t)(end - line - 1);
+    if (strncmp(*known, line, length) != 0 || (*known)[length] != '\n') return false;
+    *known += length + 1;
+    return true;
+}
+
+/* What is denied may be mounted once more, inside what is granted. */
+static bool has_same_mounts(struct cursor c, const char **path) {
+    const char *known = cursor_string(&c);
+    char *line = NULL;
+    size_t room = 0;
+    *path = cursor_string(&c);
+    FILE *file = fopen(*path, "re");
+    bool is_same = file != NULL;
+    while (is_same && getline(&line, &room, file) > 0) is_same = is_same_mount(line, &known);
+    is_same = is_same && !*known && !ferror(file);
+    free(line);
+    if (file) fclose(file);
+    return is_same;
+}
+
 static const struct {
     bool (*holds)(struct cursor, const char **path);
     const char *otherwise;
@@ -119,6 +147,7 @@ static const struct {
     [PLAN_LINK] = {is_same_link, "leads elsewhere now"},
     [PLAN_STAMP] = {has_same_stamp, "has changed"},
     [PLAN_SILENT] = {is_silent, "now configures corral"},
+    [PLAN_MOUNTS] = {has_same_mounts, "says otherwise: something else is mounted"},
     [PLAN_TEXT] = {reads_the_same, "says otherwise: this is another control group"},
 };
 

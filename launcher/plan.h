@@ -32,6 +32,7 @@ enum plan_record {
     PLAN_SPEC,     /* u32 number of records, records: a spec without command, directory and environment; once */
     PLAN_NOTE,     /* string: for people */
     PLAN_TEXT,     /* string text, string path: a file of the kernel's that reads so */
+    PLAN_MOUNTS,   /* string text, string path: a table of mounts, of each line the device, the root and the point */
     PLAN_TYPES,
 };
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 
 import pytest
 
@@ -96,3 +97,25 @@ def test_no_command_writes_there_whatever_the_variables_say(warm, variables) -> 
     assert (granted / "free").exists()
     assert set(before) <= {path.name for path in warm.stored.iterdir()}
     assert not target.exists()
+
+
+def test_what_is_denied_and_mounted_once_more_is_refused(entry) -> None:
+    """By whichever way: a stored plan is not used where other things are mounted than when it was made."""
+    secret, place = entry.home / "secret", entry.workspace / "place"
+    for path in (secret, place):
+        path.mkdir()
+    (secret / "key").write_text("the key\n")
+    words = ("run", "--deny", str(secret), "--", "cat", "place/key")
+    time.sleep(0.05)  # what was made a moment ago may change once more without another time
+    assert [entry.run(*words[1:])[0] for _ in range(2)] == ["python", "native"]
+    mount = f'mount --bind {secret} {place} && "$@"'
+
+    def read(*program: str) -> tuple[int, str, str]:
+        process = entry.start("-c", mount, "sh", *program, program=("sh",))
+        out, errors = process.communicate(timeout=60)
+        return process.returncode, out, errors
+
+    assert read("cat", "place/key")[:2] == (0, "the key\n")  # the control
+    code, out, errors = read(str(entry.program), *words)
+    assert (code, out) == (2, "")
+    assert f"it is mounted at {place} as well" in errors

@@ -92,7 +92,7 @@ def compile_run(
     hosts: list[Host] = []
 
     def wrap(host: Host) -> Host:
-        hosts.append(TracedHost(host, trace, copies=True))
+        hosts.append(TracedHost(host, trace, is_stored=True))
         return hosts[0]
 
     traced = sandbox.through(wrap, ("native",))

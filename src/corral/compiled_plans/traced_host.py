@@ -10,6 +10,7 @@ from corral.linux.compiled import (
     EXECUTABLE,
     ObjectKind,
     SeenLink,
+    SeenMounts,
     SeenNothing,
     SeenObject,
     SeenSilence,
@@ -78,6 +79,11 @@ class Trace:
         """What a file of the kernel's says."""
         self._note("text", SeenText(path, text))
 
+    def note_mounts(self, path: str, text: str) -> None:
+        """What planning takes from a table of mounts. The numbers in it are another namespace's elsewhere."""
+        lines = (line.split(" ")[2:5] for line in text.split("\n") if line)
+        self._note("mounts", SeenMounts(path, "".join(f"{' '.join(line)}\n" for line in lines)))
+
     def _note(self, kind: str, seen: Seen) -> None:
         self._seen.setdefault((kind, seen.path), seen)
 
@@ -89,11 +95,11 @@ class TracedHost:
     again may take the plan for the one that would be made now.
     """
 
-    def __init__(self, host: Host, trace: Trace, *, copies: bool = False) -> None:
-        """`copies`: somebody makes copies of git configurations later, and takes over what is harmless."""
+    def __init__(self, host: Host, trace: Trace, *, is_stored: bool = False) -> None:
+        """`is_stored`: for the entry program, which copies git configurations and is never without Python."""
         self._host = host
         self._trace = trace
-        self._copies = copies
+        self._is_stored = is_stored
         self.platform, self.machine = host.platform, host.machine
         self.uid, self.gid, self.home = host.uid, host.gid, host.home
 
@@ -125,9 +131,12 @@ class TracedHost:
         return self._host.entries(path)
 
     def read_text(self, path: str, limit_bytes: int) -> str:
-        if path != MOUNTS:  # each process has a table of its own: docs/compiled-plans.md says what follows
+        if path != MOUNTS:
             self._note_file(path)
-        return self._host.read_text(path, limit_bytes)
+        text = self._host.read_text(path, limit_bytes)
+        if path == MOUNTS and self._is_stored:  # a compiled plan is used elsewhere: docs/compiled-plans.md
+            self._trace.note_mounts(path, text)
+        return text
 
     def stamp(self, path: str) -> FileStamp:
         self._note_file(path)
@@ -184,7 +193,7 @@ class TracedHost:
         return self._host.module_runner()
 
     def copies_directory(self) -> str:
-        return self._host.copies_directory() if self._copies else ""
+        return self._host.copies_directory() if self._is_stored else ""
 
     def temporary_directory(self) -> str:
         return self._host.temporary_directory()

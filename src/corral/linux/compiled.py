@@ -45,6 +45,7 @@ class PlanRecord(IntEnum):
     SPEC = 11  # u32 number of records, records; once
     NOTE = 12  # string
     TEXT = 13  # string text, string path
+    MOUNTS = 14  # string text, string path
 
 
 class ObjectKind(IntEnum):
@@ -107,7 +108,21 @@ class SeenText(Record):
     text: str
 
 
-Seen = SeenObject | SeenNothing | SeenLink | SeenStamp | SeenSilence | SeenText
+class SeenMounts(Record):
+    """A table of mounts: of each line the device, the root and the point, one line each."""
+
+    path: str
+    text: str
+
+
+Seen = SeenObject | SeenNothing | SeenLink | SeenStamp | SeenSilence | SeenText | SeenMounts
+
+
+_WITH_TEXT: dict[PlanRecord, type[SeenLink | SeenText | SeenMounts]] = {
+    PlanRecord.LINK: SeenLink,
+    PlanRecord.TEXT: SeenText,
+    PlanRecord.MOUNTS: SeenMounts,
+}
 
 
 class PlanHost(Record):
@@ -220,6 +235,8 @@ def _seen_record(seen: Seen) -> tuple[PlanRecord, bytes]:
             return PlanRecord.SILENT, path
         case SeenText():
             return PlanRecord.TEXT, _string(seen.text) + path
+        case SeenMounts():
+            return PlanRecord.MOUNTS, _string(seen.text) + path
 
 
 def _split(raw: bytes, count: int) -> Iterator[tuple[PlanRecord, bytes]]:
@@ -243,7 +260,7 @@ def _gather(records: list[tuple[PlanRecord, bytes]]) -> CompiledPlan:
             if kind in single:
                 raise MalformedPlan("a record occurs again")
             single[kind] = payload
-        elif kind <= PlanRecord.SILENT or kind is PlanRecord.TEXT:
+        elif kind <= PlanRecord.SILENT or kind in _WITH_TEXT:
             seen.append(_read_seen(kind, payload))
         else:
             texts[kind].append(_strings(payload, 1)[0])
@@ -273,9 +290,9 @@ def _read_seen(kind: PlanRecord, payload: bytes) -> Seen:
     if kind is PlanRecord.FAILS:
         follows, number = _PAIR.unpack_from(payload)
         return SeenNothing(_strings(payload[_PAIR.size :], 1)[0], number, bool(follows))
-    if kind in {PlanRecord.LINK, PlanRecord.TEXT}:
+    if kind in _WITH_TEXT:
         text, path = _strings(payload, 2)
-        return SeenLink(path, text) if kind is PlanRecord.LINK else SeenText(path, text)
+        return _WITH_TEXT[kind](path, text)
     if kind is PlanRecord.STAMP:
         return SeenStamp(_strings(payload[_STAMP.size :], 1)[0], *_STAMP.unpack_from(payload))
     return SeenSilence(_strings(payload, 1)[0])

@@ -78,7 +78,7 @@ def _is_same(host: Host, one: str, other: str) -> bool:
 
 
 def _read_mounts(text: str) -> list[MountLine]:
-    fields = (line.split(" ") for line in text.splitlines())
+    fields = (line.split(" ") for line in text.split("\n"))  # a path may hold other ends of lines
     return [MountLine(each[2], _unescape(each[3]), _unescape(each[4])) for each in fields if len(each) > 4]
 
 
