@@ -92,6 +92,7 @@ _Noreturn void continue_in_python(struct run *run) {
     live_leave(run); /* Python has a file of its own */
     if (!file) fail("memfd_create"); /* with us the lifeline ends, and so does the command */
     put_all(file, run);
+    send_early_again(run); /* they are blocked, and wait for Python */
     fclose(file);
     lseek(fd, 0, SEEK_SET);
     snprintf(number, sizeof number, "%d", fd);

@@ -171,6 +171,25 @@ void give_signals_back(struct run *run) {
     sigprocmask(SIG_SETMASK, &run->mask, NULL);
 }
 
+static bool has_started(const struct run *run) { return memmem(run->said, run->said_size, "started\n", 8) != NULL; }
+
+static void pass_on(struct run *run, int number) {
+    kill(run->supervisor, number);
+    if (number == SIGTSTP) kill(getpid(), SIGSTOP); /* Ctrl-Z: the command stops, then we; `fg` lets both go on */
+}
+
+/* What came while the sandbox was made: to the command, as soon as that is there. */
+static void pass_early(struct run *run) {
+    for (int number = 1; has_started(run) && number < MOST_SIGNALS; number++)
+        if (sigismember(&run->early, number) == 1 && sigdelset(&run->early, number) == 0) pass_on(run, number);
+}
+
+/* Whoever does the run instead of us gets them, as if they came now. */
+void send_early_again(const struct run *run) {
+    for (int number = 1; number < MOST_SIGNALS; number++)
+        if (sigismember(&run->early, number) == 1) kill(getpid(), number);
+}
+
 static void on_signals(struct run *run) {
     int number = 0;
     while ((number = signals_next(run->signals)) > 0) {
@@ -182,8 +201,9 @@ static void on_signals(struct run *run) {
         }
         struct sigaction action;
         if (sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN) continue; /* as under nohup */
-        kill(run->supervisor, number);
-        if (number == SIGTSTP) kill(getpid(), SIGSTOP); /* Ctrl-Z: the command stops, then we; `fg` lets both go on */
+        /* It would end a sandbox that is half made, as if that were broken. The second time it may. */
+        if (has_started(run) || sigismember(&run->early, number) == 1) pass_on(run, number);
+        else sigaddset(&run->early, number);
     }
 }
 
@@ -205,6 +225,7 @@ static void watch(struct run *run) {
         int asked = run->given_count;
         bool is_asked = false;
         if (fds[1].revents) while (receive(run)) continue;
+        pass_early(run);
         for (int i = 0; i < asked; i++) is_asked |= fds[4 + i].revents != 0;
         /* ORDER: before what is printed is carried on: what corral says of a refusal comes before the command's own words. */
         if (is_asked || run->said_size == MOST_STATUS || !is_plain_so_far(run)) continue_in_python(run);
@@ -224,7 +245,7 @@ static bool is_enough(void *context, int64_t idle_ms) {
 
 /* Nothing ran: Python does it from the beginning, and says what is wrong, if anything is. */
 static bool has_failed(const struct run *run) {
-    return memmem(run->said, run->said_size, "failed ", 7) && !memmem(run->said, run->said_size, "started\n", 8);
+    return memmem(run->said, run->said_size, "failed ", 7) && !has_started(run);
 }
 
 /* Before the command: everything is as the plan has it, and what the run needs is made. */
@@ -259,9 +280,10 @@ int run_stored(const struct request *request, struct stored *stored) {
     if (is_started) watch(&run);
     if (!is_started || has_failed(&run)) {
         if (run.supervisor > 0) waitpid(run.supervisor, NULL, 0);
-        if (run.signals >= 0) give_signals_back(&run);
         live_leave(&run);
-        clean_up(&run);
+        clean_up(&run); /* ORDER: a signal that waits may end us */
+        send_early_again(&run);
+        if (run.signals >= 0) give_signals_back(&run);
         return -1;
     }
     relays_finish(&run.relays, is_enough, &run);

@@ -19,6 +19,7 @@ struct run {
     pid_t supervisor;
     int signals, status, lifeline; /* lifeline: -1 when it was cut */
     sigset_t mask;                 /* as the caller had it */
+    sigset_t early;                /* came before the command was there */
     struct sigaction of_children;  /* what the caller does about SIGCHLD */
     struct relays relays;
     int given[MOST_SOCKETS_GIVEN]; /* sockets in the sandbox's network, at which nobody is served */
@@ -41,6 +42,7 @@ struct run {
 /* run.c: the exit code; -1: nothing ran, and Python does it. */
 int run_stored(const struct request *request, struct stored *stored);
 void give_signals_back(struct run *run);
+void send_early_again(const struct run *run);
 
 /* judge.c: whether all that was said so far is what every run says; and whether there is nothing to tell at its end. */
 bool is_plain_so_far(struct run *run);

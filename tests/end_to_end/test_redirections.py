@@ -86,7 +86,10 @@ def test_no_device_is_opened_anew(tmp_path: Path) -> None:
     """A read-only mount keeps nobody from writing to a device."""
     from corral import Sandbox
 
-    with open(make_null_device(tmp_path / "null"), "rb") as null, pytest.raises(OSError, match="opened again"):
+    with (
+        open(make_null_device(tmp_path / "null"), "rb") as null,
+        pytest.raises(OSError, match="opened again"),
+    ):
         os.close(doors_of(Sandbox(workspace=tmp_path)).open_anew(null.fileno()))
 
 

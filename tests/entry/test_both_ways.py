@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -158,3 +159,21 @@ def test_a_directory_as_stdin_is_refused_in_words(warm) -> None:
 
     assert done.returncode == 2
     assert b"stdin is a directory" in done.stderr
+
+
+_SENT_EARLY = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+os.kill(os.getpid(), signal.SIGTERM)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_signal_that_comes_early_ends_the_command_and_not_its_sandbox(warm) -> None:
+    """It is there when the program starts, and stays blocked until that reads it."""
+    program = (sys.executable, "-c", _SENT_EARLY, str(warm.program))
+
+    way, code, _, errors = warm.run("-c", "sleep 50", program=program)
+
+    assert way != "python"  # the control: it came to the entry program
+    assert (code, errors) == (128 + signal.SIGTERM, "")
