@@ -12,7 +12,7 @@ from corral.untrusted_files.unchanged import list_directory
 _WAIT = "git would wait for it: it is not a file"
 _EXCERPT = 60
 #: `git push origin`, where no remote has that name, takes it for a path, and follows what is there.
-_REMOTES = tuple(f"{name}{end}" for name in ("origin", "upstream") for end in ("", ".git"))
+REMOTES = tuple(f"{name}{end}" for name in ("origin", "upstream") for end in ("", ".git"))
 _MOST_POINTER_BYTES = 1 << 14
 _MOST_NAMED = 5
 
@@ -62,7 +62,7 @@ def traps_in(handle: int) -> list[Hazard]:
 def remotes_in(handle: int) -> list[Hazard]:
     """What stands at the top of a worktree under the name of a remote, and leads elsewhere."""
     found = []
-    for name in _REMOTES:
+    for name in REMOTES:
         if not has_entry(handle, name):
             continue  # most have none of them
         text = link_text(handle, name) or (read_file(handle, name, _MOST_POINTER_BYTES) or b"")

@@ -9,6 +9,7 @@ import stat
 from corral.model.rules.pattern import is_pattern, is_protected, literal
 from corral.runtime.handoff import is_handoff
 from corral.trials.change import ChangeAction, EntryKind, Reserve, TrialChange, kind_of
+from corral.trials.git.links import LinksOfGit
 from corral.trials.layer import open_stack
 from corral.trials.record import reading_trial
 
@@ -48,6 +49,7 @@ def find_changes(record: TrialRecord) -> Iterator[TrialChange]:
 class _Walk:
     def __init__(self, record: TrialRecord) -> None:
         self._record = record
+        self._links = LinksOfGit(record, _folded)
         names = tuple(map(_folded, record.protect))
         self._patterns = tuple(filter(is_pattern, names))
         self._names = tuple(f"/{literal(name)}/" for name in names if not is_pattern(name))
@@ -143,7 +145,7 @@ class _Walk:
         if is_same and (mode == before_mode & MODE_BITS or kind is EntryKind.LINK):
             return None
         reserve = self._reserve(path, kind)
-        if kind is EntryKind.LINK and was is EntryKind.DIRECTORY:
+        if kind is EntryKind.LINK and (was is EntryKind.DIRECTORY or self._links.are_followed(path)):
             reserve = reserve or Reserve.PROTECTED  # whoever goes this way on the host goes elsewhere
         return TrialChange(
             *(path, ChangeAction.CHANGED if before is not None else ChangeAction.ADDED, kind, was),

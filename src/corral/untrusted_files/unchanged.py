@@ -215,13 +215,16 @@ def list_directory(place: str | int) -> Listing:
 def _is_trap(entry: os.DirEntry[str]) -> bool:
     """A link under a name that git writes; what is neither file nor link under one that it reads."""
     if entry.is_symlink():
-        return entry.name == ".gitmodules" or _is_written(entry.name)
+        return is_written_by_git(entry.name)
     return entry.name in _READ and not entry.is_file(follow_symlinks=False)
 
 
-def _is_written(name: str) -> bool:
-    """By its beginning: a commit, which a command may have made, or a time gives the rest of the name."""
-    if name.lower().startswith("git-diagnostics-"):
+def is_written_by_git(name: str) -> bool:
+    """Whether git writes, beside `.git`, to a file of this name.
+
+    By its beginning: a commit, which a command may have made, or a time gives the rest of the name.
+    """
+    if name == ".gitmodules" or name.lower().startswith("git-diagnostics-"):
         return True
     name = name.lower()  # which some file systems do as well
     number, dash, _ = (name.partition("-")[2] if name[:1] == "v" else name).partition("-")

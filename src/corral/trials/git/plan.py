@@ -8,6 +8,7 @@ from corral.git_formats.index_entries import GITLINK, mean_the_same, read_entrie
 from corral.git_formats.keys import has_extensions, hash_length
 from corral.git_formats.refs import LogEntry, MalformedRefs, is_object_id
 from corral.model.record import Record
+from corral.trials.git.links import find_link_before
 from corral.trials.git.state import HEAD, INDEX, UNFINISHED, GitBases, read_state
 from corral.trials.git.view import open_host, open_inside
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from corral.git_formats.index_entries import IndexEntries
+    from corral.git_formats.index_entries import IndexEntries, IndexEntry
     from corral.trials.git.state import GitState
     from corral.trials.git.view import GitView
     from corral.trials.record import TrialRecord
@@ -59,6 +60,7 @@ class IndexMove(Record):
     changed: int  # entries
     is_conflict: bool = False
     objects: tuple[str, ...] = ()  # that the old one does not name
+    directories: frozenset[bytes] = frozenset()  # of the entries that changed
 
     def describe(self) -> str:
         return f"index  {self.changed} {'entry' if self.changed == 1 else 'entries'} changed"
@@ -150,13 +152,15 @@ def _plan(record: TrialRecord, bases: GitBases, repository: str) -> GitChanges |
         with open_inside(record, repository) as inside, open_host(record, repository) as host:
             if not inside.is_layered:
                 return None
-            return _compare(repository, bases, inside, host)
+            return _compare(record, repository, bases, inside, host)
     except (OSError, MalformedRefs, MalformedIndex, MalformedConfig) as problem:
         why = problem.strerror or str(problem) if isinstance(problem, OSError) else str(problem)
         return GitChanges(repository, problem=why)
 
 
-def _compare(repository: str, bases: GitBases, inside: GitView, host: GitView) -> GitChanges:
+def _compare(
+    record: TrialRecord, repository: str, bases: GitBases, inside: GitView, host: GitView
+) -> GitChanges:
     began = bases.state(repository)
     if inside.is_replaced("refs") or inside.is_replaced("objects"):  # git itself never removes these
         return GitChanges(repository, problem="the trial has made another repository in its place")
@@ -173,12 +177,17 @@ def _compare(repository: str, bases: GitBases, inside: GitView, host: GitView) -
     after, now = read_state(inside), read_state(host)
     moves = list(_moves(began, after, now))
     head = RefMove(HEAD, began.head, after.head, now.head)
+    index = _index(inside, host, length, lambda entries: _is_other(bases, repository, now, entries))
+    link = find_link_before(record, repository, index.directories) if index is not None else ""
+    if link:
+        why = f"the workspace has a link, {link}, where its index has files: git would remove them through it"
+        return GitChanges(repository, problem=why)
     return GitChanges(
         repository,
         moves=tuple(move for move in moves if _is_taken(move)),
         head=head if _is_needed(head) else None,
         stash=_stash(began, after, now),
-        index=_index(inside, host, length, lambda entries: _is_other(bases, repository, now, entries)),
+        index=index,
         left=tuple(move.name for move in moves if not _is_taken(move)),
         hash_length=length,
     )
@@ -240,7 +249,14 @@ def _index(
         if (entry := after.get(key)) is not None and entry.mode != GITLINK and entry.object_id not in known
     }
     written = write_entries(renew(after, before), length)
-    return IndexMove(old, written, len(changed), is_conflict(before), tuple(sorted(objects)))
+    directories = frozenset(_way_to(key, after[key]) for key in changed if key in after) - {b""}
+    return IndexMove(old, written, len(changed), is_conflict(before), tuple(sorted(objects)), directories)
+
+
+def _way_to(key: tuple[bytes, int], entry: IndexEntry) -> bytes:
+    """The directory of an entry. A submodule is one, and a file in conflict is written at its own end."""
+    path, stage = key
+    return path if stage or entry.mode == GITLINK else path.rpartition(b"/")[0]
 
 
 def _is_other(bases: GitBases, repository: str, now: GitState, entries: IndexEntries) -> bool:

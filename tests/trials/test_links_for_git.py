@@ -1,0 +1,121 @@
+"""Links that a trial leaves where the host's git writes or removes files are not applied unless named."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corral.trials.change import EntryKind
+from support.git_programs import DATES, git
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.sessions.trial import Trial
+
+_ORIGINAL = "original\n"
+#: What a command leaves, and what the user types afterwards. `$1` is a directory outside.
+_TRAPS = {
+    "a directory of the index": (
+        "mkdir new; echo x > new/rc; git add new; git commit -qm two; rm -r new; ln -s $1 new",
+        ["rm", "-rqf", "new"],
+    ),
+    "a directory above one of the index": (
+        "mkdir -p new/$(basename $1); echo x > new/$(basename $1)/rc; git add new; git commit -qm two\n"
+        "rm -r new; ln -s $(dirname $1) new",
+        ["rm", "-rqf", "new"],
+    ),
+    "a directory that is missing": ("ln -s $1 gone", ["rm", "-rqf", "gone"]),
+    "a patch": ("git commit -q --allow-empty -m two; ln -s $1/rc 0001-two.patch", ["format-patch", "-1"]),
+    "a numbered patch": (
+        "git commit -q --allow-empty -m two; ln -s $1/rc 1",
+        ["format-patch", "-1", "--numbered-files"],
+    ),
+}
+
+
+@pytest.fixture
+def work(work: Path) -> Path:
+    """One directory of the index is missing."""
+    git(work, "init", "-q", "-b", "main")
+    (work / "gone").mkdir()
+    (work / "gone/rc").write_text("x\n")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "first")
+    (work / "gone/rc").unlink()
+    (work / "gone").rmdir()
+    return work
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    directory = tmp_path / "outside"
+    directory.mkdir()
+    (directory / "rc").write_text(_ORIGINAL)
+    return directory
+
+
+def _is_touched(outside: Path) -> bool:
+    file = outside / "rc"
+    return not file.exists() or file.read_text() != _ORIGINAL
+
+
+@pytest.mark.parametrize("where", _TRAPS)
+def test_git_writes_through_no_link_that_was_applied(
+    trial: Trial, work: Path, outside: Path, where: str
+) -> None:
+    code, typed = _TRAPS[where]
+    assert trial.run(["sh", "-ec", DATES + code, "sh", str(outside)]).ok
+
+    applied = trial.apply()
+
+    git(work, *typed)
+    assert not _is_touched(outside)
+    assert [change.kind for change in applied.reserved] == [EntryKind.LINK]
+
+
+@pytest.mark.parametrize("where", _TRAPS)
+def test_the_control_writes_through_it(work: Path, outside: Path, where: str) -> None:
+    code, typed = _TRAPS[where]
+    done = subprocess.run(
+        ["sh", "-ec", DATES + code, "sh", str(outside)], cwd=work, check=False, capture_output=True
+    )
+    assert not done.returncode, done.stderr
+
+    git(work, *typed)
+
+    assert _is_touched(outside)
+
+
+def test_no_index_is_brought_over_that_has_files_behind_a_link(
+    trial: Trial, work: Path, outside: Path
+) -> None:
+    """The link alone is harmless, and was applied before."""
+    assert trial.run(["ln", "-s", str(outside), "new"]).ok
+    trial.apply()
+    assert (work / "new").is_symlink()
+    code = "rm new; mkdir new; echo x > new/rc; git add new; git commit -qm two; rm -r new; ln -s $1 new"
+    assert trial.run(["sh", "-ec", DATES + code, "sh", str(outside)]).ok
+
+    applied = trial.apply()
+
+    git(work, "rm", "-rqf", "--ignore-unmatch", "new")
+    assert not _is_touched(outside)
+    assert ["link" in each.problem for each in applied.git_left] == [True]
+
+
+def test_a_link_is_applied_when_it_is_named(trial: Trial, work: Path, outside: Path) -> None:
+    assert trial.run(["ln", "-s", str(outside / "rc"), "0001-two.patch"]).ok
+
+    trial.apply(protected=["0001-two.patch"])
+
+    assert (work / "0001-two.patch").is_symlink()
+
+
+def test_other_links_are_applied(trial: Trial, work: Path) -> None:
+    assert trial.run("ln -s src/main.py run; ln -s /usr/bin/env tool; mkdir d; ln -s ../src d/src").ok
+
+    trial.apply()
+
+    assert all((work / name).is_symlink() for name in ("run", "tool", "d/src"))
