@@ -27,6 +27,11 @@ _TRAPS = {
         ["rm", "-rqf", "new"],
     ),
     "a directory that is missing": ("ln -s $1 gone", ["rm", "-rqf", "gone"]),
+    "a directory that a linked worktree misses": (
+        "ln -s $1 linked/gone",
+        ["-C", "linked", "rm", "-rqf", "gone"],
+    ),
+    "a directory that a submodule misses": ("ln -s $1 sub/gone", ["-C", "sub", "rm", "-rqf", "gone"]),
     "a patch": ("git commit -q --allow-empty -m two; ln -s $1/rc 0001-two.patch", ["format-patch", "-1"]),
     "a numbered patch": (
         "git commit -q --allow-empty -m two; ln -s $1/rc 1",
@@ -37,14 +42,19 @@ _TRAPS = {
 
 @pytest.fixture
 def work(work: Path) -> Path:
-    """One directory of the index is missing."""
+    """One directory of the index is missing, also in a linked worktree and in a submodule."""
     git(work, "init", "-q", "-b", "main")
     (work / "gone").mkdir()
     (work / "gone/rc").write_text("x\n")
     git(work, "add", ".")
     git(work, "commit", "-qm", "first")
-    (work / "gone/rc").unlink()
-    (work / "gone").rmdir()
+    allowed = ("-c", "protocol.file.allow=always")
+    git(work, *allowed, "submodule", "--quiet", "add", str(work), "sub")
+    git(work, "commit", "-qm", "submodule")
+    git(work, "worktree", "add", "-q", "--detach", "linked")
+    for worktree in (work, work / "linked", work / "sub"):
+        (worktree / "gone/rc").unlink()
+        (worktree / "gone").rmdir()
     return work
 
 

@@ -84,20 +84,28 @@ def find_around(root: str) -> tuple[str, str]:
 
 def _tracked_in(root: str, worktree: str, git: str, work: Work) -> tuple[Tracked, ...]:
     """As if a directory were a worktree of its own: what the index around it has in there."""
+    start = os.fsencode(os.path.relpath(root, worktree)) + b"/"
+    directories = directories_of(git, work)
+    inside = frozenset(path[len(start) :] for path in directories if path.startswith(start))
+    return ((f"{git}/index", root, inside),) if inside else ()
+
+
+def directories_of(git: str, work: Work) -> frozenset[bytes]:
+    """The directories that the index of a git directory has, which is the host's own.
+
+    Raises MalformedIndex for one that is not understood, and TooMuchWork.
+    """
     try:
         handle = os.open(git, _DIRECTORY)
     except _NONE:
-        return ()
+        return frozenset()
     try:
         if not os.path.lexists(f"{git}/index"):
-            return ()
+            return frozenset()
         length = _hash_length(handle, git)
-        _, directories = read_whole_index(work, handle, git, length, may_have_names=True)
+        return read_whole_index(work, handle, git, length, may_have_names=True)[1]
     finally:
         os.close(handle)
-    start = os.fsencode(os.path.relpath(root, worktree)) + b"/"
-    inside = frozenset(path[len(start) :] for path in directories if path.startswith(start))
-    return ((f"{git}/index", root, inside),) if inside else ()
 
 
 def _hash_length(handle: int, git: str) -> int:

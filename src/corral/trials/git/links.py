@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from corral.git_check.around import Around
+from corral.git_check.around import directories_of, find_around
 from corral.git_check.looked import REMOTES
 from corral.git_check.pointers import Pointers
-from corral.git_check.remembered import Memories
 from corral.git_check.tracked import links_among
 from corral.git_check.work import Work
 from corral.git_formats.config import MalformedConfig, read_config
@@ -23,7 +22,7 @@ from corral.untrusted_files.unchanged import is_written_by_git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from corral.trials.git.view import GitView
     from corral.trials.record import TrialRecord
@@ -39,19 +38,40 @@ class LinksOfGit:
     def __init__(self, record: TrialRecord, fold: Callable[[str], str]) -> None:
         self._record, self._fold = record, fold
         self._tops = {os.path.dirname(repository) for repository in record.repositories}
-        self._ways: frozenset[str] | None = None  # directories of every index, and those above them
+        self._brought: frozenset[str] | None = None  # directories of each index that may be brought over
+        self._around: dict[str, frozenset[str]] = {}  # by worktree: of its index on the host
 
     def are_followed(self, path: str) -> bool:
         """Whether git would go through a link at a path, relative to the root."""
         above, name = os.path.split(path)
         if is_written_by_git(name) or (name in REMOTES and above in {"", *self._tops}):
             return True
-        if self._ways is None:  # most trials make no link
-            try:
-                self._ways = frozenset(self._fold(way) for each in self._directories() for way in _ways(each))
-            except (OSError, MalformedConfig, MalformedIndex):
-                return True  # nobody can say where git goes
-        return self._fold(path) in self._ways
+        try:
+            if self._brought is None:  # most trials make no link
+                self._brought = self._ways(self._record.root, self._directories())
+            return self._is_in(self._brought, path) or self._is_tracked_around(path)
+        except (OSError, MalformedConfig, MalformedIndex):
+            return True  # nobody can say where git goes
+
+    def _is_tracked_around(self, path: str) -> bool:
+        """By the host's index of any worktree that it lies in: also a submodule, a linked or a larger one."""
+        here = os.path.join(self._record.root, path)
+        worktree, git = find_around(here)
+        while worktree:
+            if worktree not in self._around:
+                self._around[worktree] = self._ways(worktree, map(os.fsdecode, directories_of(git, Work())))
+            if self._fold(here) in self._around[worktree]:
+                return True
+            worktree, git = find_around(worktree)
+        return False
+
+    def _is_in(self, ways: frozenset[str], path: str) -> bool:
+        return self._fold(os.path.join(self._record.root, path)) in ways
+
+    def _ways(self, top: str, directories: Iterable[str]) -> frozenset[str]:
+        return frozenset(
+            self._fold(os.path.join(top, way)) for directory in directories for way in _ways(directory)
+        )
 
     def _directories(self) -> Iterator[str]:
         """Relative to the root. The trial's index counts as well: it may be brought over, now or later.
@@ -62,10 +82,6 @@ class LinksOfGit:
             top = os.path.dirname(repository)
             for path in _tracked_in(self._record, repository):
                 yield os.path.join(top, os.fsdecode(path))
-        around = Around((self._record.root,), Memories())
-        for place in around.places():
-            for _, _, directories in around.tracked(place, Work()):
-                yield from map(os.fsdecode, directories)
 
 
 def _tracked_in(record: TrialRecord, repository: str) -> set[bytes]:
