@@ -54,9 +54,7 @@ def refusal(result: CheckResult, mode: str) -> PolicyError:
     first = result.reasons[:_MOST_REASONS]
     more = len(result.reasons) - len(first)
     why = "; ".join(found.describe() for found in first) + (f"; and {more} more" if more > 0 else "")
-    asked = (
-        ", and it cannot ask" if mode == ASK and result.verdict is CheckVerdict.ASK else ""
-    )
+    asked = ", and it cannot ask" if mode == ASK and result.verdict is CheckVerdict.ASK else ""
     return PolicyError(
         "check-refused",
         f"the check of its text says {result.verdict.value}{asked}",
