@@ -6,7 +6,6 @@ looks whether everything can be measured at all. Clients are the official ones, 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import statistics
@@ -17,9 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import goals
-import machine
-from document import DOCS, record
+from document import measure_and_tell
 from goals import Goal
 from report import goal_lines, table
 
@@ -145,23 +142,7 @@ def render(found: Found, judged: list[Goal]) -> Iterator[str]:
 
 
 def main() -> int:
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
-    parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
-    parser.add_argument("--record", action="store_true", help="put the tables into docs/mcp.md")
-    given = parser.parse_args()
-    began = time.monotonic()
-    described = list(machine.describe())
-    found = measure(quick=given.quick)
-    described.append(f"measured in {time.monotonic() - began:.0f} seconds")
-    judged = judge(found)
-    if given.quick:
-        print("- a look whether it works: these numbers mean nothing")
-    lines = [*(f"- {line}" for line in described), "", *render(found, judged)]
-    print(*lines, "", goals.summary(judged), sep="\n")
-    if given.record:
-        record(DOCS / "mcp.md", "mcp", ["", *lines, ""])
-    return goals.exit_status(judged)
+    return measure_and_tell(str(__doc__), measure, judge, render, document="mcp.md", part="mcp")
 
 
 if __name__ == "__main__":

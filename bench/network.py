@@ -7,7 +7,6 @@ The client and the server are other processes, on loopback; the gateway has this
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -21,13 +20,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import goals
-import machine
 from corral.model.policy import NetMode, NetPolicy
 from corral.network.opening import open_sandbox_network
 from corral.network.options import NetworkOptions
 from corral.network.sandbox_network import GatewayNetwork
-from document import DOCS, record
+from document import measure_and_tell
 from goals import Goal
 from network_peers import DIRECT, NAMED, TLS, VIA
 from report import goal_lines, table
@@ -167,23 +164,7 @@ def render(found: Found, judged: list[Goal]) -> Iterator[str]:
 
 
 def main() -> int:
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
-    parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
-    parser.add_argument("--record", action="store_true", help="put the tables into docs/performance.md")
-    given = parser.parse_args()
-    began = time.monotonic()
-    described = list(machine.describe())
-    found = measure(quick=given.quick)
-    described.append(f"measured in {time.monotonic() - began:.0f} seconds")
-    judged = judge(found)
-    if given.quick:
-        print("- a look whether it works: these numbers mean nothing")
-    lines = [*(f"- {line}" for line in described), "", *render(found, judged)]
-    print(*lines, "", goals.summary(judged), sep="\n")
-    if given.record:
-        record(DOCS / "performance.md", "network", ["", *lines, ""])
-    return goals.exit_status(judged)
+    return measure_and_tell(str(__doc__), measure, judge, render, document="performance.md", part="network")
 
 
 if __name__ == "__main__":

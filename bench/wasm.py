@@ -6,7 +6,6 @@ whether everything can be measured at all. Python is measured where there is one
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
@@ -17,12 +16,10 @@ from typing import NamedTuple
 import wasmtime
 
 import corral
-import goals
-import machine
 from corral.host.modules import find_python
 from corral.wasm.module_sandbox import ModuleSandbox
 from corral.wasm.python import PythonSandbox
-from document import DOCS, record
+from document import measure_and_tell
 from goals import Goal
 from report import goal_lines, table
 
@@ -216,23 +213,7 @@ def render(found: Found, judged: list[Goal]) -> Iterator[str]:
 
 
 def main() -> int:
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
-    parser.add_argument("--quick", action="store_true", help="few rounds, to see that it works")
-    parser.add_argument("--record", action="store_true", help="put the tables into docs/wasm.md")
-    given = parser.parse_args()
-    began = time.monotonic()
-    described = list(machine.describe())
-    found = measure(quick=given.quick)
-    described.append(f"measured in {time.monotonic() - began:.0f} seconds")
-    judged = judge(found)
-    if given.quick:
-        print("- a look whether it works: these numbers mean nothing")
-    lines = [*(f"- {line}" for line in described), "", *render(found, judged)]
-    print(*lines, "", goals.summary(judged), sep="\n")
-    if given.record:
-        record(DOCS / "wasm.md", "wasm", ["", *lines, ""])
-    return goals.exit_status(judged)
+    return measure_and_tell(str(__doc__), measure, judge, render, document="wasm.md", part="wasm")
 
 
 if __name__ == "__main__":
