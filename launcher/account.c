@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,7 +53,7 @@ int account_refuse(const struct problem *problem, int code) {
 int account_unwritten(int error) {
     char text[512];
     snprintf(text, sizeof text, "corral: the command ran: what it printed could not be written\n  because: %s\n"
-             "  fix: make room or choose another place; what came before is there\n", strerror(error));
+             "  fix: free some space or choose another place; the earlier output is there\n", strerror(error));
     say(text);
     return EXIT_FAILED;
 }
@@ -128,11 +129,23 @@ static bool take_guarded(struct account *account, const char *line) {
     if (begins(&line, "planted")) tell_name(account, line, false);
     else if (begins(&line, "unmended")) tell_name(account, line, true);
     else if (begins(&line, "repository")) tell_found(account, line, "a command by a compiled plan makes no repository");
+    else if (begins(&line, "trap")) tell_found(account, line, "git would write through it, or wait for it");
     else if (begins(&line, "link")) tell_found(account, line, "git would follow it out of what the command may write");
     else if (begins(&line, "unsearched")) tell_found(account, line, "corral cannot tell whether a repository is there"), account->is_unmended = true;
     else if (begins(&line, "blocked")) account->was_blocked = true;
     else if (begins(&line, "swept")) account->was_swept = true;
     else return false;
+    return true;
+}
+
+/* "usage ...", "counted ...": numbers, all of them or none. */
+static bool take_numbers(const char *rest, long long *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        char *end = NULL;
+        numbers[i] = strtoll(rest, &end, 10);
+        if (end == rest) return false;
+        rest = end;
+    }
     return true;
 }
 
@@ -145,6 +158,8 @@ static void take_line(struct account *account, const char *line) {
     else if (begins(&line, "failed")) take_failure(account, line);
     else if (begins(&line, "signalled")) account->signal = (int)strtol(line, NULL, 10);
     else if (begins(&line, "exited")) account->has_exited = true, account->exit_code = (int)strtol(line, NULL, 10);
+    else if (begins(&line, "usage")) account->has_usage = take_numbers(line, account->usage, 6);
+    else if (begins(&line, "counted")) account->has_counted = take_numbers(line, account->counted, 4);
     else if (begins(&line, "limit") && !account->exceeded[0])
         snprintf(account->exceeded, sizeof account->exceeded, "%s", line);
 }
@@ -159,6 +174,33 @@ void account_feed(struct account *account, const char *text, size_t size) {
         take_line(account, account->line);
         account->length = 0;
     }
+}
+
+/* `null` for what nobody counts. */
+static const char *json_count(char text[24], long long number) {
+    if (number >= 0) snprintf(text, 24, "%lld", number);
+    return number >= 0 ? text : "null";
+}
+
+void account_tell_usage(const struct account *account, int fd, double wall_seconds) {
+    static const long long UNCOUNTED[4] = {-1, -1, -1, -1};
+    const long long *counted = account->has_counted ? account->counted : UNCOUNTED, *usage = account->usage;
+    char line[512], memory[24], at_once[24], processes[24];
+    if (!account->has_started) return;
+    /* The group's first: what is not waited for, as a tree that was killed, is in no rusage. */
+    double user = (double)(counted[0] >= 0 ? counted[0] : usage[0]) / 1e6;
+    double system = (double)(counted[1] >= 0 ? counted[1] : usage[1]) / 1e6;
+    long long largest = account->has_usage && usage[2] ? usage[2] * 1024 : -1;
+    int size = snprintf(line, sizeof line, "{\"wall_seconds\": %.3f, \"user_seconds\": %.6f, \"system_seconds\": %.6f, "
+                        "\"peak_memory_bytes\": %s, \"is_whole_tree\": %s, \"peak_pids\": %s, \"processes\": %s, "
+                        "\"read_bytes\": %lld, \"written_bytes\": %lld}\n", wall_seconds, user, system,
+                        json_count(memory, counted[2] >= 0 ? counted[2] : largest), counted[2] >= 0 ? "true" : "false",
+                        json_count(at_once, counted[3]), json_count(processes, usage[5] ? usage[5] : -1),
+                        usage[3] * 512, usage[4] * 512);
+    struct pollfd place = {.fd = fd, .events = POLLOUT};
+    /* Nobody waits for a reader. Whatever comes of it, the command has ended as it has. */
+    if (poll(&place, 1, 0) <= 0 || write(fd, line, (size_t)size) != size)
+        say("corral: what the command has cost could not be written\n");
 }
 
 static int refuse_phase(const struct account *account) {

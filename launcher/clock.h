@@ -18,4 +18,11 @@ static inline int64_t after_ms(uint64_t delay) {
     return delay > (uint64_t)(NEVER - now) ? NEVER : now + (int64_t)delay;
 }
 
+/* The given milliseconds, or those until a moment, if that is sooner; -1: never. */
+static inline int sooner(int timeout, int64_t at) {
+    int64_t left = at - now_ms();
+    if (left < 0) left = 0;
+    return timeout < 0 || left < timeout ? (int)left : timeout;
+}
+
 #endif

@@ -192,5 +192,5 @@ int phase_landlock(struct launch *launch) {
  * because most phases before it use calls that the filter denies. */
 int phase_seccomp(struct launch *launch) {
     set_detail(launch, "install filter");
-    return launch->spec.filter_length ? listen_install(launch) : 0;
+    return launch->spec.filter_length && !launch->is_filtered ? listen_install(launch) : 0;
 }

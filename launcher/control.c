@@ -16,12 +16,12 @@
 
 static const char HELLO[] = "corral-launch 1";
 
-static int connect_to(const char *path) {
+static int connect_to(const char *path, int kind) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
     if (length >= sizeof address.sun_path) return -ENAMETOOLONG;
     memcpy(address.sun_path, path, length + 1);
-    int fd = k_result(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    int fd = k_result(socket(AF_UNIX, kind | SOCK_CLOEXEC, 0));
     if (fd < 0) return fd;
     int err = 0;
     do err = connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
@@ -32,7 +32,7 @@ static int connect_to(const char *path) {
 }
 
 static int open_control(const char *where) {
-    if (where[0] == '/') return connect_to(where);
+    if (where[0] == '/') return connect_to(where, SOCK_SEQPACKET);
     char *end = NULL;
     long number = strtol(where, &end, 10);
     if (end == where || *end || number < 0 || number > 1023) return -EINVAL;
@@ -67,12 +67,12 @@ int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *siz
     return -EPROTO;
 }
 
-int control_send(int control, const char *word, const int *descriptors, int count) {
+int control_send(int control, const void *words, size_t size, const int *descriptors, int count) {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int) * MOST_SENT)];
     } ancillary = {0};
-    struct iovec data = {.iov_base = (void *)(uintptr_t)word, .iov_len = strlen(word)};
+    struct iovec data = {.iov_base = (void *)(uintptr_t)words, .iov_len = size};
     struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = ancillary.room,
                              .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count)};
     if (count < 1 || count > MOST_SENT) return -EINVAL;
@@ -81,6 +81,14 @@ int control_send(int control, const char *word, const int *descriptors, int coun
                                .cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count)};
     memcpy(CMSG_DATA(header), descriptors, sizeof(int) * (size_t)count);
     return sendmsg(control, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int control_send_to(const char *path, const char *word, int descriptor) {
+    int fd = connect_to(path, SOCK_DGRAM);
+    if (fd < 0) return fd;
+    int err = control_send(fd, word, strlen(word), &descriptor, 1);
+    close(fd);
+    return err;
 }
 
 /* First out of the way of the numbers that others have to get. */

@@ -18,8 +18,11 @@ int control_take(const char *where);
  * `given`; 0 at the end; or -errno. `flags` are for recvmsg. */
 int control_receive(int control, int given[MOST_GIVEN], void *words, size_t *size, int flags);
 
-/* Sends descriptors, at most MOST_SENT, with a word. */
-int control_send(int control, const char *word, const int *descriptors, int count);
+/* Sends descriptors, at most MOST_SENT, with some words. */
+int control_send(int control, const void *words, size_t size, const int *descriptors, int count);
+
+/* Sends one, with a word, to whoever has a datagram socket at `path`. */
+int control_send_to(const char *path, const char *word, int descriptor);
 
 /* Puts each to its number: the first to 0, the second to 1. */
 int control_arrange(int given[MOST_GIVEN], int count);

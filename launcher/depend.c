@@ -111,27 +111,52 @@ static bool reads_the_same(struct cursor c, const char **path) {
     return fd >= 0 && got == 0 && have == strlen(known) && memcmp(text, known, have) == 0;
 }
 
-/* What planning takes from a line of the table: see src/corral/planning/second_mounts.py. */
-static bool is_same_mount(const char *line, const char **known) {
-    for (int i = 0; i < 2 && line; i++) line = strchr(line, ' ') ? strchr(line, ' ') + 1 : NULL;
-    const char *end = line;
-    for (int i = 0; i < 3 && end; i++) end = strchr(end, ' ') ? strchr(end, ' ') + 1 : NULL;
-    if (!end) return false;
-    size_t length = (size_t)(end - line - 1);
-    if (strncmp(*known, line, length) != 0 || (*known)[length] != '\n') return false;
-    *known += length + 1;
-    return true;
+/* Whether one is the other, or a path above it; neither ends with a slash, but for the root itself. */
+static bool is_beneath(const char *path, size_t path_length, const char *top, size_t length) {
+    if (length == 1) return path_length > 0 && path[0] == '/';
+    return path_length >= length && memcmp(path, top, length) == 0 && (path_length == length || path[length] == '/');
 }
 
-/* What is denied may be mounted once more, inside what is granted. */
+/* `text` is "DEVICE ROOT POINT", `places` has lines "DEVICE PATH". See src/corral/planning/second_mounts.py. */
+static bool shows_a_place(const char *text, const char *places) {
+    const char *root = strchr(text, ' ') + 1;
+    size_t device = (size_t)(root - text), root_length = strcspn(root, " ");
+    for (const char *end; (end = strchr(places, '\n')); places = end + 1) {
+        if (strncmp(places, text, device) != 0) continue;
+        const char *place = places + device;
+        size_t length = (size_t)(end - place);
+        if (is_beneath(root, root_length, place, length) || is_beneath(place, length, root, root_length)) return true;
+    }
+    return false;
+}
+
+/* Of a line of the table what counts, without its end; NULL where it has less. */
+static char *cut_line(char *line) {
+    for (int i = 0; i < 2 && line; i++) line = strchr(line, ' ') ? strchr(line, ' ') + 1 : NULL;
+    char *end = line;
+    for (int i = 0; i < 3 && end; i++) end = strchr(end, ' ') ? strchr(end, ' ') + 1 : NULL;
+    if (!end) return NULL;
+    end[-1] = '\0';
+    return line;
+}
+
+/* What is denied may be mounted once more, inside what is granted. Other mounts come and go as they like. */
 static bool has_same_mounts(struct cursor c, const char **path) {
+    const char *places = cursor_string(&c);
     const char *known = cursor_string(&c);
     char *line = NULL;
     size_t room = 0;
     *path = cursor_string(&c);
     FILE *file = fopen(*path, "re");
     bool is_same = file != NULL;
-    while (is_same && getline(&line, &room, file) > 0) is_same = is_same_mount(line, &known);
+    while (is_same && getline(&line, &room, file) > 0) {
+        const char *text = cut_line(line);
+        is_same = text != NULL;
+        if (!is_same || !shows_a_place(text, places)) continue;
+        size_t length = strlen(text);
+        is_same = strncmp(known, text, length) == 0 && known[length] == '\n';
+        known += is_same ? length + 1 : 0;
+    }
     is_same = is_same && !*known && !ferror(file);
     free(line);
     if (file) fclose(file);

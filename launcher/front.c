@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "account.h"
+#include "clock.h"
 #include "kernel.h"
 #include "launch.h"
 #include "plan.h"
@@ -34,6 +35,7 @@ struct front {
     bool was_ignored[MOST_SIGNALS], is_asked_to_end, is_ended;
     int stdin_anew; /* the caller's input, where the command has it opened anew; else -1 */
     off_t begun_at; /* where the caller stood in it */
+    int usage; /* where to say what it has cost; -1: nowhere */
     struct relays relays;
     struct account account;
     struct launch launch;
@@ -44,7 +46,7 @@ static int refuse(struct problem *problem, const char *what, const char *fix, in
 }
 
 /* INVARIANT: first of all. A directory that landed on a free descriptor 0 would be the command's stdin. */
-static int prepare_stdio(struct problem *problem) {
+static int prepare_stdio(struct front *front, struct problem *problem) {
     struct stat status;
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {
         if (fstat(fd, &status) < 0 && open("/dev/null", O_RDWR) != fd)
@@ -53,7 +55,12 @@ static int prepare_stdio(struct problem *problem) {
             return problem_set(problem, NO_STREAMS, "redirect it elsewhere",
                                "descriptor %d is a directory or a mere path, which would lead around every mount", fd);
     }
-    int err = k_close_range(STDERR_FILENO + 1, 0);
+    int kept = front->usage > STDERR_FILENO ? dup2(front->usage, STDERR_FILENO + 1) : STDERR_FILENO;
+    int err = kept < 0 ? -errno : k_close_range((unsigned)kept + 1, 0);
+    if (!err && kept > STDERR_FILENO) {
+        front->usage = fcntl(kept, F_DUPFD_CLOEXEC, FIRST_FREE);
+        err = front->usage < 0 ? -errno : close(kept);
+    }
     return err ? refuse(problem, "inherited files could not be closed", "run `corral doctor`", err) : 0;
 }
 
@@ -247,11 +254,12 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
 static int run(struct front *front, const char *path, char **argv, char **command, struct problem *problem) {
     struct launch *launch = &front->launch;
     *launch = (struct launch){.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
-                              .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
+                              .areas_fd = -1, .layer_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
     struct plan plan = {0};
     int given[5] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, -1, -1};
     if (prepare(launch, &plan, path, command, problem)) return -1;
     front->account.spec = &launch->spec; /* numbers of names are told */
+    front->launch.tells_usage = front->usage >= 0;
     int err = take_signals(front);
     if (!err) err = watch_caller(front);
     if (err) return refuse(problem, "the caller cannot be watched", "run `corral doctor`", err);
@@ -266,16 +274,23 @@ static int run(struct front *front, const char *path, char **argv, char **comman
 int plan_main(int argc, char **argv) {
     static struct front front; /* 128 KiB of buffers: not on the stack, and untouched where nothing is relayed */
     struct problem problem;
+    bool has_usage = argc > 4 && strcmp(argv[3], "--usage") == 0;
+    int command = has_usage ? 6 : 4;
+    int64_t began_ms = now_ms();
     front.stdin_anew = -1;
-    if (argc < 5 || strcmp(argv[3], "--") != 0) {
-        problem_set(&problem, "there is no command to run", "write `corral-launch --plan FILE -- COMMAND`", "wrong usage");
+    front.usage = has_usage ? find_writable(argv[4]) : -1;
+    if (argc <= command || strcmp(argv[command - 1], "--") != 0 || (has_usage && front.usage < 0)) {
+        const char *fix = has_usage ? "write `corral-launch --plan FILE --usage 3 -- COMMAND 3>FILE`" : "write `corral-launch --plan FILE -- COMMAND`";
+        problem_set(&problem, "there is no command to run", fix, has_usage && front.usage < 0 ? "its descriptor is not open for writing" : "wrong usage");
         return account_refuse(&problem, EXIT_USAGE);
     }
-    if (prepare_stdio(&problem) || run(&front, argv[2], argv, argv + 4, &problem))
+    if (prepare_stdio(&front, &problem) || run(&front, argv[2], argv, argv + command, &problem))
         return account_refuse(&problem, EXIT_SETUP_FAILED);
+    double wall_seconds = (double)(now_ms() - began_ms) / 1e3;
     /* What the command has printed comes before what we say of it. */
     relays_finish(&front.relays, is_enough, &front);
     set_back(&front);
+    if (front.usage >= 0) account_tell_usage(&front.account, front.usage, wall_seconds);
     if (relays_error(&front.relays)) return account_unwritten(relays_error(&front.relays));
     return account_close(&front.account, front.relays.is_over);
 }

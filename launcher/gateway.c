@@ -124,7 +124,7 @@ static void open_refusals(int *found, int *count) {
 }
 
 int gateway_send(const int *descriptors, int count) {
-    return control_send(STATUS_FD, "gateway\n", descriptors, count);
+    return control_send(STATUS_FD, "gateway\n", 8, descriptors, count);
 }
 
 /* Who limits the network to nothing at all has no use for names. */
@@ -174,7 +174,7 @@ bool has_gateway(const struct launch *launch) {
 static int send_areas(struct launch *launch) {
     if (launch->areas_fd < 0 || !has_namespaces(launch) || is_server(launch)) return 0;
     set_detail(launch, "send the private areas to corral");
-    return control_send(STATUS_FD, "areas\n", &launch->areas_fd, 1);
+    return control_send(STATUS_FD, "areas\n", 6, &launch->areas_fd, 1);
 }
 
 int phase_gateway(struct launch *launch) {

@@ -153,16 +153,53 @@ int phase_group(struct launch *launch) {
     return err;
 }
 
-/* The number behind a name, in a file of "name number" lines of a group; 0 if there is none. */
-static long read_counter(const char *group, const char *file, const char *name) {
+/* The number behind a name, in a file of "name number" lines of a group; without a name, all that is in it. -1 if there is
+ * none: then nobody counts that here. */
+static long long read_counter(const char *group, const char *file, const char *name) {
     char path[PATH_MAX], text[1024];
-    size_t length = strlen(name);
+    size_t length = name ? strlen(name) : 0;
     int size = snprintf(path, sizeof path, "%s/%s", group, file);
-    if (size < 0 || (size_t)size >= sizeof path || read_file(path, text, sizeof text) <= 0) return 0;
+    if (size < 0 || (size_t)size >= sizeof path || read_file(path, text, sizeof text) <= 0) return -1;
+    if (!name) return strtoll(text, NULL, 10);
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        if (strncmp(line, name, length) == 0 && line[length] == ' ') return strtol(line + length, NULL, 10);
-    return 0;
+        if (strncmp(line, name, length) == 0 && line[length] == ' ') return strtoll(line + length, NULL, 10);
+    return -1;
+}
+
+/* As in src/corral/limits/cgroup1.py and cgroup2.py, microseconds and bytes. */
+struct counted { long long user, system, memory, processes; };
+
+static void take(long long *known, long long found) {
+    if (*known < 0) *known = found;
+}
+
+/* Version 1: the whole is exact, its parts are sampled by the kernel's clock. */
+static void take_times(struct counted *counted, const char *group) {
+    long long whole = read_counter(group, "cpuacct.usage", NULL);
+    long long user = read_counter(group, "cpuacct.usage_user", NULL), system = read_counter(group, "cpuacct.usage_sys", NULL);
+    if (whole < 0 || user < 0 || system < 0) return;
+    double share = user + system ? (double)user / (double)(user + system) : 1.0;
+    take(&counted->user, (long long)((double)whole * share / 1000));
+    take(&counted->system, (long long)((double)whole * (1 - share) / 1000));
+}
+
+static void tell_counted(const struct launch *launch) {
+    struct counted counted = {-1, -1, -1, -1};
+    char line[128];
+    for (size_t i = 0; i < launch->spec.count[RECORD_GROUP]; i++) {
+        const char *path = launch->spec.groups[i].path;
+        take(&counted.user, read_counter(path, "cpu.stat", "user_usec"));
+        take(&counted.system, read_counter(path, "cpu.stat", "system_usec"));
+        take_times(&counted, path);
+        take(&counted.memory, read_counter(path, "memory.peak", NULL));
+        take(&counted.memory, read_counter(path, "memory.memsw.max_usage_in_bytes", NULL)); /* with swap, where that counts */
+        take(&counted.memory, read_counter(path, "memory.max_usage_in_bytes", NULL));
+        take(&counted.processes, read_counter(path, "pids.peak", NULL));
+    }
+    if (counted.processes > 0 && has_namespaces(launch)) counted.processes--; /* init is among them */
+    snprintf(line, sizeof line, "counted %lld %lld %lld %lld\n", counted.user, counted.system, counted.memory, counted.processes);
+    status_line(line);
 }
 
 /* ORDER: when all processes are gone, and before the groups are. */
@@ -174,6 +211,7 @@ void groups_tell(const struct launch *launch) {
         is_out_of_memory |= read_counter(path, "memory.events", "oom_kill") > 0;
         is_refused |= read_counter(path, "pids.events", "max") > 0;
     }
+    if (launch->tells_usage) tell_counted(launch);
     if (is_out_of_memory) status_line("limit memory\n");
     if (is_refused) status_line("limit processes\n");
 }

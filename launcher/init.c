@@ -16,15 +16,19 @@
 #include "report.h"
 #include "watch.h"
 
-bool areas_are_full(const struct launch *launch) {
+static bool is_full(int fd) {
     struct statfs status;
-    return launch->areas_fd >= 0 && fstatfs(launch->areas_fd, &status) == 0 &&
-           (status.f_bfree == 0 || status.f_ffree == 0);
+    return fd >= 0 && fstatfs(fd, &status) == 0 && (status.f_bfree == 0 || status.f_ffree == 0);
 }
+
+bool areas_are_full(const struct launch *launch) { return is_full(launch->areas_fd); }
+
+bool layer_is_full(const struct launch *launch) { return is_full(launch->layer_fd); }
 
 static void tell_end(const struct launch *launch, int wait_status) {
     notice_send(launch, &(struct notice){.kind = NOTICE_ENDED, .wait_status = wait_status,
-                                         .processes = count_processes(launch), .is_full = areas_are_full(launch)});
+                                         .processes = count_processes(launch), .is_full = areas_are_full(launch),
+                                         .is_layer_full = layer_is_full(launch)});
 }
 
 /* The kernel would end them as well; but what nobody has waited for is missing in the account. Whoever lives in here is

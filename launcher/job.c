@@ -15,6 +15,7 @@
 #include "control.h"
 #include "kernel.h"
 #include "launch.h"
+#include "listen.h"
 #include "report.h"
 
 enum {
@@ -111,11 +112,17 @@ static int start_command(struct launch *launch) {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) return -errno;
     if (launch->cpu_fd >= 0) launch->cpu_before_us = cgroup_cpu_us(launch);
     int cpu_fd = launch->cpu_fd;
+    set_detail(launch, "a way for the filter's listener");
+    int err = listen_prepare(launch);
+    if (err) return err;
     set_detail(launch, "fork");
     launch->child = clone(command_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &birth);
-    if (launch->child < 0) return -errno;
+    err = launch->child < 0 ? -errno : birth.error;
+    listen_begin(launch);
+    if (err) listen_finish(launch);
+    if (launch->child < 0) return err;
     launch->cpu_fd = cpu_fd; /* the command's process has given up its own hold on it */
-    return birth.error;
+    return err;
 }
 
 static int fail(const char *phase, int err, const char *detail) {
@@ -215,6 +222,7 @@ bool job_may_wait(atomic_int *idle, int most) {
 int job_main(struct launch *launch, const struct post *post) {
     enum fate fate = GOES_ON;
     become_job(launch);
+    if (listen_install_early(launch)) return EXIT_SETUP_FAILED;
     while ((fate = take_one(launch, post)) == GOES_ON) {
         if (!job_may_wait(post->idle, MOST_IDLE)) return 0; /* enough others wait */
     }

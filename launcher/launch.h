@@ -24,6 +24,7 @@ enum {
     FIRST_FOREIGN_FD = 6,
     EXIT_SETUP_FAILED = 125, /* of a setup process; the command's own codes travel on STATUS_FD */
     DETAIL_SIZE = 512,
+    IDENTITY_MAP_SIZE = 32,
 };
 
 struct launch {
@@ -34,6 +35,7 @@ struct launch {
     int setup_fd;             /* pipe: init and command write reports, the supervisor reads; -1 when done */
     int listen_fd;            /* the listener of the filter, or the socket that it comes by; -1: none */
     int listen_other_fd;      /* the other end of that, before there is a child */
+    int asks_fd;              /* the way of questions to corral, which answers them itself; 0: there are none */
     int channel_fd;           /* socket pair: supervisor tells its child to go, init tells how the command ended */
     int *group_fds;           /* one for each cgroup of the spec */
     pid_t remover;            /* who removes the groups, if it is our child */
@@ -41,7 +43,9 @@ struct launch {
     int kill_fd, cpu_fd;      /* supervisor: the cgroup's file to end all by, and that with its processor time */
     pid_t helper;             /* init: the process that stays behind in the first user namespace, for a while */
     int helper_fd;            /* socket pair: init and helper */
+    int *trees;               /* with an identity: what is to be bound, one for each mount of the spec; -1: not prepared */
     int areas_fd;             /* init: the file system of the private areas */
+    int layer_fd;             /* init: that of a trial's layer, if it lies in memory */
     int ruleset_fd;           /* a server: Landlock's rules, made once for all its commands; -1: not made */
     int given;                /* descriptors from FIRST_FOREIGN_FD on that belong to the control groups */
     bool must_move;           /* the child was not born in its cgroup */
@@ -50,7 +54,9 @@ struct launch {
     int64_t cpu_before_us;    /* a job: processor time of the group when it began */
     bool is_job;              /* one command of a kept sandbox */
     bool is_executing;        /* a job: its command came as far as execve */
+    bool is_filtered;         /* the filter is there already, for all commands to come */
     bool has_default_signals; /* the server has seen to that, once for all */
+    bool tells_usage;         /* what the groups of a compiled plan have counted is told */
 };
 
 /* A phase returns 0 or -errno, and says in launch->detail which object it was about. */
@@ -86,6 +92,11 @@ int phase_mounts(struct launch *launch);         /* mounts.c */
 int phase_helper(struct launch *launch);         /* lock.c */
 int phase_network_join(struct launch *launch);   /* net.c */
 int phase_gateway(struct launch *launch);        /* gateway.c */
+int phase_identity(struct launch *launch);       /* identity.c */
+bool has_identity(const struct launch *launch);  /* identity.c: a command of root's has ids of its own */
+void identity_map(const struct spec *spec, char text[IDENTITY_MAP_SIZE]); /* identity.c: as user namespaces have it */
+void identity_forget(struct launch *launch);     /* identity.c: the child has what was prepared */
+int identity_assume(struct launch *launch);      /* identity.c */
 int phase_gateway_inside(struct launch *launch); /* gateway.c */
 int phase_notify(struct launch *launch);         /* notify.c */
 int phase_lock(struct launch *launch);           /* lock.c */
@@ -125,6 +136,7 @@ int signals_reset(void);                         /* command.c */
 void supervisor_linger(const struct launch *launch); /* report.c */
 int landlock_prepare(struct launch *launch);     /* confine.c */
 bool areas_are_full(const struct launch *launch); /* init.c */
+bool layer_is_full(const struct launch *launch);
 int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */
 bool is_told_to_go(const struct launch *launch); /* start.c: by the supervisor */
 int child_obey(pid_t parent);                    /* start.c: end with the parent, be traced by nobody */
@@ -132,10 +144,12 @@ int child_obey(pid_t parent);                    /* start.c: end with the parent
 /* lock.c */
 bool is_locked(const struct launch *launch);     /* the mounts, in the end */
 bool has_helper(const struct launch *launch);
-int id_maps_write(struct launch *launch, pid_t pid);
+
+int id_maps_write(struct launch *launch, pid_t pid, bool is_identity);
 int helper_answer(struct launch *launch);        /* to the next thing it was asked for */
 int network_make(struct launch *launch);         /* net.c: what the helper does first */
 
+int find_writable(const char *text);             /* stdio.c: a descriptor that is open for writing; -1 if it is none */
 bool is_fit_stdio(int fd);                       /* stdio.c: neither a directory nor a mere path */
 int stdio_use_own_devices(struct launch *launch); /* stdio.c: the sandbox's, in the place of the host's */
 

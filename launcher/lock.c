@@ -40,12 +40,14 @@ static int write_proc(struct launch *launch, pid_t pid, const char *name, const 
 
 /* ORDER: setgroups before gid_map: an unprivileged writer must first give up dropping groups, since a group
  * can also be what *denies* access. */
-int id_maps_write(struct launch *launch, pid_t pid) {
+int id_maps_write(struct launch *launch, pid_t pid, bool is_identity) {
     const struct spec *spec = &launch->spec;
+    char identity[IDENTITY_MAP_SIZE];
+    if (is_identity) identity_map(spec, identity);
     int err = 0;
     if (spec->id_map[1]) err = write_proc(launch, pid, "setgroups", "deny");
-    if (!err && spec->id_map[0]) err = write_proc(launch, pid, "uid_map", spec->id_map[0]);
-    if (!err && spec->id_map[1]) err = write_proc(launch, pid, "gid_map", spec->id_map[1]);
+    if (!err && spec->id_map[0]) err = write_proc(launch, pid, "uid_map", is_identity ? identity : spec->id_map[0]);
+    if (!err && spec->id_map[1]) err = write_proc(launch, pid, "gid_map", is_identity ? identity : spec->id_map[1]);
     return err;
 }
 
@@ -66,7 +68,7 @@ static int helper_main(struct launch *launch, pid_t parent) {
     if (child_obey(parent)) return EXIT_SETUP_FAILED;
     if (has_own_network(launch) && !tell(launch, network_make(launch))) return EXIT_SETUP_FAILED;
     if (recv(launch->helper_fd, &word, 1, 0) != 1) return EXIT_SETUP_FAILED;
-    return !is_locked(launch) || tell(launch, id_maps_write(launch, parent)) ? 0 : EXIT_SETUP_FAILED;
+    return !is_locked(launch) || tell(launch, id_maps_write(launch, parent, has_identity(launch))) ? 0 : EXIT_SETUP_FAILED;
 }
 
 int phase_helper(struct launch *launch) {
@@ -121,6 +123,7 @@ static int lock(struct launch *launch) {
     int err = k_result(syscall(SYS_unshare, K_CLONE_NEWUSER | K_CLONE_NEWNS));
     if (!err) err = helper_tell(launch);
     if (!err) err = helper_answer(launch);
+    if (!err) err = identity_assume(launch);
     return err ? err : seal_proc(launch);
 }
 

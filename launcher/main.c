@@ -18,6 +18,7 @@
  *   fds           first: nothing inherited may leak past this point
  *   group         made before anything is spawned, where a plan has nobody else to make them
  *   cgroup        opened before anything is spawned, entered first of all by what is, so that everything is counted
+ *   identity      before namespaces, in which nobody has authority over the host's file systems
  *   namespaces    before the mounts, which only a private mount namespace may change
  *   expect        inside the sandbox of another program: what it was told to do is there, or nothing runs
  *   mounts        before lock, which gives up the authority over them
@@ -38,6 +39,7 @@ const struct phase SUPERVISOR_PHASES[] = {
     {"net", phase_gateway_inside},
     {"net", phase_notify},
     {"lock", phase_lock_inside},
+    {"identity", phase_identity},
     {"namespaces", phase_start},
     {NULL, NULL},
 };
@@ -157,7 +159,7 @@ int main(int argc, char **argv) {
         return EXIT_SETUP_FAILED;
     }
     struct launch launch = {.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
-                            .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
+                            .areas_fd = -1, .layer_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
     launch.given = given;
     const char *why = NULL;
     if ((err = spec_read(SPEC_FD, &launch.spec, &why))) return fail("spec", err, why ? why : "out of memory");

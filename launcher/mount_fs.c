@@ -101,7 +101,7 @@ static int areas_take(struct view *view) {
 static int areas_hand_out(int fd) {
     int tree = k_open_tree(fd, "", K_OPEN_TREE_CLONE | O_CLOEXEC | K_AT_EMPTY_PATH);
     if (tree < 0) return tree;
-    int err = control_send(STDIN_FILENO, "a", &tree, 1);
+    int err = control_send(STDIN_FILENO, "a", 1, &tree, 1);
     close(tree);
     return err;
 }

@@ -96,12 +96,22 @@ int bind_clone(struct view *view, const struct mount_record *m) {
     return tree;
 }
 
+/* With an identity, what is mapped already is bound again where it is shown. */
+static int clone_shown(struct view *view, const struct mount_record *m) {
+    int shown = target_open(view, m->target);
+    if (shown == -ENOENT) return tell_changed(view);
+    int tree = shown < 0 ? shown : clone_source(view, m, shown);
+    if (shown >= 0) close(shown);
+    return tree;
+}
+
 int mount_bind(struct view *view, const struct mount_record *m) {
     struct stat status;
     if (lies_in_overlay(view)) return overlay_bind(view, m, bind_attributes(m));
     int tree = view->place ? view->place->tree : -1;
     if (view->place) view->place->tree = -1;
-    if (tree < 0) tree = bind_clone(view, m);
+    bool is_shown = has_identity(view->launch) && lies_in_bind(view) && strcmp(m->source, m->target) == 0;
+    if (tree < 0) tree = is_shown ? clone_shown(view, m) : bind_clone(view, m);
     if (tree < 0) return tree;
     int err = fstat(tree, &status) < 0 ? -errno : attach_bind(view, m, tree, S_ISDIR(status.st_mode));
     close(tree);

@@ -82,6 +82,7 @@ static void tell_record(struct view *view, const struct mount_record *m) {
 static int clone_early(struct view *view) {
     const struct spec *spec = &view->launch->spec;
     for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
+        if (view->launch->trees) view->places[i].tree = view->launch->trees[i];
         if (!view->places[i].is_early || view->places[i].lies_in_overlay) continue;
         view->launch->detail[0] = 0;
         int tree = bind_clone(view, &spec->mounts[i]);
@@ -144,6 +145,7 @@ static int leave_old_root(struct view *view) {
 static int seal(struct view *view) {
     set_detail(view->launch, "seal");
     int err = masks_remove(view);
+    if (!err) err = identity_give(view);
     for (size_t i = 0; !err && i < view->owned; i++) {
         if (view->own[i].read_only) err = k_mount_setattr(view->own[i].fd, 0, K_MOUNT_ATTR_RDONLY);
         close(view->own[i].fd);
@@ -166,11 +168,13 @@ static int carry_out(struct launch *launch, int (*make)(struct view *)) {
     size_t count = launch->spec.count[RECORD_MOUNT];
     if (count == 0) return 0;
     size_t most = count + launch->spec.count[RECORD_EXPECT] + 1;
-    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own), .parent_fd = -1, .host_proc = -1};
+    struct view view = {.launch = launch, .own = calloc(most, sizeof *view.own), .parent_fd = -1, .host_proc = -1,
+                        .lower = -1};
     if (!view.own) return -ENOMEM;
     mode_t mask = umask(0); /* modes are meant as written; the command keeps its own mask */
     int err = make(&view);
     parent_forget(&view, "");
+    if (view.lower >= 0) close(view.lower);
     umask(mask);
     free(view.own);
     return err;
@@ -179,7 +183,7 @@ static int carry_out(struct launch *launch, int (*make)(struct view *)) {
 int phase_mounts(struct launch *launch) { return carry_out(launch, build); }
 
 /* INVARIANT: in place, nothing is made but in a tmpfs that is private to the run. */
-static const char COVERS[] = "/.corral";
+static const char COVERS[] = "/.corral", LAYERS[] = "/.corral-layers";
 
 int covers_open(struct view *view) {
     int fd = k_openat2(AT_FDCWD, COVERS, O_PATH | O_DIRECTORY | O_CLOEXEC, K_RESOLVE_NO_SYMLINKS);
@@ -207,6 +211,12 @@ static int add_areas(struct view *view) {
     return err;
 }
 
+/* With all that is mounted in it. */
+static int take_away(struct view *view, const char *path) {
+    set_detail(view->launch, "take %s away", path);
+    return umount2(path, MNT_DETACH) < 0 ? -errno : 0;
+}
+
 /* The root and all it shows is somebody else's; upon it, paths are bound onto themselves or hidden, by a private area
  * as well, and files are made in private areas. */
 static int build_in_place(struct view *view) {
@@ -222,10 +232,10 @@ static int build_in_place(struct view *view) {
     if (!err) err = masks_remove(view);
     for (size_t i = 0; i < view->owned; i++) close(view->own[i].fd);
     close(view->new_root);
-    if (err || view->covers < 0) return err;
-    close(view->covers);
-    set_detail(view->launch, "take %s away", COVERS);
-    return umount2(COVERS, MNT_DETACH) < 0 ? -errno : 0;
+    if (view->host_proc >= 0) close(view->host_proc);
+    if (view->covers >= 0) close(view->covers);
+    if (!err && view->covers >= 0) err = take_away(view, COVERS);
+    return !err && view->lower >= 0 ? take_away(view, LAYERS) : err;
 }
 
 int phase_in_place(struct launch *launch) {

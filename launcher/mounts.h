@@ -32,6 +32,8 @@ struct view {
     int old_root, new_root; /* neither has a name the other could reach; in place both are the same */
     int host_proc;          /* in the old root, or -1 while nobody has asked; what is mounted upon it is not seen by it */
     int covers;             /* a tmpfs of ours, where masks are made */
+    int lower;              /* the host's directory beneath an overlay, or -1; */
+    size_t lower_length;    /* and of its path */
     struct own_mount *own;
     size_t owned;
     bool has_masks;
@@ -82,6 +84,9 @@ int mount_directory(struct view *view, const struct mount_record *m);
 int masks_remove(struct view *view);
 int host_proc(struct view *view); /* mounts.c: the view keeps it open until the old root goes */
 int covers_open(struct view *view); /* mounts.c: in place, the tmpfs that somebody else has made for masks */
+
+/* identity.c: what the launch has made belongs to the command. */
+int identity_give(struct view *view);
 
 /* overlay.c: the layers of a trial, and what is held in them. */
 int mount_overlay(struct view *view, const struct mount_record *m);

@@ -51,7 +51,7 @@ static const char *check_record(uint32_t type, struct cursor c) {
         [PLAN_HOST] = {2, 0, 3},  [PLAN_OBJECT] = {3, 2, 1}, [PLAN_FAILS] = {2, 0, 1},   [PLAN_LINK] = {0, 0, 2},
         [PLAN_STAMP] = {0, 5, 1}, [PLAN_SILENT] = {0, 0, 1}, [PLAN_PASS] = {0, 0, 1},    [PLAN_DEFAULT] = {0, 0, 1},
         [PLAN_SET] = {0, 0, 1},   [PLAN_OUTPUT] = {0, 1, 0}, [PLAN_NOTE] = {0, 0, 1},
-        [PLAN_TEXT] = {0, 0, 2},  [PLAN_MOUNTS] = {0, 0, 2},
+        [PLAN_TEXT] = {0, 0, 2},  [PLAN_MOUNTS] = {0, 0, 3},
     };
     if (type == 0 || type >= PLAN_TYPES) return "a record of an unknown type";
     if (type == PLAN_SPEC) return c.left < 4 ? "a record is shorter than its fields" : NULL;

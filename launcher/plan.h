@@ -32,7 +32,7 @@ enum plan_record {
     PLAN_SPEC,     /* u32 number of records, records: a spec without command, directory and environment; once */
     PLAN_NOTE,     /* string: for people */
     PLAN_TEXT,     /* string text, string path: a file of the kernel's that reads so */
-    PLAN_MOUNTS,   /* string text, string path: a table of mounts, of each line the device, the root and the point */
+    PLAN_MOUNTS,   /* string places, string lines, string path: of a table of mounts what shows a part of these places */
     PLAN_TYPES,
 };
 

@@ -38,6 +38,11 @@ static const char *parse_id_map(struct spec *spec, struct cursor *c) {
     return *spec->id_map[which] ? NULL : "empty id map";
 }
 
+static const char *parse_identity(struct spec *spec, struct cursor *c) {
+    uint32_t first = spec->identity_first = cursor_u32(c), count = spec->identity_count = cursor_u32(c);
+    return first && count && first < UINT32_MAX - count ? NULL : "an identity of no ids, or of root's";
+}
+
 /* "%N" or "%N/file": in a control group that the launcher makes. A dot alone is no file of one. */
 static bool is_made_path(const char *path) {
     if (path[0] != '%' || path[1] < '0' || path[1] > '9') return false;
@@ -109,14 +114,14 @@ static const char *parse_areas(struct spec *spec, struct cursor *c) {
     return spec->areas_size && spec->areas_inodes ? NULL : "private areas without room";
 }
 
-/* Upper, work and further lower ones, each with its NUL: two at least. */
+/* Upper, work and further lower ones, each with its NUL; one in memory (with a size) has one directory in their place. */
 static bool is_layers(const struct mount_record *m) {
     const char *path = (const char *)m->content, *end = path + m->content_size;
     size_t count = 0;
     if (!m->content_size || end[-1]) return false;
     for (; path < end; path += strlen(path) + 1, count++)
         if (!is_plain_path(path)) return false;
-    return count >= 2;
+    return count >= (m->size ? 1 : 2);
 }
 
 static const char *parse_mount(struct spec *spec, struct cursor *c) {
@@ -280,7 +285,7 @@ static const char *(*const PARSERS[RECORD_TYPES])(struct spec *, struct cursor *
     [RECORD_GROUP_SETTING] = parse_group_setting, [RECORD_LISTEN] = parse_listen,
     [RECORD_GUARD] = parse_guard, [RECORD_GUARDED] = parse_guarded,
     [RECORD_NAME] = parse_name, [RECORD_SEARCHED] = parse_searched,
-    [RECORD_AWAIT] = parse_empty,
+    [RECORD_AWAIT] = parse_empty, [RECORD_IDENTITY] = parse_identity,
 };
 
 bool record_is_known(uint32_t type) { return type < RECORD_TYPES && PARSERS[type]; }

@@ -98,7 +98,7 @@ static int reopen(int fd) {
 
 int reopen_and_send(int fd, int socket) {
     int opened = reopen(fd);
-    return opened < 0 ? opened : control_send(socket, "reopened", &opened, 1);
+    return opened < 0 ? opened : control_send(socket, "reopened", 8, &opened, 1);
 }
 
 int reopen_in_child(int fd) {

@@ -107,13 +107,15 @@ void status_usage(const struct notice *account, const struct rusage *spent) {
     snprintf(line, sizeof line, "usage %lld %lld %ld %ld %ld %u\n", user, system, r->ru_maxrss, r->ru_inblock,
              r->ru_oublock, (unsigned)account->processes);
     if (account->is_full) status_line("full areas\n");
+    if (account->is_layer_full) status_line("full layer\n");
     status_line(line);
 }
 
 struct notice take_account(const struct launch *launch) {
     bool is_inside = launch->spec.count[RECORD_INSIDE];
     return (struct notice){.processes = is_inside && is_first_process() ? count_processes(launch) : 0,
-                           .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch)};
+                           .is_full = is_inside ? expect_areas_full(launch) : areas_are_full(launch),
+                           .is_layer_full = layer_is_full(launch)};
 }
 
 void status_ended(int wait_status) {

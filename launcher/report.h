@@ -31,6 +31,7 @@ struct notice {
     int32_t wait_status;
     uint32_t processes; /* that were started in all, threads included; 0: not known */
     uint32_t is_full;   /* the private areas had no room left when the command ended */
+    uint32_t is_layer_full; /* or a trial's layer in memory */
 };
 
 void notice_send(const struct launch *launch, const struct notice *notice);

@@ -108,13 +108,18 @@ uint64_t sample_shared(void) {
     return line ? strtoull(line + 7, NULL, 10) * 1024 : 0;
 }
 
-/* What the private areas hold, and what their files take of the kernel beside that. */
+/* What the private areas and a trial's layer in memory hold, and what their files take of the kernel beside that. */
 static uint64_t areas_used(const struct launch *launch, uint64_t *beside) {
-    struct statfs status;
+    const int places[] = {launch->areas_fd, launch->layer_fd};
+    uint64_t used = 0;
     *beside = 0;
-    if (launch->areas_fd < 0 || fstatfs(launch->areas_fd, &status) < 0) return 0;
-    *beside = (uint64_t)(status.f_files - status.f_ffree) * FILE_BYTES;
-    return (uint64_t)(status.f_blocks - status.f_bfree) * (uint64_t)status.f_bsize;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        struct statfs status;
+        if (places[i] < 0 || fstatfs(places[i], &status) < 0) continue;
+        *beside += (uint64_t)(status.f_files - status.f_ffree) * FILE_BYTES;
+        used += (uint64_t)(status.f_blocks - status.f_bfree) * (uint64_t)status.f_bsize;
+    }
+    return used;
 }
 
 /* Nobody tells how full they are. Without a network namespace of its own, not even how many the tree has. */

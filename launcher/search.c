@@ -3,7 +3,7 @@
  * to, and afterwards whatever is new goes to quarantine. Then every one that git finds is the host's own, unchanged.
  *
  * A link is as good where git does not look at the way to a file (`git rm`, `git mv`): one that a command has made or moved must
- * not lead to a directory that the command itself could not write.
+ * not lead to a directory that the command itself could not write. And none may stand where git writes a file of its own.
  *
  * TRUST: no link is followed in the search, and everything is done by descriptor. */
 #include "search.h"
@@ -119,7 +119,7 @@ static bool leads_away(const struct spec *spec, const struct way *way) {
     return way->is_directory && (is_odd || !is_open_to_it(spec, way->real));
 }
 
-/* Links of the host's own that lead away: known by their place, their text and their end, since what is moved keeps its
+/* Links of the host's own that lead away, and traps: known by their place, their text and their end, since what is moved keeps its
  * time of change when only a directory above it is renamed. */
 static struct known {
     struct known *next;
@@ -140,15 +140,40 @@ static int learn(const char *key) {
     return 0;
 }
 
-static void look_at_link(struct search *s, int directory, const char *name) {
+static bool is_read_by_git(const char *name) {
+    static const char *const NAMES[] = {".gitignore", ".gitattributes", ".gitmodules", ".mailmap"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcasecmp(name, NAMES[i]) == 0) return true;
+    return false;
+}
+
+/* By its beginning, as `git format-patch` and `git diagnose` name their files. */
+static bool is_written_by_git(const char *name) {
+    if (strncasecmp(name, "git-diagnostics-", 16) == 0) return true;
+    const char *number = (name[0] == 'v' || name[0] == 'V') && strchr(name, '-') ? strchr(name, '-') + 1 : name;
+    size_t digits = strspn(number, "0123456789");
+    return (number[digits] == '-' && digits >= 4) || (name[0] && name[strspn(name, "0123456789")] == 0);
+}
+
+bool is_trap_for_git(const char *name, unsigned char type) {
+    if (type == DT_DIR || type == DT_REG) return false;
+    if (type == DT_LNK) return strcasecmp(name, ".gitmodules") == 0 || is_written_by_git(name);
+    return is_read_by_git(name);
+}
+
+/* A link or a trap: one of the host's own stays, known from before the command. */
+static void look_at_lure(struct search *s, int directory, const char *name, unsigned char kind) {
     static struct way way;
     static char key[4 * PATH_MAX];
-    if (!read_way(directory, name, &way) || !leads_away(&s->launch->spec, &way)) return;
+    bool is_trap = is_trap_for_git(name, kind);
+    way.text[0] = way.real[0] = 0;
+    if (kind == DT_LNK && !read_way(directory, name, &way)) return;
+    if (!is_trap && !leads_away(&s->launch->spec, &way)) return;
     snprintf(key, sizeof key, "%s/%s\n%s\n%s", s->path, name, way.text, way.real);
     if (!s->is_after) {
         if (learn(key)) fail(s, -ENOMEM, name);
     } else if (!is_known(key)) {
-        take(s, directory, name, "link");
+        take(s, directory, name, is_trap ? "trap" : "link");
     }
 }
 
@@ -156,7 +181,7 @@ static int kind_of(int directory, const struct dirent *entry) {
     struct stat status;
     if (entry->d_type != DT_UNKNOWN) return entry->d_type;
     if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) return DT_UNKNOWN;
-    return S_ISDIR(status.st_mode) ? DT_DIR : S_ISLNK(status.st_mode) ? DT_LNK : DT_REG;
+    return S_ISDIR(status.st_mode) ? DT_DIR : S_ISLNK(status.st_mode) ? DT_LNK : S_ISREG(status.st_mode) ? DT_REG : DT_FIFO;
 }
 
 /* Names of git's are told apart by no case: a file system may not. */
@@ -205,8 +230,8 @@ static void look_at(struct search *s, int directory, const struct dirent *entry,
         if (!is_ours) refuse(s, directory, entry->d_name, -ESTALE);
     } else if (kind == DT_DIR) {
         enter(s, directory, entry->d_name, depth);
-    } else if (kind == DT_LNK) {
-        look_at_link(s, directory, entry->d_name);
+    } else if (kind == DT_LNK || is_trap_for_git(entry->d_name, (unsigned char)kind)) {
+        look_at_lure(s, directory, entry->d_name, (unsigned char)kind);
     }
 }
 

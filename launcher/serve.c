@@ -89,12 +89,13 @@ static int send_root(const struct server *s) {
     return err;
 }
 
-/* Its own filter is inherited by all it starts, and costs a tenth of a millisecond where each command installs it. */
+/* Its own filter is inherited by all it starts, and costs a tenth of a millisecond where each command installs it. One
+ * with a listener is the job's: so each hears of its own commands. */
 static int bind_early(struct launch *launch) {
-    if (!(launch->spec.serve_flags & SERVE_FILTERED)) return 0;
+    if (!(launch->spec.serve_flags & SERVE_FILTERED) || launch->spec.count[RECORD_LISTEN]) return 0;
     launch->phase = "seccomp";
     int err = phase_seccomp(launch);
-    if (!err) launch->spec.filter_length = 0;
+    launch->is_filtered = !err;
     return err;
 }
 

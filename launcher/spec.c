@@ -69,6 +69,7 @@ static const char *check_counts(const struct spec *spec) {
         RECORD_CGROUP_KILL, RECORD_CPU_TIME, RECORD_WATCH,   RECORD_LINGER,
         RECORD_INSIDE,     RECORD_IMAGE_ENVIRONMENT, RECORD_SERVE, RECORD_KEEP,
         RECORD_GATEWAY,    RECORD_LOCK,     RECORD_GUARD,    RECORD_AWAIT,
+        RECORD_IDENTITY,
     };
     for (size_t i = 0; i < sizeof ONCE / sizeof *ONCE; i++)
         if (spec->count[ONCE[i]] > 1) return "a record that may occur once occurs again";
@@ -84,13 +85,13 @@ static const char *check_counts(const struct spec *spec) {
     return NULL;
 }
 
-/* In place a path is bound onto itself or covered, by a private area as well; files are made in such areas alone. */
+/* In place a path is bound onto itself or covered, by layers or a private area as well; files are made in such areas alone. */
 static const char *check_inside(const struct spec *spec) {
     if (!spec->count[RECORD_INSIDE]) return spec->count[RECORD_EXPECT] ? "expectations of a sandbox of our own" : NULL;
     if (spec->namespaces) return "namespaces inside those of somebody else";
     for (size_t i = 0; i < spec->count[RECORD_MOUNT]; i++) {
         const struct mount_record *m = &spec->mounts[i];
-        bool is_self = m->kind == MOUNT_BIND && strcmp(m->source, m->target) == 0;
+        bool is_self = (m->kind == MOUNT_BIND || m->kind == MOUNT_OVERLAY) && strcmp(m->source, m->target) == 0;
         bool is_area = m->kind == MOUNT_TMPFS && !(m->flags & MOUNT_READ_ONLY);
         if (!is_self && !is_area && m->kind != MOUNT_MASK && m->kind != MOUNT_FILE && m->kind != MOUNT_DEVPTS)
             return "a mount that cannot be made in place";
@@ -128,13 +129,16 @@ static const char *check_dependencies(const struct spec *spec) {
     bool has_map = spec->id_map[0] && spec->id_map[1];
     if (count[RECORD_LOCK] && !(has_map && (count[RECORD_INSIDE] || count[RECORD_MOUNT])))
         return "a lock without mounts and id maps";
+    if (count[RECORD_IDENTITY] && (!count[RECORD_LOCK] || count[RECORD_INSIDE] || count[RECORD_SERVE]))
+        return "an identity without a lock of one command";
     if (count[RECORD_LOOPBACK] && !(spec->namespaces & K_CLONE_NEWNET)) return "loopback without a network namespace";
     bool has_network = count[RECORD_LOOPBACK] || count[RECORD_INSIDE] || spec->gateway_flags & GATEWAY_NOTIFY;
     if (count[RECORD_GATEWAY] && !has_network) return "a gateway without a network";
     if (count[RECORD_HOSTNAME] && !(spec->namespaces & K_CLONE_NEWUTS)) return "host name without a UTS namespace";
     if ((count[RECORD_LANDLOCK_PATH] || count[RECORD_LANDLOCK_PORT]) && !count[RECORD_LANDLOCK])
         return "Landlock rules without a ruleset";
-    if (count[RECORD_LISTEN] && (!count[RECORD_SECCOMP] || count[RECORD_SERVE])) return "a listener of no command's filter";
+    if (count[RECORD_LISTEN] && !count[RECORD_SECCOMP]) return "a listener of no filter";
+    if (spec->gateway_flags & GATEWAY_NOTIFY && !count[RECORD_LISTEN]) return "questions that nobody hears";
     if (count[RECORD_AREAS] && !count[RECORD_MOUNT]) return "private areas without mounts";
     for (size_t i = 0; i < count[RECORD_MOUNT]; i++)
         if (spec->mounts[i].kind == MOUNT_AREA && !count[RECORD_AREAS]) return "a private area without their size";

@@ -55,6 +55,7 @@ enum record_type {
     RECORD_NAME,
     RECORD_SEARCHED,
     RECORD_AWAIT = 50, /* there are none between */
+    RECORD_IDENTITY,
     RECORD_TYPES,
 };
 
@@ -214,6 +215,7 @@ struct spec {
 
     uint32_t namespaces;
     const char *id_map[2]; /* uid, gid */
+    uint32_t identity_first, identity_count; /* ids of the host that the command has as 0 and so on */
     struct cgroup_record *cgroups;
     struct cgroup_record cgroup_kill;
     struct group_record groups[SPEC_MAX_GROUPS];

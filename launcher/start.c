@@ -73,12 +73,13 @@ static int spawn(struct launch *launch) {
     launch->child = cgroup_clone(launch, (launch->spec.namespaces & ~LATER) | SIGCHLD);
     if (launch->child < 0) return launch->child;
     bool is_child = launch->child == 0;
-    listen_choose_side(launch, is_child);
+    if (!is_child) listen_begin(launch);
     launch->setup_fd = setup[is_child ? 1 : 0];
     launch->channel_fd = channel[is_child ? 1 : 0];
     close(setup[is_child ? 0 : 1]);
     close(channel[is_child ? 0 : 1]);
     if (is_child) _exit(child_main(launch));
+    identity_forget(launch);
     return 0;
 }
 
@@ -116,7 +117,7 @@ static bool is_awaited(const struct launch *launch) {
 /* Init may prepare the namespaces while the supervisor sheds its privileges. INVARIANT: they are gone before a command
  * is there: init asks a second time before it starts one. */
 static int release(struct launch *launch) {
-    int err = launch->spec.namespaces & K_CLONE_NEWUSER ? id_maps_write(launch, launch->child) : 0;
+    int err = launch->spec.namespaces & K_CLONE_NEWUSER ? id_maps_write(launch, launch->child, false) : 0;
     if (!err && has_namespaces(launch)) err = tell_to_go(launch);
     if (!err) err = guard_open(launch); /* while init works, and with the rights that the caller has */
     if (err) return err;

@@ -1,7 +1,9 @@
 /* Stdio: what may be descriptor 0, 1 and 2 of a command, and what it gets in the place of a device. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -62,4 +64,12 @@ int stdio_use_own_devices(struct launch *launch) {
         err = use_own_device(fd);
     }
     return err;
+}
+
+int find_writable(const char *text) {
+    char *end = NULL;
+    long number = strtol(text, &end, 10);
+    bool is_number = end != text && !*end && number > STDIN_FILENO && number < INT_MAX;
+    int mode = is_number ? fcntl((int)number, F_GETFL) : -1;
+    return mode >= 0 && (mode & O_ACCMODE) != O_RDONLY && !(mode & O_PATH) ? (int)number : -1;
 }

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "guard.h"
+#include "hear.h"
 #include "kernel.h"
 #include "launch.h"
 #include "listen.h"
@@ -102,6 +103,7 @@ static void leave_the_rest(struct watch *w) {
     if (w->has_left) return;
     w->has_left = true;
     w->account = take_account(w->launch);
+    listen_settle();
     status_line("left\n"); /* ORDER: before the account, which ends what is said of a command */
     status_usage(&w->account, spent_by(w->launch));
 }
@@ -247,13 +249,13 @@ static void watch_loop(struct watch *w) {
             {.fd = w->killed ? -1 : LIFELINE_FD, .events = POLLIN},
             {.fd = launch->setup_fd, .events = POLLIN},
             {.fd = has_namespaces(launch) && !w->ended && !w->is_silent ? launch->channel_fd : -1, .events = POLLIN},
-            {.fd = (w->started || is_traced(launch)) && !listen_is_paused() ? launch->listen_fd : -1, .events = POLLIN},
+            w->started || is_traced(launch) ? listen_awaits(launch) : (struct pollfd){.fd = -1},
         };
         if (poll(fds, 5, listen_wait(guard_wait(poll_timeout(w)))) < 0 && errno != EINTR) return give_up(w);
         if (fds[2].revents) read_setup(w);
         if (fds[3].revents) read_channel(w);
         if (fds[4].revents) listen_act(launch, fds[4].revents);
-        listen_say();
+        hear_say();
         if (fds[1].revents) on_lifeline(w);
         if (fds[0].revents) on_signals(w);
         else if (w->has_more && !has_namespaces(launch)) reap_command(w);

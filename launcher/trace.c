@@ -47,8 +47,8 @@ int trace_ask(struct launch *launch) {
     set_detail(launch, "be traced by the supervisor");
     /* The supervisor may trace who is dumpable alone. There is nobody else inside yet. */
     if (prctl(PR_SET_DUMPABLE, 1) < 0) return -errno;
-    if (send(launch->listen_fd, "trace", 5, MSG_NOSIGNAL) < 0) return -errno;
-    if (recv(launch->listen_fd, &answer, 1, 0) != 1) return -EPIPE;
+    if (send(launch->listen_other_fd, "trace", 5, MSG_NOSIGNAL) < 0) return -errno;
+    if (recv(launch->listen_other_fd, &answer, 1, 0) != 1) return -EPIPE;
     return -answer;
 }
 
