@@ -51,6 +51,7 @@ static void put_fd(FILE *file, const char *name, int fd) {
 }
 
 static void put_streams(FILE *file, struct run *run) {
+    if (run->stored->plan.has_output_limit) fprintf(file, "room %llu\n", (unsigned long long)run->relays.room);
     for (int i = 0; run->relays.is_used && i < 2; i++) {
         struct relay *relay = &run->relays.streams[i];
         char name[16];

@@ -29,6 +29,9 @@ struct request {
 /* False: it is for Python to understand. */
 bool request_read(struct request *request, int argc, char **argv);
 
+/* Whether a shell line is known to have no text; it may be so also where it has only text that is not ASCII. */
+bool is_blank(const char *line);
+
 /* The name of the plan of a request: a digest of all that planning may depend on besides files. False: there is none. */
 bool key_compute(const struct request *request, uint8_t key[KEY_SIZE]);
 
@@ -66,8 +69,15 @@ struct stored {
 /* Finds it in the user's state directory. False: there is none that can be believed. */
 bool stored_open(struct stored *stored, const uint8_t key[KEY_SIZE]);
 
+/* Where stored plans are, as a descriptor; -1: nowhere that can be believed. And the name of one. */
+int stored_directory(void);
+void write_hex(const uint8_t key[KEY_SIZE], char name[2 * KEY_SIZE + 1]);
+
 /* The next record of a type after `rest`, which begins as stored->records. */
 bool stored_next(const struct stored *stored, struct cursor *rest, uint32_t *at, uint32_t wanted, struct cursor *payload);
+
+/* A user's home directory by the password database. False: it names none. */
+bool find_home(uid_t uid, char *home, size_t size);
 
 /* Opens a directory by its components, none of which is a link, or may be changed by anybody but root and the caller. */
 int open_trusted(const char *path);

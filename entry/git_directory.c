@@ -14,11 +14,9 @@ enum { MOST_DEPTH = 16, MOST_ENTRIES = 20000, REFERENCE_ROOM = 1024 };
 
 struct walk {
     const struct git_directory *git;
+    struct place *place;
     int left;
 };
-
-/* What may be in a directory of a git directory. */
-enum inner { ANY_FILES, REFERENCES, PACKS, OBJECTS_INFO, LOOSE_OBJECTS, NOTHING };
 
 ssize_t read_regular(int directory, const char *name, uint8_t *bytes, size_t room) {
     struct stat status;
@@ -51,9 +49,9 @@ bool is_plain_reference(const uint8_t *text, size_t size) {
     return size == 40;
 }
 
-static bool is_reference(int directory, const char *name) {
+static bool is_reference(const struct place *place) {
     uint8_t text[REFERENCE_ROOM];
-    ssize_t size = read_regular(directory, name, text, sizeof text);
+    ssize_t size = read_regular(place->root, place_relative(place), text, sizeof text);
     return size > 0 && is_plain_reference(text, (size_t)size);
 }
 
@@ -63,112 +61,147 @@ static bool is_odd(const char *name) {
     return strcasecmp(name, ".git") == 0;
 }
 
-static bool is_file_clean(enum inner kind, int directory, const char *name) {
-    struct stat status;
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(status.st_mode)) return false;
-    if (kind == REFERENCES) return is_reference(directory, name);
-    if (kind == PACKS) return strncmp(name, "pack-", 5) == 0;
-    if (kind == OBJECTS_INFO) return strcasecmp(name, "alternates") != 0 && strcasecmp(name, "http-alternates") != 0;
-    return kind != NOTHING;
+static bool is_one_of(const char *name, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
 }
 
-static bool is_inner_clean(struct walk *walk, int above, const char *name, enum inner kind, int depth) {
-    struct stat status;
-    int fd = openat(above, name, DIRECTORY_FLAGS);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    bool is_clean = listing && depth < MOST_DEPTH;
-    if (!listing && fd >= 0) close(fd);
-    for (struct dirent *entry = NULL; is_clean && (entry = readdir(listing));) {
-        const char *inner = entry->d_name;
-        if (strcmp(inner, ".") == 0 || strcmp(inner, "..") == 0) continue;
-        is_clean = --walk->left >= 0 && !is_odd(inner) && fstatat(fd, inner, &status, AT_SYMLINK_NOFOLLOW) == 0;
-        if (!is_clean) break;
-        if (!S_ISDIR(status.st_mode)) is_clean = is_file_clean(kind, fd, inner);
-        else is_clean = (kind == ANY_FILES || kind == REFERENCES) && is_inner_clean(walk, fd, inner, kind, depth + 1);
-    }
-    if (listing) closedir(listing);
-    return is_clean;
+/* By name, at the top; `config`, `hooks` and the like are held by mounts and by the guard. HEAD and objects are looked at for
+ * themselves. */
+static enum verdict judge_top(const char *name, unsigned char type) {
+    static const char *const HELD[] = {"config", "config.worktree", "commondir", "hooks"};
+    static const char *const INNER[] = {"refs", "logs", "info", "branches"};
+    static const char *const FREE[] = {"HEAD", "COMMIT_EDITMSG", "FETCH_HEAD", "description", "packed-refs"};
+    static const char *const READ[] = {"ORIG_HEAD", "index"};
+    if (is_one_of(name, HELD, 4)) return PASSED;
+    if (type == DT_DIR) return strcmp(name, "objects") == 0 ? PASSED : is_one_of(name, INNER, 4) ? KEPT : REFUSED;
+    if (type != DT_REG) return REFUSED;
+    return is_one_of(name, FREE, 5) ? PASSED : is_one_of(name, READ, 2) ? KEPT : REFUSED;
 }
 
 static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
-/* Only those directories in which something is new are listed: git touches what it finds there. They themselves are the
- * ones that were there before, or new as a whole. */
+static bool is_of_objects(const char *name) {
+    if (strcmp(name, "info") == 0 || strcmp(name, "pack") == 0) return true;
+    return strlen(name) == 2 && is_hex(name[0]) && is_hex(name[1]);
+}
+
+static enum verdict judge_name(enum kind kind, const char *name, unsigned char type, uint32_t *marks) {
+    (void)marks;
+    if (kind == GIT_DIRECTORY) return judge_top(name, type);
+    if (kind == OBJECTS) return type == DT_DIR && is_of_objects(name) ? KEPT : REFUSED;
+    if (is_odd(name)) return REFUSED;
+    if (type == DT_DIR) return kind == ANY_FILES || kind == REFERENCES ? KEPT : REFUSED;
+    if (type != DT_REG || kind == NOTHING) return REFUSED;
+    if (kind == REFERENCES) return KEPT;
+    if (kind == PACKS) return strncmp(name, "pack-", 5) == 0 ? PASSED : REFUSED;
+    if (kind == OBJECTS_INFO && (strcasecmp(name, "alternates") == 0 || strcasecmp(name, "http-alternates") == 0)) return REFUSED;
+    return PASSED;
+}
+
+static bool look(struct walk *walk, enum kind kind, struct listing *found) {
+    return listings_look(walk->git->listings, walk->place, kind, judge_name, &walk->left, found);
+}
+
+static bool is_inner_clean(struct walk *walk, enum kind kind, int depth) {
+    struct listing found;
+    uint32_t at = 0;
+    bool is_clean = depth < MOST_DEPTH && look(walk, kind, &found);
+    for (const char *name = NULL; is_clean && (name = listing_next(walk->git->listings, &found, &at));) {
+        bool is_directory = name[0] == 'd';
+        size_t before = place_enter(walk->place, name + 1);
+        is_clean = before && (is_directory ? is_inner_clean(walk, kind, depth + 1) : is_reference(walk->place));
+        if (before) place_leave(walk->place, before);
+    }
+    return is_clean;
+}
+
+/* Only those directories in which something is new are listed: git touches what it finds there. */
+static bool are_loose_clean(struct walk *walk) {
+    struct stat status;
+    if (fstatat(walk->place->root, place_relative(walk->place), &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(status.st_mode)) return false;
+    uint64_t changed = (uint64_t)status.st_ctim.tv_sec * 1000000000u + (uint64_t)status.st_ctim.tv_nsec;
+    /* A file system that keeps whole seconds says less than it should: what may be later is. */
+    return (changed % 1000000000u && changed < walk->git->since_ns) || is_inner_clean(walk, LOOSE_OBJECTS, 1);
+}
+
+/* They themselves are the ones that were there before, or new as a whole. */
 static bool are_objects_clean(struct walk *walk) {
     const struct git_directory *git = walk->git;
-    struct stat status;
-    int fd = openat(git->fd, "objects", DIRECTORY_FLAGS);
-    if (fd < 0 || fstat(fd, &status) < 0) return false;
-    if (git->since_ns == UINT64_MAX) git->objects[0] = (uint64_t)status.st_dev, git->objects[1] = (uint64_t)status.st_ino;
-    bool is_clean = git->objects[0] == (uint64_t)status.st_dev && git->objects[1] == (uint64_t)status.st_ino;
-    DIR *listing = fdopendir(fd);
-    for (struct dirent *entry = NULL; listing && is_clean && (entry = readdir(listing));) {
-        const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
-        is_clean = --walk->left >= 0 && fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
-        if (!is_clean) break;
-        uint64_t changed = (uint64_t)status.st_ctim.tv_sec * 1000000000u + (uint64_t)status.st_ctim.tv_nsec;
-        if (strcmp(name, "info") == 0) is_clean = is_inner_clean(walk, fd, name, OBJECTS_INFO, 1);
-        else if (strcmp(name, "pack") == 0) is_clean = is_inner_clean(walk, fd, name, PACKS, 1);
-        else if (strlen(name) != 2 || !is_hex(name[0]) || !is_hex(name[1])) is_clean = false;
-        /* A file system that keeps whole seconds says less than it should: what may be later is. */
-        else if (changed % 1000000000u == 0 || changed >= git->since_ns) is_clean = is_inner_clean(walk, fd, name, LOOSE_OBJECTS, 1);
+    struct listing found;
+    uint32_t at = 0;
+    if (!look(walk, OBJECTS, &found)) return false;
+    if (git->since_ns == UINT64_MAX) git->objects[0] = found.stamp.device, git->objects[1] = found.stamp.inode;
+    bool is_clean = git->objects[0] == found.stamp.device && git->objects[1] == found.stamp.inode;
+    for (const char *name = NULL; is_clean && (name = listing_next(git->listings, &found, &at));) {
+        enum kind kind = strcmp(name + 1, "info") == 0 ? OBJECTS_INFO : strcmp(name + 1, "pack") == 0 ? PACKS : LOOSE_OBJECTS;
+        size_t before = place_enter(walk->place, name + 1);
+        is_clean = before && (kind == LOOSE_OBJECTS ? are_loose_clean(walk) : is_inner_clean(walk, kind, 1));
+        if (before) place_leave(walk->place, before);
     }
-    if (listing) closedir(listing);
-    else close(fd);
-    return listing && is_clean;
+    return is_clean;
 }
 
-static bool is_directory_clean(struct walk *walk, const char *name) {
-    int fd = walk->git->fd;
-    if (strcmp(name, "objects") == 0) return true; /* looked at for itself */
-    if (strcmp(name, "refs") == 0) return is_inner_clean(walk, fd, name, REFERENCES, 0);
-    if (strcmp(name, "logs") == 0 || strcmp(name, "info") == 0) return is_inner_clean(walk, fd, name, ANY_FILES, 0);
-    return strcmp(name, "branches") == 0 && is_inner_clean(walk, fd, name, NOTHING, 0);
+/* Git believes it; so it is judged with the directories that it names, none of which may have become a link. */
+static bool is_index_clean(struct walk *walk) {
+    struct listing now;
+    struct place *place = walk->place;
+    char worktree[PATH_MAX];
+    if (listings_know(walk->git->listings, place, INDEX, &now) && walk->git->is_worktree_known) return true;
+    size_t length = place->length - strlen("/.git/index");
+    memcpy(worktree, place->path, length);
+    worktree[length] = 0;
+    int fd = openat(place->root, length < place->skip ? "." : worktree + place->skip, DIRECTORY_FLAGS);
+    bool is_clean = fd >= 0 && git_index_is_clean(fd);
+    if (fd >= 0) close(fd);
+    if (is_clean) listings_add(walk->git->listings, place, &now);
+    return is_clean;
 }
 
-/* By name; `config`, `hooks` and the like are held by mounts and by the guard. */
-static bool is_top_clean(struct walk *walk, const char *name) {
-    static const char *const HELD[] = {"config", "config.worktree", "commondir", "hooks"};
-    static const char *const FREE[] = {"COMMIT_EDITMSG", "FETCH_HEAD", "description", "packed-refs"};
-    struct stat status;
-    const struct git_directory *git = walk->git;
-    for (size_t i = 0; i < sizeof HELD / sizeof *HELD; i++)
-        if (strcmp(name, HELD[i]) == 0) return true;
-    if (fstatat(git->fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0) return false;
-    if (S_ISDIR(status.st_mode)) return is_directory_clean(walk, name);
-    if (!S_ISREG(status.st_mode)) return false;
-    if (strcmp(name, "HEAD") == 0) return true; /* looked at for itself */
-    if (strcmp(name, "ORIG_HEAD") == 0) return is_reference(git->fd, name);
-    if (strcmp(name, "index") == 0) return git_index_is_clean(git->fd, git->worktree);
-    for (size_t i = 0; i < sizeof FREE / sizeof *FREE; i++)
-        if (strcmp(name, FREE[i]) == 0) return true;
-    return false;
+static bool is_entry_clean(struct walk *walk, const char *name) {
+    if (strcmp(name, "refs") == 0) return is_inner_clean(walk, REFERENCES, 0);
+    if (strcmp(name, "logs") == 0 || strcmp(name, "info") == 0) return is_inner_clean(walk, ANY_FILES, 0);
+    if (strcmp(name, "branches") == 0) return is_inner_clean(walk, NOTHING, 0);
+    return strcmp(name, "index") == 0 ? is_index_clean(walk) : is_reference(walk->place);
 }
 
-/* What makes it a git directory for git as well, which would go up and work in another one otherwise. */
-static bool is_whole(const struct git_directory *git) {
+/* A name in the git directory, looked at by one of these. */
+static bool is_part_clean(struct walk *walk, const char *name, bool (*is_clean)(struct walk *)) {
+    size_t before = place_enter(walk->place, name);
+    if (!before) return false;
+    bool result = is_clean ? is_clean(walk) : is_entry_clean(walk, name);
+    place_leave(walk->place, before);
+    return result;
+}
+
+static bool is_head_same(struct walk *walk) {
     uint8_t head[REFERENCE_ROOM];
-    struct stat status;
-    ssize_t size = read_regular(git->fd, "HEAD", head, sizeof head);
+    const struct git_directory *git = walk->git;
+    ssize_t size = read_regular(walk->place->root, place_relative(walk->place), head, sizeof head);
     if (size < 0 || (size_t)size != git->head_size || memcmp(head, git->head, git->head_size) != 0) return false;
-    if (!is_plain_reference(head, (size_t)size)) return false;
-    static const char *const NEEDED[] = {"objects", "refs"};
-    for (int i = 0; i < 2; i++)
-        if (fstatat(git->fd, NEEDED[i], &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(status.st_mode) || (status.st_mode & 0700) != 0700)
-            return false;
-    return true;
+    return is_plain_reference(head, (size_t)size);
+}
+
+static bool is_open_directory(struct walk *walk) {
+    struct stat status;
+    return fstatat(walk->place->root, place_relative(walk->place), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode) &&
+           (status.st_mode & 0700) == 0700;
+}
+
+static bool is_top_clean(struct walk *walk) {
+    struct listing found;
+    uint32_t at = 0;
+    /* What makes it a git directory for git as well, which would go up and work in another one otherwise. */
+    bool is_clean = is_part_clean(walk, "HEAD", is_head_same) && is_part_clean(walk, "objects", is_open_directory) &&
+                    is_part_clean(walk, "refs", is_open_directory) && is_part_clean(walk, "objects", are_objects_clean);
+    is_clean = is_clean && look(walk, GIT_DIRECTORY, &found);
+    for (const char *name = NULL; is_clean && (name = listing_next(walk->git->listings, &found, &at));)
+        is_clean = is_part_clean(walk, name + 1, NULL);
+    return is_clean;
 }
 
 bool git_directory_is_clean(const struct git_directory *git) {
-    struct walk walk = {.git = git, .left = MOST_ENTRIES};
-    if (!is_whole(git) || !are_objects_clean(&walk)) return false;
-    int fd = openat(git->fd, ".", DIRECTORY_FLAGS);
-    DIR *listing = fd < 0 ? NULL : fdopendir(fd);
-    bool is_clean = listing != NULL;
-    for (struct dirent *entry = NULL; is_clean && (entry = readdir(listing));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            is_clean = --walk.left >= 0 && is_top_clean(&walk, entry->d_name);
-    if (listing) closedir(listing);
-    return is_clean;
+    struct walk walk = {.git = git, .place = git->place, .left = MOST_ENTRIES};
+    return is_part_clean(&walk, ".git", is_top_clean);
 }

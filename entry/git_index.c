@@ -11,7 +11,7 @@
 
 #include "trees.h"
 
-enum { MOST_BYTES = 8 * 1024 * 1024, HASH = 20, HEADER = 12, STAT = 40, MODE_AT = 24, MOST_PATH = 4095 };
+enum { MOST_BYTES = 8 * 1024 * 1024, HASH = 20, HEADER = 12, STAT = 40, MODE_AT = 24, MOST_PATH = 4095, END_SIZE = 12 + HASH };
 
 static uint32_t big(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -61,6 +61,11 @@ static bool are_extensions_clean(const uint8_t *bytes, size_t at, size_t end) {
     return at == end;
 }
 
+/* Git looks for this extension from the end of the file, whatever it is a part of, and then for entries where it says. */
+static bool says_where_entries_end(const uint8_t *bytes, size_t end) {
+    return end >= END_SIZE && memcmp(bytes + end - END_SIZE, "EOIE", 4) == 0;
+}
+
 static bool is_clean(const uint8_t *bytes, size_t size, int worktree) {
     if (size < HEADER + HASH || memcmp(bytes, "DIRC", 4) != 0 || big(bytes + 4) != 2) return false;
     size_t at = HEADER, end = size - HASH;
@@ -79,12 +84,12 @@ static bool is_clean(const uint8_t *bytes, size_t size, int worktree) {
         before = path;
         at += (STAT + HASH + 2 + length + 8) & ~(size_t)7;
     }
-    return at <= end && are_extensions_clean(bytes, at, end);
+    return at <= end && are_extensions_clean(bytes, at, end) && !says_where_entries_end(bytes, end);
 }
 
-bool git_index_is_clean(int git, int worktree) {
+bool git_index_is_clean(int worktree) {
     uint8_t *bytes = malloc(MOST_BYTES);
-    ssize_t size = bytes ? read_regular(git, "index", bytes, MOST_BYTES) : -1;
+    ssize_t size = bytes ? read_regular(worktree, ".git/index", bytes, MOST_BYTES) : -1;
     bool result = size > 0 && is_clean(bytes, (size_t)size, worktree);
     free(bytes);
     return result;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "run.h"
+#include "session.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -19,9 +20,14 @@ static void refuse_directory(void) {
 int main(int argc, char **argv) {
     struct request request;
     struct stored stored;
+    struct execution execution;
     uint8_t key[KEY_SIZE];
     if (request_read(&request, argc, argv) && key_compute(&request, key) && stored_open(&stored, key)) {
         int code = run_stored(&request, &stored);
+        if (code >= 0) return code;
+    }
+    if (execution_read(&execution, argc, argv)) {
+        int code = session_exec(&execution);
         if (code >= 0) return code;
     }
     refuse_directory();

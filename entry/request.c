@@ -19,7 +19,7 @@ static const struct option_entry *find_option(const char *flag, size_t length) {
     return NULL;
 }
 
-static bool is_blank(const char *text) {
+bool is_blank(const char *text) {
     for (; *text; text++)
         if (!strchr(" \t\n\r\v\f\x1c\x1d\x1e\x1f", *text) && !((unsigned char)*text & 0x80)) return false;
     return true;

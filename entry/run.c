@@ -20,7 +20,7 @@
 #include "control.h"
 #include "kernel.h"
 
-enum { FIRST_FREE = 10, STREAMS = 2, MOST_SIGNALS = 65 };
+enum { FIRST_FREE = 10, MOST_SIGNALS = 65 };
 
 static void choose_id(char id[RUN_ID_SIZE + 1]) {
     uint8_t raw[RUN_ID_SIZE / 2];
@@ -60,6 +60,7 @@ static bool compose(struct run *run) {
     if (!is_composed || spec.bad || spec_decode(&launch->spec, spec.at, spec.size, &why)) return false;
     if (plan_check_place(&run->stored->plan, &launch->spec, &ignored)) return false;
     if (stat(run->stored->cwd, &here) < 0) return false;
+    launch->spec.count[RECORD_AWAIT] = 1; /* the sandbox is made while we look whether it is the right one */
     launch->must_be_here = true;
     launch->here_device = (uint64_t)here.st_dev;
     launch->here_inode = (uint64_t)here.st_ino;
@@ -67,23 +68,6 @@ static bool compose(struct run *run) {
     if (asprintf(&place, "%s/%s", launch->spec.quarantine, run->id) < 0) return false;
     launch->spec.quarantine = place;
     return true;
-}
-
-/* Standard error is read on its way, unless the filter hears it; and so is what goes to a file that commands may not
- * write. As streams/streams.py has it. A file of that kind as standard input is Python's. */
-static bool prepare_streams(struct run *run, int given[5]) {
-    bool reads_errors = !run->request->hears, is_one = false, is_wanted[STREAMS];
-    struct stat one, other;
-    for (int fd = 0; fd <= STDERR_FILENO; fd++)
-        if (fstat(fd, &other) < 0 || !is_fit_stdio(fd)) return false;
-    if (is_door(&run->launch.spec, STDIN_FILENO)) return false;
-    if (fstat(STDOUT_FILENO, &one) == 0) is_one = relay_is_same_file(STDOUT_FILENO, STDERR_FILENO);
-    for (int i = 0; i < STREAMS; i++) {
-        bool is_error = i == 1 || is_one;
-        is_wanted[i] = is_door(&run->launch.spec, STDOUT_FILENO + i) || (reads_errors && is_error);
-    }
-    if (!is_wanted[0] && !is_wanted[1]) return true;
-    return relays_open(&run->relays, UINT64_MAX, is_wanted, &given[1]) == 0;
 }
 
 static int out_of_the_way(int fd) {
@@ -229,6 +213,7 @@ static void watch(struct run *run) {
         for (int i = 0; i < asked; i++) is_asked |= fds[4 + i].revents != 0;
         /* ORDER: before what is printed is carried on: what corral says of a refusal comes before the command's own words. */
         if (is_asked || run->said_size == MOST_STATUS || !is_plain_so_far(run)) continue_in_python(run);
+        if ((fds[2].revents || fds[3].revents) && !streams_have_room(run)) continue_in_python(run);
         for (int i = 0; i < STREAMS; i++)
             if (fds[2 + i].revents) relay_carry(&run->relays, &streams[i]);
     }
@@ -248,18 +233,31 @@ static bool has_failed(const struct run *run) {
     return memmem(run->said, run->said_size, "failed ", 7) && !has_started(run);
 }
 
-/* Before the command: everything is as the plan has it, and what the run needs is made. */
+/* What the run needs is made. */
 static bool prepare(struct run *run, int given[5]) {
-    struct problem ignored;
     struct stat workspace;
     const struct stored *stored = run->stored;
     for (int i = 0; i < STREAMS; i++)
         run->relays.streams[i].tail = run->tails[i], run->relays.streams[i].tail_room = sizeof run->tails[i];
     /* Whose workspace is somebody else's, is told so by Python. */
     if (stat(stored->workspace, &workspace) < 0 || (workspace.st_uid != 0 && workspace.st_uid != geteuid())) return false;
-    if (plan_check(&stored->plan, &ignored) || !trees_are_clean(run, false)) return false;
     choose_id(run->id);
-    return copies_make(run) && compose(run) && prepare_streams(run, given) && mark_set(run) && take_signals(run);
+    return copies_make(run) && compose(run) && streams_prepare(run, given) && take_signals(run);
+}
+
+/* INVARIANT: no command starts before this has found everything as the plan has it, and has said so on the lifeline. */
+static bool let_begin(struct run *run) {
+    struct problem ignored;
+    const struct stored *stored = run->stored;
+    bool is_wanted = !plan_check(&stored->plan, &ignored) && trees_are_clean(run, false) && mark_set(run);
+    struct sigaction nobody = {.sa_handler = SIG_IGN}, before;
+    sigaction(SIGPIPE, &nobody, &before); /* a launch that has failed is told by its words, and reads none of ours */
+    bool is_told = is_wanted && write(run->lifeline, "g", 1) == 1;
+    sigaction(SIGPIPE, &before, NULL);
+    if (is_told) return true;
+    close(run->lifeline); /* nothing has run, and nothing will */
+    run->lifeline = -1;
+    return false;
 }
 
 static void clean_up(struct run *run) {
@@ -275,7 +273,7 @@ int run_stored(const struct request *request, struct stored *stored) {
     run.areas = run.copies = run.mark = run.lifeline = run.status = run.signals = run.live = run.live_place = -1;
     run.launch = (struct launch){.child = -1, .setup_fd = -1, .channel_fd = -1, .kill_fd = -1, .cpu_fd = -1,
                                  .areas_fd = -1, .ruleset_fd = -1, .listen_fd = -1, .listen_other_fd = -1};
-    bool is_started = prepare(&run, given) && start(&run, given);
+    bool is_started = prepare(&run, given) && start(&run, given) && let_begin(&run);
     if (is_started) live_begin(&run);
     if (is_started) watch(&run);
     if (!is_started || has_failed(&run)) {
@@ -286,6 +284,7 @@ int run_stored(const struct request *request, struct stored *stored) {
         if (run.signals >= 0) give_signals_back(&run);
         return -1;
     }
+    if (!streams_have_room(&run)) continue_in_python(&run);
     relays_finish(&run.relays, is_enough, &run);
     if (relays_error(&run.relays) || !is_quiet(&run, &exit_code)) continue_in_python(&run);
     waitpid(run.supervisor, NULL, 0);

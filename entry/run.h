@@ -9,7 +9,14 @@
 #include "launch.h"
 #include "relay.h"
 
-enum { MOST_SOCKETS_GIVEN = 160, MOST_STATUS = 65536, MOST_WORKTREES = 16, MOST_COPIES = 16 };
+enum { STREAMS = 2, MOST_SOCKETS_GIVEN = 160, MOST_STATUS = 65536, MOST_COPIES = 256 };
+
+/* Of a repository that the plan holds, or of one that a command may make. */
+struct worktree {
+    const char *path, *head; /* what its HEAD said when the plan was made */
+    size_t head_size;        /* 0: there was none */
+    uint64_t objects[2];     /* where it had its objects: device and inode */
+};
 
 struct run {
     const struct request *request;
@@ -30,7 +37,7 @@ struct run {
     bool is_ended, is_at_end;      /* the supervisor is; its words are */
     struct timespec began;         /* of the wall's clock, before the command was there */
     uint64_t since_ns;             /* what has changed since then may be the command's work */
-    uint64_t objects[MOST_WORKTREES][2]; /* where each repository had its objects: device and inode */
+    struct worktree *worktrees;    /* by path */
     int copies, mark;              /* locked descriptors; -1 */
     uint8_t *originals[MOST_COPIES];
     size_t original_sizes[MOST_COPIES];
@@ -43,6 +50,10 @@ struct run {
 int run_stored(const struct request *request, struct stored *stored);
 void give_signals_back(struct run *run);
 void send_early_again(const struct run *run);
+
+/* streams.c: makes the command's ends; whether all that is on its way may still be printed. */
+bool streams_prepare(struct run *run, int given[5]);
+bool streams_have_room(const struct run *run);
 
 /* judge.c: whether all that was said so far is what every run says; and whether there is nothing to tell at its end. */
 bool is_plain_so_far(struct run *run);

@@ -18,7 +18,7 @@ static const char MAGIC[8] = {'C', 'O', 'R', 'E', 'N', 'T', 'R', 1};
 enum { HEADER_SIZE = 20 + KEY_SIZE, MOST_BYTES = 16 * 1024 * 1024 };
 
 /* By hand, since a static program cannot ask name services. A user who is only known to those has no stored plans. */
-static bool find_home(uid_t uid, char *home, size_t size) {
+bool find_home(uid_t uid, char *home, size_t size) {
     FILE *file = fopen("/etc/passwd", "re");
     char *line = NULL;
     size_t room = 0;
@@ -67,14 +67,23 @@ int open_trusted(const char *path) {
     return at;
 }
 
-static int open_file(const uint8_t key[KEY_SIZE]) {
-    char path[PATH_MAX], name[2 * KEY_SIZE + 1];
+int stored_directory(void) {
+    char path[PATH_MAX];
     if (!find_home(geteuid(), path, sizeof path - sizeof "/.local/state/corral/stored")) return -1;
     strcat(path, "/.local/state/corral/stored");
-    int directory = open_trusted(path);
-    struct stat status;
-    if (directory < 0) return -1;
+    return open_trusted(path);
+}
+
+void write_hex(const uint8_t key[KEY_SIZE], char name[2 * KEY_SIZE + 1]) {
     for (int i = 0; i < KEY_SIZE; i++) snprintf(name + 2 * i, 3, "%02x", key[i]);
+}
+
+static int open_file(const uint8_t key[KEY_SIZE]) {
+    char name[2 * KEY_SIZE + 1];
+    struct stat status;
+    int directory = stored_directory();
+    if (directory < 0) return -1;
+    write_hex(key, name);
     int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     close(directory);
     if (fd < 0) return -1;

@@ -10,6 +10,15 @@ struct option_entry {
     bool takes_value, is_line;
 };
 
+/* src/corral/cli/session/options.py */
+enum exec_kind { EXEC_OF_PYTHON, EXEC_LINE, EXEC_STATEFUL, EXEC_ENV, EXEC_CWD, EXEC_TIMEOUT };
+
+struct exec_option {
+    const char *flag;
+    bool takes_value;
+    enum exec_kind kind;
+};
+
 static const struct option_entry OPTIONS[] __attribute__((unused)) = {
     {"-p", true, false},
     {"--profile", true, false},
@@ -33,11 +42,14 @@ static const struct option_entry OPTIONS[] __attribute__((unused)) = {
     {"--pids", true, false},
     {"--timeout", true, false},
     {"--output-limit", true, false},
+    {"--require", true, false},
     {"--waive", true, false},
     {"--cwd", true, false},
     {"--config", true, false},
     {"--no-config", false, false},
     {"--try", false, false},
+    {"--trial-size", true, false},
+    {"--trial-files", true, false},
     {"-c", true, true},
     {"-t", false, false},
     {"--tty", false, false},
@@ -48,6 +60,21 @@ static const struct option_entry OPTIONS[] __attribute__((unused)) = {
     {"--json", false, false},
     {"-v", false, false},
     {"--verbose", false, false},
+};
+
+static const struct exec_option EXEC_OPTIONS[] __attribute__((unused)) = {
+    {"-c", true, EXEC_LINE},
+    {"-t", false, EXEC_OF_PYTHON},
+    {"--tty", false, EXEC_OF_PYTHON},
+    {"-d", false, EXEC_OF_PYTHON},
+    {"--detach", false, EXEC_OF_PYTHON},
+    {"--stateful", false, EXEC_STATEFUL},
+    {"--env", true, EXEC_ENV},
+    {"--cwd", true, EXEC_CWD},
+    {"--timeout", true, EXEC_TIMEOUT},
+    {"--json", false, EXEC_OF_PYTHON},
+    {"-v", false, EXEC_OF_PYTHON},
+    {"--verbose", false, EXEC_OF_PYTHON},
 };
 
 /* src/corral/cli/stored.py */

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from corral.cli import advice
 from corral.cli.options import OPTIONS
+from corral.cli.session.options import EXEC_OPTIONS
 from corral.cli.stored import LEFT_OUT
 from corral.runtime import discarded, inference
 
@@ -28,7 +29,19 @@ struct option_entry {
     bool takes_value, is_line;
 };
 
+/* src/corral/cli/session/options.py */
+enum exec_kind { EXEC_OF_PYTHON, EXEC_LINE, EXEC_STATEFUL, EXEC_ENV, EXEC_CWD, EXEC_TIMEOUT };
+
+struct exec_option {
+    const char *flag;
+    bool takes_value;
+    enum exec_kind kind;
+};
+
 """
+#: The options of `corral session exec` that need no Python.
+_OF_PYTHON = "EXEC_OF_PYTHON"
+_EXEC_KINDS = {name: f"EXEC_{name.upper()}" for name in ("line", "stateful", "env", "cwd", "timeout")}
 #: Python's `lower` makes a plain `k` of this sign, and the C part folds ASCII alone.
 _KELVIN = "\u212a"
 
@@ -64,6 +77,14 @@ def _truth(value: object) -> str:
     return "true" if value else "false"
 
 
+def _exec_flags() -> str:
+    return "\n".join(
+        f"    {{{_literal(flag)}, {_truth(option.metavar)}, {_EXEC_KINDS.get(option.name, _OF_PYTHON)}}},"
+        for option in EXEC_OPTIONS
+        for flag in option.flags
+    )
+
+
 def render() -> str:
     """The whole file."""
     flags = "\n".join(
@@ -74,6 +95,8 @@ def render() -> str:
     return (
         HEAD
         + f"static const struct option_entry OPTIONS[] __attribute__((unused)) = {{\n{flags}\n}};\n\n"
+        + "static const struct exec_option EXEC_OPTIONS[] __attribute__((unused)) = {\n"
+        + f"{_exec_flags()}\n}};\n\n"
         + _list("LEFT_OUT", "src/corral/cli/stored.py", LEFT_OUT)
         + _list("DENIALS", "src/corral/runtime/inference.py", denials())
         + _list("ADVISED", "src/corral/cli/advice.py", advised())

@@ -11,15 +11,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "search.h"
 #include "trees.h"
 
-enum { MOST_DIRECTORIES = 4096, MOST_DEPTH = 100 };
+enum { MOST_DIRECTORIES = 32768, MOST_NAMES = 1 << 20, MOST_DEPTH = 100 };
 
 struct look {
     struct run *run;
+    struct listings *listings;
+    struct place place;
     bool is_afterwards;
-    int left; /* directories */
+    int left, names_left; /* directories; names in those that are listed */
 };
+
+/* What a directory has, of what makes a repository of it. */
+enum mark { HAS_GIT = 1, HAS_HEAD = 2, HAS_OBJECTS = 4, HAS_REFS = 8, HAS_COMMONDIR = 16, HAS_REMOTE = 32 };
 
 /* A name that some file system may take for one of git's own, though it is spelled otherwise. */
 static bool is_odd(const char *name) {
@@ -32,106 +38,74 @@ static bool is_odd(const char *name) {
     return false;
 }
 
-static bool is_read_by_git(const char *name) {
-    static const char *const NAMES[] = {".gitignore", ".gitattributes", ".gitmodules", ".mailmap"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (strcmp(name, NAMES[i]) == 0) return true;
-    return false;
-}
-
-/* By its beginning, as `git format-patch` and `git diagnose` name their files. */
-static bool is_written_by_git(const char *name) {
-    if (strncasecmp(name, "git-diagnostics-", 16) == 0) return true;
-    const char *number = (name[0] == 'v' || name[0] == 'V') && strchr(name, '-') ? strchr(name, '-') + 1 : name;
-    size_t digits = strspn(number, "0123456789");
-    return (number[digits] == '-' && digits >= 4) || (name[0] && name[strspn(name, "0123456789")] == 0);
-}
-
-static bool is_trap(const char *name, unsigned char type) {
-    if (type == DT_DIR || type == DT_REG) return false;
-    if (type == DT_LNK) return strcmp(name, ".gitmodules") == 0 || is_written_by_git(name);
-    return is_read_by_git(name);
-}
-
 /* `git push origin`, where no remote has that name, takes it for a path. */
 static bool is_name_of_remote(const char *name) {
     return strncmp(name, "origin", 6) == 0 ? !name[6] || strcmp(name + 6, ".git") == 0
                                            : strncmp(name, "upstream", 8) == 0 && (!name[8] || strcmp(name + 8, ".git") == 0);
 }
 
-/* Which of the plan's worktrees this is; -1: none. `head` is what its HEAD said. */
-static int find_worktree(const struct stored *stored, const char *path, struct cursor *head) {
-    struct cursor rest = stored->records, payload;
-    uint32_t at = 0;
-    for (int number = 0; stored_next(stored, &rest, &at, STORED_WORKTREE, &payload); number++) {
-        uint32_t size = cursor_u32(&payload);
-        *head = (struct cursor){.at = cursor_take(&payload, size), .left = size};
-        if (strcmp(cursor_string(&payload), path) == 0) return number;
+static int compare(const void *one, const void *other) {
+    return strcmp(((const struct worktree *)one)->path, ((const struct worktree *)other)->path);
+}
+
+static bool read_worktrees(struct run *run) {
+    struct cursor rest = run->stored->records, payload;
+    uint32_t at = 0, count = 0;
+    if (run->worktrees || !run->stored->numbers[STORED_WORKTREE]) return true;
+    run->worktrees = calloc(run->stored->numbers[STORED_WORKTREE], sizeof *run->worktrees);
+    while (run->worktrees && stored_next(run->stored, &rest, &at, STORED_WORKTREE, &payload)) {
+        struct worktree *worktree = &run->worktrees[count++];
+        worktree->head_size = cursor_u32(&payload);
+        worktree->head = (const char *)cursor_take(&payload, worktree->head_size);
+        worktree->path = cursor_string(&payload);
     }
-    return -1;
+    if (run->worktrees) qsort(run->worktrees, count, sizeof *run->worktrees, compare);
+    return run->worktrees != NULL;
 }
 
-/* A worktree whose `.git` the plan holds, if it has one. */
-static bool is_repository_clean(struct look *look, int fd, const char *path) {
-    struct cursor head;
-    int number = find_worktree(look->run->stored, path, &head);
-    if (number < 0 || number >= MOST_WORKTREES || !head.left) return false;
-    struct git_directory git = {.worktree = fd, .fd = openat(fd, ".git", DIRECTORY_FLAGS), .head = (const char *)head.at,
-                                .head_size = head.left, .objects = look->run->objects[number], .since_ns = UINT64_MAX};
-    if (look->is_afterwards) git.since_ns = look->run->since_ns;
-    bool is_clean = git.fd >= 0 && git_directory_is_clean(&git);
-    if (git.fd >= 0) close(git.fd);
-    return is_clean;
+/* Which of the plan's worktrees this is; NULL: none. */
+static struct worktree *find_worktree(const struct run *run, const char *path) {
+    struct worktree wanted = {.path = path};
+    uint32_t count = run->stored->numbers[STORED_WORKTREE];
+    return count ? bsearch(&wanted, run->worktrees, count, sizeof wanted, compare) : NULL;
 }
 
-static bool is_tree_clean(struct look *look, int fd, const char *path, int depth);
-
-static unsigned char type_of(int directory, const struct dirent *entry) {
-    struct stat status;
-    if (entry->d_type != DT_UNKNOWN) return entry->d_type;
-    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0) return DT_UNKNOWN;
-    return S_ISDIR(status.st_mode) ? DT_DIR : S_ISREG(status.st_mode) ? DT_REG : S_ISLNK(status.st_mode) ? DT_LNK : DT_FIFO;
+static enum verdict judge_entry(enum kind kind, const char *name, unsigned char type, uint32_t *marks) {
+    (void)kind;
+    if (is_odd(name) || is_trap_for_git(name, type)) return REFUSED;
+    if (strcmp(name, ".git") == 0) return *marks |= HAS_GIT, type == DT_DIR ? PASSED : REFUSED;
+    if (strcmp(name, "HEAD") == 0) *marks |= HAS_HEAD;
+    if (strcmp(name, "objects") == 0) *marks |= HAS_OBJECTS;
+    if (strcmp(name, "refs") == 0) *marks |= HAS_REFS;
+    if (strcmp(name, "commondir") == 0) *marks |= HAS_COMMONDIR;
+    if (is_name_of_remote(name)) *marks |= HAS_REMOTE;
+    return type == DT_DIR ? KEPT : PASSED;
 }
 
-struct marks {
-    bool has_git, has_head, has_objects, has_refs, has_commondir, has_remote;
-};
-
-static bool is_entry_clean(struct look *look, int fd, const struct dirent *entry, const char *path, struct marks *marks, int depth) {
-    const char *name = entry->d_name;
-    unsigned char type = type_of(fd, entry);
-    if (type == DT_UNKNOWN || is_odd(name) || is_trap(name, type)) return false;
-    marks->has_head |= strcmp(name, "HEAD") == 0;
-    marks->has_objects |= strcmp(name, "objects") == 0;
-    marks->has_refs |= strcmp(name, "refs") == 0;
-    marks->has_commondir |= strcmp(name, "commondir") == 0;
-    marks->has_remote |= is_name_of_remote(name);
-    if (strcmp(name, ".git") == 0) return marks->has_git = type == DT_DIR;
-    if (type != DT_DIR) return true;
-    char place[PATH_MAX];
-    int length = snprintf(place, sizeof place, "%s/%s", path, name);
-    int inner = length > 0 && (size_t)length < sizeof place ? openat(fd, name, DIRECTORY_FLAGS) : -1;
-    return inner >= 0 && is_tree_clean(look, inner, place, depth + 1);
+static bool is_bare(uint32_t marks) {
+    return marks & HAS_HEAD && (marks & HAS_COMMONDIR || (marks & HAS_OBJECTS && marks & HAS_REFS));
 }
 
-/* Closes the descriptor. */
-static bool is_tree_clean(struct look *look, int fd, const char *path, int depth) {
-    struct marks marks = {0};
-    bool is_clean = --look->left >= 0 && depth < MOST_DEPTH;
-    DIR *listing = fdopendir(fd);
-    if (!listing) return close(fd), false;
-    errno = 0;
-    for (struct dirent *entry = NULL; is_clean && (entry = readdir(listing)); errno = 0)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            is_clean = is_entry_clean(look, fd, entry, path, &marks, depth);
-    is_clean &= errno == 0 && !(marks.has_head && (marks.has_commondir || (marks.has_objects && marks.has_refs)));
-    struct cursor head;
-    int worktree = is_clean ? find_worktree(look->run->stored, path, &head) : -1;
-    if (worktree >= 0 && marks.has_remote) is_clean = false;
-    if (worktree >= 0 && head.left && !marks.has_git) is_clean = false; /* it had one */
-    if (is_clean && marks.has_git) is_clean = is_repository_clean(look, fd, path);
-    closedir(listing);
-    return is_clean;
+static bool is_tree_clean(struct look *look, int depth) {
+    struct listing found;
+    struct listings *listings = look->listings;
+    uint32_t at = 0, fresh = listings->fresh;
+    if (--look->left < 0 || depth >= MOST_DEPTH) return false;
+    if (!listings_look(listings, &look->place, TREE, judge_entry, &look->names_left, &found) || is_bare(found.marks)) return false;
+    for (const char *name = NULL; (name = listing_next(listings, &found, &at));) {
+        size_t before = place_enter(&look->place, name + 1);
+        if (!before || !is_tree_clean(look, depth + 1)) return false;
+        place_leave(&look->place, before);
+    }
+    struct worktree *worktree = find_worktree(look->run, look->place.path);
+    bool has_git = found.marks & HAS_GIT;
+    if (!worktree || !worktree->head_size) return !has_git && !(worktree && found.marks & HAS_REMOTE);
+    if (found.marks & HAS_REMOTE || !has_git) return false; /* it had one */
+    /* A worktree whose `.git` the plan holds. */
+    struct git_directory git = {.place = &look->place, .listings = listings, .is_worktree_known = fresh == listings->fresh,
+                                .head = worktree->head, .head_size = worktree->head_size, .objects = worktree->objects,
+                                .since_ns = look->is_afterwards ? look->run->since_ns : UINT64_MAX};
+    return git_directory_is_clean(&git);
 }
 
 /* The index of a repository around a root has directories in there as well: that is Python's. */
@@ -147,14 +121,50 @@ static bool is_alone(const char *root) {
     return true;
 }
 
-bool trees_are_clean(struct run *run, bool is_afterwards) {
-    struct look look = {.run = run, .is_afterwards = is_afterwards, .left = MOST_DIRECTORIES};
-    struct cursor rest = run->stored->records, payload;
+static bool are_roots_clean(struct look *look) {
+    struct cursor rest = look->run->stored->records, payload;
     uint32_t at = 0;
-    while (stored_next(run->stored, &rest, &at, STORED_ROOT, &payload)) {
+    while (stored_next(look->run->stored, &rest, &at, STORED_ROOT, &payload)) {
         const char *root = cursor_string(&payload);
-        int fd = is_alone(root) ? open(root, DIRECTORY_FLAGS) : -1;
-        if (fd < 0 || !is_tree_clean(&look, fd, root, 0)) return false;
+        struct place *place = &look->place;
+        place->length = strlen(root);
+        place->skip = place->length + 1;
+        place->root = place->length < sizeof place->path && is_alone(root) ? open(root, DIRECTORY_FLAGS) : -1;
+        if (place->root < 0) return false;
+        memcpy(place->path, root, place->length + 1);
+        bool is_clean = is_tree_clean(look, 0);
+        close(place->root);
+        if (!is_clean) return false;
     }
     return true;
+}
+
+/* What is remembered of a workspace is named by the first of its roots. */
+static void name_memory(const struct stored *stored, char name[2 * KEY_SIZE + 8]) {
+    struct cursor rest = stored->records, payload;
+    uint8_t digest[KEY_SIZE];
+    uint32_t at = 0;
+    stored_next(stored, &rest, &at, STORED_ROOT, &payload);
+    const char *root = cursor_string(&payload);
+    sha256((const uint8_t *)root, strlen(root), digest);
+    write_hex(digest, name);
+    strcat(name, ".seen");
+}
+
+/* What a look before has found is what the one afterwards begins with, and the next run. */
+bool trees_are_clean(struct run *run, bool is_afterwards) {
+    static struct listings listings;
+    static struct look look;
+    char name[2 * KEY_SIZE + 8];
+    if (!run->stored->numbers[STORED_ROOT]) return true;
+    int place = is_afterwards ? -1 : stored_directory();
+    name_memory(run->stored, name);
+    if (place >= 0) listings_load(&listings, place, name);
+    listings_begin(&listings);
+    look = (struct look){.run = run, .listings = &listings, .is_afterwards = is_afterwards, .left = MOST_DIRECTORIES,
+                         .names_left = MOST_NAMES};
+    bool is_clean = read_worktrees(run) && are_roots_clean(&look);
+    if (is_clean && place >= 0) listings_save(&listings, place, name);
+    if (place >= 0) close(place);
+    return is_clean;
 }

@@ -5,14 +5,17 @@
 
 #include <fcntl.h>
 
+#include "listings.h"
 #include "run.h"
 
 enum { DIRECTORY_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
 
-/* A git directory, by descriptors of its worktree and of itself, neither of which is closed here. */
+/* A git directory: the place is that of its worktree, and comes back as it was. */
 struct git_directory {
-    int worktree, fd;
-    const char *head; /* what its HEAD said when the plan was made */
+    struct place *place;
+    struct listings *listings;
+    bool is_worktree_known; /* nothing in the worktree had to be listed anew */
+    const char *head;       /* what its HEAD said when the plan was made */
     size_t head_size;
     uint64_t since_ns; /* when the command began; UINT64_MAX before */
     uint64_t *objects; /* device and inode of its objects: kept before, compared afterwards */
@@ -22,7 +25,7 @@ struct git_directory {
 bool git_directory_is_clean(const struct git_directory *git);
 bool is_plain_reference(const uint8_t *text, size_t size);
 /* git_index.c: that nothing in it leads git anywhere, and no directory that it names is a link. */
-bool git_index_is_clean(int git, int worktree);
+bool git_index_is_clean(int worktree);
 /* Reads a regular file that has one name; the size, or -1 if it is something else or longer than `room`. */
 ssize_t read_regular(int directory, const char *name, uint8_t *bytes, size_t room);
 
