@@ -17,7 +17,7 @@ from corral.trials.host_tree import HostTree
 from corral.trials.journal import make_journal, read_journals
 from corral.trials.record import hold_trial, reading_trial
 from corral.trials.selection import Selection, build_steps, is_at, select_changes
-from corral.trials.undo import Reverser, find_changed_since
+from corral.trials.undo import Reverser, find_changed_since, find_unsafe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Prefer(StrEnum):
     NEITHER = "neither"  # nothing at all is applied
     THEIRS = "theirs"  # the trial's
     OURS = "ours"  # the host's: such paths are left out
+    MERGE = "merge"  # both, where it is known how a file was before; else nothing at all is applied
 
 
 class Applied(Record):
@@ -67,6 +68,8 @@ def apply_trial(
             each for each in find_git_changes(record) if _is_asked(each.repository, paths, without)
         ]
         _check_asked(selection, protected, record.repositories)
+        if prefer is Prefer.MERGE:
+            selection = _merge(record, bases, tree, selection)
         chosen, git, left = _decide(bases, tree, selection, repositories, prefer)
         unable = tuple(each for each in repositories if each.problem or each.left)
         if not chosen and not git:
@@ -90,9 +93,12 @@ def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[st
                 raise _nothing_applied(record)
             changed = [*find_changed_since(record, last), *changed_since(record, last.git)]
             if changed and prefer is Prefer.NEITHER:
-                raise _changed_since(changed)
+                raise _not_undone("the workspace has changed since it was applied", changed)
             leave = frozenset(changed) if prefer is Prefer.OURS else frozenset()
-            return _undo(record, last, tree, leave)
+            unsafe = find_unsafe(record, last, tree, leave)
+            if unsafe and prefer is Prefer.NEITHER:
+                raise _not_undone("by what has changed since, git would work elsewhere than it did", unsafe)
+            return _undo(record, last, tree, leave.union(unsafe))
         finally:
             for journal in journals:
                 journal.close()
@@ -126,7 +132,7 @@ def _finish(record: TrialRecord, tree: HostTree) -> int:
             return 0
         before = len(last.done)
         if last.is_undoing:
-            _undo(record, last, tree, frozenset())
+            _undo(record, last, tree, frozenset(find_unsafe(record, last, tree, frozenset())))
             return 1
         _carry_out(record, last, tree, Bases(record))
         return len(last.done) - before
@@ -149,6 +155,21 @@ def _carry_out(record: TrialRecord, journal: Journal, tree: HostTree, bases: Bas
     return left
 
 
+def _merge(record: TrialRecord, bases: Bases, tree: HostTree, selection: Selection) -> Selection:
+    """What is chosen, once the trial has what comes of both where they conflict. Raises PolicyError."""
+    conflicts = bases.conflicts(tree, selection.chosen)
+    if not conflicts:
+        return selection
+    from corral.trials.merge import merge_conflicts
+
+    problems = merge_conflicts(record, bases, tree, selection.chosen, conflicts)
+    if problems:
+        raise _conflicting({path: f"{conflicts[path]}; {why}" for path, why in problems.items()})
+    wanted = {change.path for change in selection.chosen}
+    chosen = tuple(change for change in find_changes(record) if change.path in wanted)
+    return selection.replace(chosen=chosen)
+
+
 def _decide(
     bases: Bases, tree: HostTree, selection: Selection, repositories: Sequence[GitChanges], prefer: Prefer
 ) -> tuple[tuple[TrialChange, ...], tuple[GitChanges, ...], tuple[str, ...]]:
@@ -159,7 +180,7 @@ def _decide(
         for each in repositories
         for name in each.conflicts()
     }
-    if (conflicts or moved) and prefer is Prefer.NEITHER:
+    if (conflicts or moved) and prefer in {Prefer.NEITHER, Prefer.MERGE}:
         raise _conflicting({**conflicts, **moved})
     able = [each for each in repositories if not each.problem and any(each.parts())]
     if prefer is Prefer.THEIRS:
@@ -212,14 +233,15 @@ def _conflicting(conflicts: dict[str, str]) -> PolicyError:
         "trial-conflict",
         "nothing was applied: the workspace has changed where the trial did",
         why=_listed([f"{path}: {why}" for path, why in sorted(conflicts.items())]),
-        fix="`corral apply --theirs` takes the trial's, `--ours` leaves these paths as they are",
+        fix="`corral apply --theirs` takes the trial's, `--ours` leaves these paths as they are, "
+        "`--merge` puts both together where it can",
     )
 
 
-def _changed_since(paths: Sequence[str]) -> PolicyError:
+def _not_undone(why: str, paths: Sequence[str]) -> PolicyError:
     return PolicyError(
         "trial-conflict",
-        "nothing was undone: the workspace has changed since it was applied",
+        f"nothing was undone: {why}",
         why=_listed(paths),
         fix="`corral undo --ours` leaves these paths as they are and undoes the others",
     )

@@ -12,6 +12,7 @@ import os
 
 from corral.trials.change import EntryKind
 from corral.trials.host_tree import HostTree
+from corral.trials.originals import Originals, copy_originals
 from corral.trials.stamp import Stamp
 
 TYPE_CHECKING = False
@@ -40,6 +41,7 @@ class Bases:
 
     def settle(self, changes: Iterable[TrialChange]) -> None:
         """Look at what the host has, where nobody has looked before. ORDER: when the command has ended."""
+        originals = Originals(self._record)
         with HostTree(self._record) as tree:
             found: dict[str, tuple[Stamp | None, bool]] = {}
             seen: set[str] = set()
@@ -53,6 +55,8 @@ class Bases:
                         late = stamp is not None and stamp.changed_ns > self._record.began_ns
                         if stamp is not None:
                             found[path] = (stamp, late)
+                        if stamp is not None and path == change.path and not late:
+                            originals.keep(tree, path, stamp)
         self._write(found)
 
     def note(self, changed: Iterable[tuple[str, Stamp | None]]) -> None:
@@ -119,3 +123,4 @@ def copy_bases(record: TrialRecord, other: TrialRecord) -> None:
     data = b"".join(line.encode("ascii") + b"\n" for line in _lines(os.path.join(record.directory, _NAME)))
     with open(os.path.join(other.directory, _NAME), "wb") as file:
         file.write(data)
+    copy_originals(record, other)

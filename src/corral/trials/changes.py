@@ -15,7 +15,7 @@ from corral.trials.record import reading_trial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from corral.trials.layer import Entry, LayerStack
     from corral.trials.record import TrialRecord
@@ -24,7 +24,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 1 << 20
 #: What git takes for a repository; `commondir` says where the rest of it is.
 _BARE = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
-_PARTS = frozenset.union(*_BARE)
+PARTS = frozenset.union(*_BARE)
 #: What of a repository is brought over as what it means, or is of no use to anybody else (`trials/git`).
 _UNDERSTOOD = (
     *("objects", "refs", "logs", "HEAD", "index", "packed-refs"),
@@ -49,12 +49,12 @@ def find_changes(record: TrialRecord) -> Iterator[TrialChange]:
 class _Walk:
     def __init__(self, record: TrialRecord) -> None:
         self._record = record
-        self._links = LinksOfGit(record, _folded)
-        names = tuple(map(_folded, record.protect))
+        self._links = LinksOfGit(record, folded)
+        names = tuple(map(folded, record.protect))
         self._patterns = tuple(filter(is_pattern, names))
         self._names = tuple(f"/{literal(name)}/" for name in names if not is_pattern(name))
         self._git_directories: tuple[str, ...] = ()  # without the name `.git`, each with a slash
-        self._held = tuple(f"/{_folded(held)}/" for held in record.protected)
+        self._held = tuple(f"/{folded(held)}/" for held in record.protected)
         self._understood = {
             f"{repository}/{name}" for repository in record.repositories for name in _UNDERSTOOD
         }
@@ -160,7 +160,7 @@ class _Walk:
 
     def _reserve(self, path: str, kind: EntryKind) -> Reserve:
         """INVARIANT: names are compared folded: the file system of the workspace may find them so."""
-        parts = [_folded(part) for part in path.split("/")]
+        parts = [folded(part) for part in path.split("/")]
         if ".git" in parts or "git~1" in parts or path.startswith(self._git_directories):
             return Reserve.GIT
         if kind is EntryKind.OTHER:
@@ -176,8 +176,13 @@ class _Walk:
 
 def _is_git_directory(names: set[str], host: int) -> bool:
     """Whether git would take it for a repository, by what a trial and the host have there together."""
-    folded = set(map(_folded, names))
-    there = {name for name in _PARTS if name.lower() in folded or _look(host, name) is not None}
+    added = set(map(folded, names))
+    return is_repository(name for name in PARTS if name.lower() in added or _look(host, name) is not None)
+
+
+def is_repository(names: Iterable[str]) -> bool:
+    """Whether git would take a directory for one that has these of its parts."""
+    there = set(names)
     return any(there >= bare for bare in _BARE)
 
 
@@ -185,7 +190,7 @@ def _is_too_deep(path: str) -> bool:
     return path.count("/") >= MOST_DEPTH
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
     """One spelling for all that a file system might take for the same, and for names that git would."""
     from unicodedata import category, normalize
 

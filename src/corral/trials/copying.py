@@ -6,11 +6,16 @@ import errno
 import os
 
 _PIECE = 1 << 30
+_SMALL = 64 << 10
 _WITHOUT_RANGES = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
 
 def copy_content(source: int, target: int, size: int) -> None:
-    """The first `size` bytes. Raises OSError."""
+    """The first `size` bytes, into an empty file. Raises OSError."""
+    if size <= _SMALL:  # most are: two calls instead of five
+        piece = os.pread(source, size, 0)
+        if len(piece) == size and os.pwrite(target, piece, 0) == size:
+            return
     at = 0
     while at < size:
         try:

@@ -175,7 +175,7 @@ def _step(line: str) -> ApplyStep:
 def _plain(value: object) -> str:
     """As JSON: numbers, and lists of numbers and plain words, without the way through a general encoder."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_plain, value))}]"
+        return str(value).replace("'", '"')
     if value is None:
         return "null"
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -159,6 +159,13 @@ def is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
+def copy_marks(source: int, target: int) -> None:
+    """What overlayfs has noted at a directory and still means the same in another place."""
+    for mark in os.listxattr(source):
+        if mark == _OPAQUE or (mark.startswith(_PREFIX) and mark not in _KNOWN):
+            os.setxattr(target, mark, os.getxattr(source, mark))
+
+
 def _marks(handle: int, name: str) -> set[str]:
     """What overlayfs has noted at a directory; nothing of a command's, which cannot write such attributes."""
     directory = _open_directory(handle, name)

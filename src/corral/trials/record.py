@@ -13,6 +13,7 @@ from corral.model.errors import PolicyError, SetupError
 from corral.model.plan import TrialLayers
 from corral.model.printable import printable
 from corral.model.record import Record
+from corral.model.rules.quantities import parse_count, parse_size
 from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
@@ -20,27 +21,64 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from corral.model.plan import ResolvedPath
-
 _TICK_SECONDS = 0.0005
 _REALTIME_COARSE = 5  # clock_gettime(2); Python has no name for it
 _RECORD, _LOCK, _UPPER, _WORK, _FROZEN = "record.json", "lock", "upper", "work", "frozen"
 
 
+#: A layer in memory has whole pages.
+LEAST_BYTES = 4096
+MOST_FILES = 2**31
+_MOST_LOWERS = 60  # the launcher takes 64, with what is above and below them
+_BYTES = 2 * 1024**3  # if only its files are counted
+
+
+class LayerSize(Record):
+    """How much a layer in memory may hold."""
+
+    size_bytes: int
+    files: int
+
+
+def layer_size(size: str | int | None, files: str | int | None) -> LayerSize | None:
+    """What a caller has asked for; None: the layer is on disk, and has no size. Raises PolicyError."""
+    if size is None and files is None:
+        return None
+    try:
+        size_bytes = _BYTES if size is None else parse_size(size) if isinstance(size, str) else size
+        if size_bytes < LEAST_BYTES:
+            raise ValueError(f"a layer has {LEAST_BYTES} bytes at least")
+        count = size_bytes // LEAST_BYTES if files is None else parse_count(str(files))
+        if count > MOST_FILES:
+            raise ValueError(f"{files} files are more than a layer can count")
+    except ValueError as problem:
+        raise PolicyError(
+            "trial-size",
+            "this is no size for a trial",
+            why=str(problem),
+            fix="write it as --trial-size 500M and --trial-files 10000",
+        ) from None
+    return LayerSize(size_bytes // LEAST_BYTES * LEAST_BYTES, count)
+
+
 class TrialRecord(Record):
-    identity: str
-    directory: str  # of its own, in the state directory
     root: str  # what the layers lie over
     workspace: str
     device: int  # of the root
     inode: int
     began_ns: int  # by the clock that file systems go by
+    identity: str = ""  # both are given by `make_trial`
+    directory: str = ""  # of its own, in the state directory
     command: str = ""
     protect: tuple[str, ...] = ()  # names that the policy protects
     protected: tuple[str, ...] = ()  # paths that the plan held, relative to the root
     direct: tuple[str, ...] = ()  # what the command could write without a layer
     lowers: tuple[str, ...] = ()  # frozen layers, of the trials that this one was forked from
     repositories: tuple[str, ...] = ()  # git directories that were looked at, relative to the root
+    size_bytes: int = 0  # of layers in memory, all together; 0: they are on disk, without a size
+    files: int = 0  # that may be in them
+    used_bytes: int = 0  # by commands that have ended
+    used_files: int = 0
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -50,7 +88,17 @@ class TrialRecord(Record):
     @property
     def mounted(self) -> TrialLayers:
         """What the launcher is told."""
-        return TrialLayers(self.root, self.layers[0], os.path.join(self.directory, _WORK), self.lowers)
+        layers = TrialLayers(self.root, self.layers[0], os.path.join(self.directory, _WORK), self.lowers)
+        if not self.size_bytes:
+            return layers
+        left = self.size_bytes - self.used_bytes, self.files - self.used_files
+        return layers.replace(directory=self.directory, size_bytes=left[0], files=left[1])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has a size, and commands before have used it up."""
+        left = self.mounted
+        return bool(self.size_bytes) and (left.size_bytes < LEAST_BYTES or left.files <= 0)
 
     @property
     def age_seconds(self) -> float:
@@ -81,33 +129,13 @@ def wait_beyond(moment_ns: int) -> None:
         time.sleep(_TICK_SECONDS)
 
 
-def make_trial(
-    root: ResolvedPath,
-    workspace: str,
-    *,
-    began_ns: int,
-    command: str = "",
-    protect: tuple[str, ...] = (),
-    protected: tuple[str, ...] = (),
-    direct: tuple[str, ...] = (),
-    lowers: tuple[str, ...] = (),
-    repositories: tuple[str, ...] = (),
-) -> TrialRecord:
-    """Make the directories of a new trial. Raises SetupError, PolicyError."""
+def make_trial(wanted: TrialRecord) -> TrialRecord:
+    """Make the directories of a new trial: as `wanted`, with an id of its own. Raises CorralError."""
     place = trials_directory()
-    _check_place(root.path, place)
-    _check_mounts(root.path)
+    _check_place(wanted.root, place)
+    _check_mounts(wanted.root)
     identity = os.urandom(4).hex()
-    record = TrialRecord(
-        *(identity, os.path.join(place, identity), root.path, workspace, root.device, root.inode),
-        began_ns=began_ns,
-        command=command,
-        protect=protect,
-        protected=protected,
-        direct=direct,
-        lowers=lowers,
-        repositories=repositories,
-    )
+    record = wanted.replace(identity=identity, directory=os.path.join(place, identity))
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
         os.mkdir(record.directory, 0o700)
@@ -133,6 +161,32 @@ def _make_layers(record: TrialRecord) -> None:
         with contextlib.suppress(PermissionError):
             os.chown(upper, status.st_uid, status.st_gid)
     os.chmod(upper, status.st_mode & 0o7777)  # it is what the command sees at the root
+
+
+def has_written(record: TrialRecord) -> bool:
+    """Whether something is in its own layer."""
+    with os.scandir(record.layers[0]) as entries:
+        return next(entries, None) is not None
+
+
+def check_room(record: TrialRecord) -> None:
+    """Raise SetupError where a trial with a size has used it up."""
+    if len(record.lowers) > _MOST_LOWERS:
+        raise SetupError(
+            "trial-full",
+            f"trial {record.identity} has too many layers",
+            why=f"each command that writes adds one to a trial in memory, and there are {len(record.lowers)}",
+            fix="run the commands in one session on the trial",
+        )
+    if not record.is_full:
+        return
+    raise SetupError(
+        "trial-full",
+        f"trial {record.identity} has no room left",
+        why=f"commands before have used {record.used_bytes} of {record.size_bytes} bytes and "
+        f"{record.used_files} of {record.files} files",
+        fix=f"apply or discard it (`corral apply {record.identity}`), and begin another one with more",
+    )
 
 
 def freeze_layer(record: TrialRecord) -> TrialRecord:
@@ -166,11 +220,11 @@ def _hold_layers(frozen: str) -> Iterator[None]:
         os.close(handle)
 
 
-def put_back(record: TrialRecord, lowers: tuple[str, ...]) -> TrialRecord:
+def put_back(record: TrialRecord, lowers: tuple[str, ...], used: tuple[int, int]) -> TrialRecord:
     """Forget what was written since some layers were frozen."""
     remove_tree(record.directory, _UPPER)
     remove_tree(record.directory, _WORK)
-    after = record.replace(lowers=lowers)
+    after = record.replace(lowers=lowers, used_bytes=used[0], used_files=used[1])
     _make_layers(after)
     write_record(after)
     return after

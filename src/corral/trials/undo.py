@@ -6,16 +6,22 @@ import contextlib
 import errno
 import os
 
+from corral.git_formats.index import MalformedIndex
 from corral.trials.carry_out import Carrier, Taken, place, set_mode
+from corral.trials.changes import PARTS, folded, is_repository
 from corral.trials.copying import copy_content
+from corral.trials.git.links import LinksOfGit, find_links_before
+from corral.trials.git.plan import directories_back
 from corral.trials.host_tree import HostTree
 from corral.trials.journal import JournalMark, StepKind
+from corral.trials.selection import above_of
 from corral.trials.stamp import Stamp, stamp_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from corral.trials.git.plan import GitChanges
     from corral.trials.journal import ApplyStep, Journal
     from corral.trials.record import TrialRecord
 
@@ -47,6 +53,58 @@ def _is_as_left(tree: HostTree, journal: Journal, number: int) -> bool:
     return after.is_same(now) or (journal.is_undoing and now is None)
 
 
+def find_unsafe(record: TrialRecord, journal: Journal, tree: HostTree, leave: frozenset[str]) -> list[str]:
+    """What is not to be put back: with what came meanwhile it would lead git elsewhere.
+
+    TRUST: by itself each was the host's own, or harmless. A later command knows it, and can make the rest.
+    """
+    back = {step.path: step for step in _to_undo(journal) if not _is_left(step.path, leave)}
+    found, indexes = [], dict[str, frozenset[bytes]]()
+    for plan in journal.git:
+        name = f"{plan.repository}: index"
+        if plan.index is None or name in leave:
+            continue
+        try:
+            whole, new = directories_back(plan.index, plan.hash_length)
+            is_safe = {*_links_before(record, plan, new)} <= {*back}
+        except (OSError, MalformedIndex):
+            is_safe = False
+        if is_safe:
+            indexes[os.path.dirname(os.path.join(record.root, plan.repository))] = whole
+        else:
+            found.append(name)
+    links = LinksOfGit(record, folded)
+    for path, step in back.items():
+        is_link = step.before is not None and step.before.kind == "link"
+        if (is_link and links.are_tracked_with(path, indexes)) or _completes_repository(tree, back, path):
+            found.append(path)
+    return found
+
+
+def _is_left(path: str, leave: frozenset[str]) -> bool:
+    """Also what is in there: it is no directory any more."""
+    return path in leave or any(above in leave for above in above_of(path))
+
+
+def _to_undo(journal: Journal) -> Iterator[ApplyStep]:
+    return (journal.steps[number] for number in journal.done if number not in journal.undone)
+
+
+def _links_before(record: TrialRecord, plan: GitChanges, directories: frozenset[bytes]) -> list[str]:
+    top = os.path.dirname(plan.repository)
+    return [os.path.join(top, link) for link in find_links_before(record, plan.repository, directories)]
+
+
+def _completes_repository(tree: HostTree, back: dict[str, ApplyStep], path: str) -> bool:
+    above, name = os.path.split(path)
+    if name not in PARTS or back[path].before is None:
+        return False
+    here = {part: os.path.join(above, part) for part in PARTS}
+    now = {part for part, place in here.items() if tree.stamp(place) is not None}
+    then = {part for part, place in here.items() if (back[place].before if place in back else part in now)}
+    return is_repository(then) and not is_repository(now)
+
+
 class Reverser:
     """Undoes the steps of one journal, the last first."""
 
@@ -62,7 +120,7 @@ class Reverser:
             journal.note(JournalMark.UNDOING)
         for number in sorted(journal.done, reverse=True):
             step = journal.steps[number]
-            if number in journal.undone or step.path in leave:
+            if number in journal.undone or _is_left(step.path, leave):
                 continue
             with contextlib.suppress(Taken):
                 self._reverse(number, step)

@@ -22,7 +22,7 @@ from corral.untrusted_files.unchanged import is_written_by_git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from corral.trials.git.view import GitView
     from corral.trials.record import TrialRecord
@@ -52,6 +52,18 @@ class LinksOfGit:
             return self._is_in(self._brought, path) or self._is_tracked_around(path)
         except (OSError, MalformedConfig, MalformedIndex):
             return True  # nobody can say where git goes
+
+    def are_tracked_with(self, path: str, indexes: Mapping[str, frozenset[bytes]]) -> bool:
+        """The same for a link that was the host's own, by what an index has in there.
+
+        `indexes`: by worktree, directories of those that are about to be put back.
+        """
+        for worktree, directories in indexes.items():
+            self._around[worktree] = self._ways(worktree, map(os.fsdecode, directories))
+        try:
+            return self._is_tracked_around(path)
+        except (OSError, MalformedConfig, MalformedIndex):
+            return True
 
     def _is_tracked_around(self, path: str) -> bool:
         """By the host's index of any worktree that it lies in: also a submodule, a linked or a larger one."""
@@ -116,16 +128,13 @@ def _ways(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def find_link_before(record: TrialRecord, repository: str, directories: frozenset[bytes]) -> str:
-    """The first of these directories of an index that the host has, or reaches, by a link that leads out.
-
-    Empty if there is none.
-    """
+def find_links_before(record: TrialRecord, repository: str, directories: frozenset[bytes]) -> list[str]:
+    """Those of these directories of an index that the host has, or reaches, by a link that leads out."""
     worktree = os.path.dirname(os.path.join(record.root, repository))
     handle = os.open(worktree, _DIRECTORY)
     try:
         tracked = (f"{record.root}/{repository}/{_INDEX}", worktree, directories)
         found = links_among(tracked, handle, Pointers((record.root,)), Work())
-        return next((hazard.place for hazard in found), "")
+        return [hazard.place for hazard in found]
     finally:
         os.close(handle)

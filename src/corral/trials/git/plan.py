@@ -8,13 +8,13 @@ from corral.git_formats.index_entries import GITLINK, mean_the_same, read_entrie
 from corral.git_formats.keys import has_extensions, hash_length
 from corral.git_formats.refs import LogEntry, MalformedRefs, is_object_id
 from corral.model.record import Record
-from corral.trials.git.links import find_link_before
+from corral.trials.git.links import find_links_before
 from corral.trials.git.state import HEAD, INDEX, UNFINISHED, GitBases, read_state
 from corral.trials.git.view import open_host, open_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from corral.git_formats.index_entries import IndexEntries, IndexEntry
@@ -178,10 +178,10 @@ def _compare(
     moves = list(_moves(began, after, now))
     head = RefMove(HEAD, began.head, after.head, now.head)
     index = _index(inside, host, length, lambda entries: _is_other(bases, repository, now, entries))
-    link = find_link_before(record, repository, index.directories) if index is not None else ""
-    if link:
-        why = f"the workspace has a link, {link}, where its index has files: git would remove them through it"
-        return GitChanges(repository, problem=why)
+    links = find_links_before(record, repository, index.directories) if index is not None else []
+    if links:
+        why = f"the workspace has a link, {links[0]}, where its index has files"
+        return GitChanges(repository, problem=f"{why}: git would remove them through it")
     return GitChanges(
         repository,
         moves=tuple(move for move in moves if _is_taken(move)),
@@ -235,11 +235,7 @@ def _index(
         return None
     new, old = (view.read(INDEX, _MOST_INDEX) or b"" for view in (inside, host))
     after, before = read_entries(new, length), _host_entries(old, length)
-    changed = [
-        key
-        for key in after.keys() | before.keys()
-        if key not in after or not after[key].means(before.get(key))
-    ]
+    changed = _changed(before, after)
     if not changed:
         return None
     known = {entry.object_id for entry in before.values()}
@@ -249,8 +245,26 @@ def _index(
         if (entry := after.get(key)) is not None and entry.mode != GITLINK and entry.object_id not in known
     }
     written = write_entries(renew(after, before), length)
-    directories = frozenset(_way_to(key, after[key]) for key in changed if key in after) - {b""}
+    directories = _directories(changed, after)
     return IndexMove(old, written, len(changed), is_conflict(before), tuple(sorted(objects)), directories)
+
+
+def directories_back(index: IndexMove, length: int) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Those that an index has when its move is undone, and those that come back. Raises MalformedIndex."""
+    before, after = read_entries(index.old, length), read_entries(index.new, length)
+    return _directories(before, before), _directories(_changed(after, before), before)
+
+
+def _changed(before: IndexEntries, after: IndexEntries) -> list[tuple[bytes, int]]:
+    return [
+        key
+        for key in after.keys() | before.keys()
+        if key not in after or not after[key].means(before.get(key))
+    ]
+
+
+def _directories(changed: Iterable[tuple[bytes, int]], after: IndexEntries) -> frozenset[bytes]:
+    return frozenset(_way_to(key, after[key]) for key in changed if key in after) - {b""}
 
 
 def _way_to(key: tuple[bytes, int], entry: IndexEntry) -> bytes:
