@@ -85,7 +85,8 @@ def _compile(command: list[str]) -> str | None:
 def compile_entry(root: Path, binary: Path) -> None:
     """Compile the entry program, which has the launcher in it. Raises OSError when nothing worked."""
     launcher, entry = sorted((root / "launcher").glob("*.c")), sorted((root / "entry").glob("*.c"))
-    flags = ("-DCORRAL_ENTRY", f"-I{root / 'launcher'}", *map(str, entry))
+    rules = f'-DCORRAL_RULES="{describe_build([*launcher, *entry])[:16]}"'
+    flags = ("-DCORRAL_ENTRY", rules, f"-I{root / 'launcher'}", *map(str, entry))
     compile_launcher(launcher, binary, flags)
 
 

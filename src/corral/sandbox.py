@@ -19,6 +19,7 @@ from corral.pipeline.arguments import (
     arguments_of,
     bytes_of,
     check_companions,
+    check_waived,
     destinations_of,
     falls_back,
     features_of,
@@ -62,9 +63,10 @@ class Sandbox:
 
     `policy` is a Policy or the name of a preset; `backend` a name or "auto", which chooses among `backends`
     in their order; `container` what container engines are told besides; `waive` the features to give up, on
-    record; `within` a ceiling over this and other sandboxes; `network` what the gateway is told, where the
-    network is limited; `audit` is told of every run: an AuditLog, another sink, or a function that is given
-    one record at a time. Nothing is started before `run`.
+    record; `require` those without which nothing runs, besides the policy's own; `within` a ceiling over this
+    and other sandboxes; `network` what the gateway is told, where the network is limited; `audit` is told of
+    every run: an AuditLog, another sink, or a function that is given one record at a time. Nothing is started
+    before `run`.
     With `fallback="unconfined"` a command runs WITHOUT any sandbox where no backend can enforce the policy.
     """
 
@@ -76,6 +78,7 @@ class Sandbox:
         backends: Iterable[str] = (),
         workspace: str | os.PathLike[str] | None = None,
         waive: Iterable[Feature | str] = (),
+        require: Iterable[Feature | str] = (),
         container: Container = _OWN_CONTAINER,
         fallback: str = REFUSE,
         within: Ceiling | None = None,
@@ -88,7 +91,11 @@ class Sandbox:
             backend = preset_backend(policy) or backend if backend == AUTO_NAME else backend
         else:
             self._policy = policy
+        if required := features_of("require", require):
+            self._policy = self._policy.replace(requires=self._policy.requires | required)
+        waived = features_of("waive", waive)
         check_policy(self._policy)
+        check_waived(self._policy, waived)
         check_container(container)
         check_companions(within, network)
         order = texts_of("backends", backends, "backends=['native', 'podman']")
@@ -109,7 +116,7 @@ class Sandbox:
             real,
             backend=backend,
             order=order,
-            waived=features_of(waive),
+            waived=waived,
             container=container,
             falls_back=falls_back(fallback),
         )
@@ -121,7 +128,7 @@ class Sandbox:
 
     @property
     def waived(self) -> frozenset[Feature]:
-        """What was given up, on record."""
+        """The features that were waived."""
         return self.planner.waived
 
     @property
@@ -131,7 +138,7 @@ class Sandbox:
 
     @property
     def network(self) -> NetworkOptions | None:
-        """What the gateway is told besides the policy, where the network is limited."""
+        """Options of the gateway besides the policy, where the network is limited."""
         return self._network
 
     @property
@@ -162,11 +169,14 @@ class Sandbox:
         other.planner.trial = self.planner.trial  # INVARIANT: no copy writes where this one does not
         return other
 
-    def on_trial(self, layers: TrialLayers) -> Sandbox:
-        """The same sandbox, all of whose commands write in a layer over the workspace."""
+    def on_trial(self, layers: TrialLayers, renew: Callable[[], TrialLayers] | None = None) -> Sandbox:
+        """The same sandbox, all of whose commands write in a layer over the workspace.
+
+        `renew` gives the layers of a sandbox that a session has instead of another one.
+        """
         other = self.with_policy(self._policy)
         other.planner.share(self.planner)
-        other.planner.trial = layers
+        other.planner.trial, other.planner.renew_trial = layers, renew
         return other
 
     def narrowed(self, timeout: float | None = None, env: Mapping[str, str] | None = None) -> Sandbox:
@@ -188,7 +198,7 @@ class Sandbox:
         stderr: Target | None = None,
         on_event: Listener | None = None,
     ) -> Result:
-        """Run a command and return what happened. A text is given to a shell, a sequence is not.
+        """Run a command and return what happened. A string goes to a shell, a sequence does not.
 
         `env` has further variables, and `timeout` seconds that can only shorten the policy's own limit.
         `stream(name, data)` is called with every piece of output as it comes; `stdout` and `stderr` are
@@ -237,23 +247,32 @@ class Sandbox:
 
         return SeparateSession(self)
 
-    def trial(self) -> Trial:
+    def trial(self, *, size: str | int | None = None, files: int | None = None) -> Trial:
         """Try commands on the workspace without changing it; what they wrote can be looked at and applied.
 
-        It is thrown away at the end of the `with` block it is used in, unless `keep` is called.
+        With `size` ("500M") or `files` it is kept in memory while commands run, and may hold that much. It is
+        thrown away at the end of the `with` block it is used in, unless `keep` is called.
         """
         from corral.sessions.trial import begin_trial
+        from corral.trials.record import layer_size
 
-        return begin_trial(self)
+        return begin_trial(self, size=layer_size(size, files))
 
-    def try_each(self, commands: Iterable[str | Sequence[str]]) -> list[tuple[Trial, Result]]:
-        """Run commands side by side, each on a trial of its own from the same workspace, to choose from.
+    def try_each(
+        self,
+        commands: Iterable[str | Sequence[str]],
+        *,
+        size: str | int | None = None,
+        files: int | None = None,
+    ) -> list[tuple[Trial, Result]]:
+        """Run commands side by side, each in its own trial of the same workspace, to choose from.
 
         The trials are the caller's: apply what is wanted, and discard the others.
         """
         from corral.sessions.trial import try_each
+        from corral.trials.record import layer_size
 
-        return try_each(self, tuple(commands))
+        return try_each(self, tuple(commands), layer_size(size, files))
 
     def explain(
         self, command: str | Sequence[str], *, cwd: str | os.PathLike[str] | None = None

@@ -70,6 +70,7 @@ async def run(
     backend: str = "auto",
     workspace: str | os.PathLike[str] | None = None,
     waive: Iterable[Feature | str] = (),
+    require: Iterable[Feature | str] = (),
     container: Container = _OWN_CONTAINER,
     **options: Unpack[CommandOptions],
 ) -> Result:
@@ -78,7 +79,14 @@ async def run(
     def make() -> Sandbox:
         if isinstance(policy, blocking.Sandbox):
             return Sandbox(policy)
-        return Sandbox(policy, backend=backend, workspace=workspace, waive=waive, container=container)
+        return Sandbox(
+            policy,
+            backend=backend,
+            workspace=workspace,
+            waive=waive,
+            require=require,
+            container=container,
+        )
 
     sandbox = await call_short(make)
     return await sandbox.run(command, **options)

@@ -81,12 +81,12 @@ class Session:
 
     @property
     def backend(self) -> str:
-        """The backend that holds it."""
+        """The backend that enforces its policy."""
         return self.blocking.backend
 
     @property
     def is_open(self) -> bool:
-        """Whether it still takes commands."""
+        """Whether it still accepts commands."""
         return self._made is not None and self._made.is_open
 
     @property
@@ -142,15 +142,15 @@ class Session:
         await call_short(lambda: self.blocking.download(path, target))
 
     async def usage(self) -> UsageSample:
-        """What all that runs in it has cost until now."""
+        """What everything in it has used so far."""
         return await call_short(self.blocking.usage)
 
     async def reset(self) -> None:
-        """End everything that runs in it, forget what lies in its private areas, and begin anew."""
+        """End everything that runs in it, discard its private areas, and start again."""
         await call_short(self.blocking.reset)
 
     async def close(self) -> None:
-        """End it, and everything that runs in it. Returns when all is gone."""
+        """End it, and everything that runs in it. Returns when everything has ended."""
         if self._made is not None:
             await call_short(self._made.close)
 

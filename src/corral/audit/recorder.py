@@ -54,7 +54,7 @@ class Recorder:
         if not hasattr(sink, "write") and not callable(sink):
             raise PolicyError(
                 "audit-sink",
-                f"audit={sink!r} takes no records",
+                f"audit={sink!r} does not accept records",
                 why="a sink has a method `write`, or is a function that is given one record at a time",
                 fix="give a corral.AuditLog, or a function such as `records.append`",
             )

@@ -332,12 +332,12 @@ def is_word(path: str) -> bool:
 
 
 def check_word(path: str) -> None:
-    """Raise UnenforceableError for a path that firejail cannot be told of."""
+    """Raise UnenforceableError for a path that firejail cannot be given."""
     if is_word(path):
         return
     raise UnenforceableError(
         "unenforceable",
-        f"firejail cannot be told of {path!r}",
+        f"firejail cannot be given {path!r}",
         why="its profiles have no quoting (`..`, two spaces and some characters mean something else), "
         "and the root directory as a whole cannot be granted",
         fix="rename it, or use another backend",

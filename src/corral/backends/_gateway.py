@@ -79,7 +79,7 @@ def refuse_published(resolved: ResolvedPolicy, backend: str) -> None:
         raise UnenforceableError(
             "unenforceable",
             f"{backend} cannot publish a port",
-            why="its commands have no network of their own",
+            why="its commands have no separate network",
             fix="use --backend native, or leave network:publish out",
             lacking=frozenset(),
         )

@@ -78,7 +78,7 @@ HOLES = (
     Hole(
         "runc",
         ("1.0.1",),  # the candidates of 1.0.0 look like it
-        "a path that is swapped while it is mounted upon leads out of the container",
+        "a mount point that is swapped at the right moment leads out of the container",
         "CVE-2021-30465",
         True,
         "it mounts inside paths that other runs can write",
@@ -94,26 +94,26 @@ HOLES = (
     Hole(
         "runc",
         ("1.2.8", "1.3.3"),
-        "what covers paths of /proc, and writes to /proc, can be redirected while containers start",
+        "the masks over /proc, and writes to /proc, can be redirected while containers start",
         "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
         False,
-        "they take mounts, devices or a terminal of the attacker's choice, which no run of corral's has",
+        "they need mounts, devices or a terminal of the attacker's choice, which corral never offers",
     ),
     Hole(
         "runc",
         ("1.3.6", "1.4.3"),
-        "an image whose /dev is a link has some links made, or files called ptmx removed, on the host",
+        "an image whose /dev is a link can create some links on the host, or remove files called ptmx",
         "CVE-2026-41579",
         False,
-        "with docker it does not work, and with podman it takes an image that only you can name",
+        "it does not work with docker, and with podman it needs an image that only you can choose",
     ),
     Hole(
         "lima",
         ("2.1.3",),
-        "any user of a QEMU machine can become its root by the socket of the guest agent",
+        "any user of a QEMU machine can become root through the socket of the guest agent",
         "CVE-2026-53657",
         False,
-        "what holds on the host is the machine itself, and corral relies on no user inside it",
+        "the host is protected by the machine itself, and corral relies on no user inside it",
     ),
 )
 

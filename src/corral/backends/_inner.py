@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 
-def resolved_spec(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> Spec:
+def resolved_spec(resolved: ResolvedPolicy, probe: Probe, telling: common.Telling, *, is_kept: bool) -> Spec:
     """What the launcher does in the sandbox of bwrap or firejail, but for what depends on its files."""
     is_locked, holders = common.is_locked(probe), limiting.read_holders(probe, resolved)
     private_network = resolved.net.mode is not NetMode.FULL
@@ -35,7 +35,10 @@ def resolved_spec(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> S
         lock=is_locked,
         rlimits=common.rlimits(resolved.limits)
         + limiting.rlimits(resolved.limits, holders, launcher_pids=common.own_pids(kept=is_kept)),
-        seccomp=common.resolved_filter(resolved, machine, sockets, by_filter=False, kept=is_kept),
+        seccomp=common.resolved_filter(
+            resolved, machine, sockets, by_filter=False, kept=is_kept, telling=telling
+        ),
+        listens=common.listens(machine, telling),
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
-from corral.linux.listening import listened, with_reports, with_traces
+from corral.linux.listening import listened, with_questions, with_reports, with_traces
 from corral.linux.spec import PathRule, Rlimit, ServeFlag, Spec
 from corral.linux.syscalls import Arch
 from corral.model.errors import PolicyError
 from corral.model.feature import Feature
 from corral.model.plan import PathKind, StdioMode
-from corral.model.policy import FsAccess, NetMode
+from corral.model.policy import FsAccess, NetMode, Response
 from corral.model.probe import LaunchTrial, Probe
 from corral.model.record import Record
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from corral.linux.spec import LimitWatch
     from corral.model.backend import Host
     from corral.model.plan import Plan, ResolvedPolicy
-    from corral.model.policy import Limits, Response
+    from corral.model.policy import Limits
 
 RLIMIT_FSIZE, RLIMIT_CORE, RLIMIT_NOFILE = 1, 4, 7
 #: One byte, not none: a core_pattern that names a program is run for a limit of 0, but not of 1 (core(5)).
@@ -63,6 +63,24 @@ def base_probe(name: str, host: Host, program: str = "") -> Probe | None:
     return None
 
 
+class Telling(Record):
+    """What a filter tells of the calls that it sees."""
+
+    reports: bool = False  # what it refuses, when it happens
+    hears: bool = False  # and what is written to standard error
+    traces: bool = False  # and which calls on files fail
+    response: Response = Response.DENY  # what follows a refusal
+    asks: bool = False  # corral is asked about connections
+
+
+SILENT = Telling()
+
+
+def telling_of(plan: Plan) -> Telling:
+    """What the filter of a plan has to tell."""
+    return Telling(plan.reports, plan.hears, plan.command.traces, plan.policy.response)
+
+
 def compile_seccomp(
     machine: str,
     sockets: SocketPolicy,
@@ -73,15 +91,14 @@ def compile_seccomp(
     watch: LimitWatch | None = None,
     kept: bool = False,
     denied: frozenset[str] = frozenset(),
-    reports: bool = False,
-    hears: bool = False,
-    traces: bool = False,
+    telling: Telling = SILENT,
 ) -> bytes:
     """The system-call filter as bytes; compiled once for each way of asking."""
     watched = (False, False, False)
     if watch is not None:
         watched = (watch.memory_bytes > 0, watch.processors > 0, 0 < watch.share_permille < 1000)
-    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied, reports, hears, traces)
+    told = (telling.reports, telling.hears, telling.traces, telling.asks)
+    key = (machine, sockets, by_filter, single, debugging, watched, kept, denied, told)
     if key not in _filters:
         try:
             rules = default_filter(
@@ -102,9 +119,11 @@ def compile_seccomp(
                 why=str(problem),
                 fix="see `man 2 syscalls` for the names",
             ) from problem
-        if reports:
-            rules = with_reports(rules, denied, hears=hears)
-        if traces:
+        if telling.reports:
+            rules = with_reports(rules, denied, hears=telling.hears)
+        if telling.asks:
+            rules = with_questions(rules)
+        if telling.traces:
             rules = with_traces(rules)
         _filters[key] = compile_filter(rules, Arch(machine))
     return _filters[key]
@@ -118,15 +137,9 @@ def resolved_filter(
     by_filter: bool,
     watch: LimitWatch | None = None,
     kept: bool = False,
-    reports: bool = False,
-    hears: bool = False,
-    traces: bool = False,
+    telling: Telling = SILENT,
 ) -> bytes:
-    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands.
-
-    `reports`: what it refuses is told when it happens; `hears`: and what is written to standard error;
-    `traces`: and which calls on files fail.
-    """
+    """The filter that a resolved policy asks for; `kept`: of a sandbox for many commands."""
     return compile_seccomp(
         machine,
         sockets,
@@ -136,17 +149,15 @@ def resolved_filter(
         watch=watch,
         kept=kept,
         denied=resolved.deny_syscalls,
-        reports=reports,
-        hears=hears,
-        traces=traces,
+        telling=telling,
     )
 
 
-def listens(machine: str, *, reports: bool, traces: bool, response: Response) -> tuple[tuple[int, int], ...]:
+def listens(machine: str, telling: Telling) -> tuple[tuple[int, int], ...]:
     """For whoever has a filter that reports: what the supervisor has to know of the calls."""
-    if not reports and not traces:
+    if not telling.reports and not telling.traces and not telling.asks:
         return ()
-    return tuple(listened(Arch(machine), traces=traces, response=response))
+    return tuple(listened(Arch(machine), traces=telling.traces, response=telling.response))
 
 
 def single_process(plan: Plan) -> dict[Feature, str]:
@@ -223,6 +234,7 @@ def network_is_private(plan: Plan) -> bool:
 #: Held by a mount beneath a writable one. Unlocked it comes off when the sandbox ends, and somebody else may
 #: hold a descriptor from above it.
 LOCKED = frozenset({Feature.FS_DENY, Feature.FS_PROTECT})
+TRIAL_CONDITION = (frozenset({Feature.FS_TRIAL}), "needs overlayfs in user namespaces (Linux 5.11)")
 LOCK_CONDITION = (LOCKED, "needs a second user namespace inside the first")
 _LOCK = ("lock", "yes")
 

@@ -35,7 +35,7 @@ _FIELDS = {
 #: The limits of a whole tree: who holds them is a matter of the host.
 BY_GROUPS = frozenset(_FIELDS)
 #: On what a backend with a user namespace depends for them, in the words of the documents.
-GROUPS_NEEDED = "needs control groups in which the caller may make groups, or systemd"
+GROUPS_NEEDED = "needs control groups that the caller may create, or systemd"
 CONDITIONS = (
     (BY_GROUPS - {Feature.LIMIT_PIDS}, GROUPS_NEEDED),
     (frozenset({Feature.LIMIT_PIDS}), f"as root, {GROUPS_NEEDED}"),

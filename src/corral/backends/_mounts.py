@@ -164,12 +164,15 @@ def _bound(path: str, device: int, inode: int, rank: int, *, is_read_only: bool)
 def layered(kept: Iterable[Place], resolved: ResolvedPolicy, trial: TrialLayers) -> tuple[Place, ...]:
     """Mounts of a policy, with layers over one of its writable paths instead of a bind."""
     target = next(grant.target for grant in resolved.grants if grant.target.path == trial.root)
-    paths = (trial.upper, trial.work, *trial.lowers)
+    own = (trial.directory,) if trial.size_bytes else (trial.upper, trial.work)
+    paths = (*own, *trial.lowers)
     content = b"".join(path.encode("utf-8", "surrogateescape") + b"\0" for path in paths)
     mount = Mount(
         *(MountKind.OVERLAY, target.path, target.path),
         device=target.device,
         inode=target.inode,
+        size=trial.size_bytes,
+        mode=trial.files,
         content=content,
     )
     others = (each for each in kept if (each[1], each[2]) != (target.path, GRANTED))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Landlock knows ports from here on: a connection that nobody is asked about is refused by it (Linux 6.7).
 LEAST_ABI = 4
-CONDITION = f"needs Landlock ABI {LEAST_ABI}, and that corral may take sockets of its commands (pidfd_getfd)"
+CONDITION = f"needs Landlock ABI {LEAST_ABI}, and permission to take sockets from its commands (pidfd_getfd)"
 #: The launcher makes no socket here: it has every connection asked about.
 ASKING = GatewaySockets((), GatewayFlag.NOTIFY)
 _YAMA = "/proc/sys/kernel/yama/ptrace_scope"

@@ -3,7 +3,7 @@
 A profile says `deny default` and then only allows. A path that is stricter than what is around it is left
 out of the rule itself (`require-not`), instead of being denied by a later one. So nothing depends on which
 of two rules wins: whether the last one that fits counts, or the one for the more special operation, the
-answer is the same. The two exceptions are operations that `deny default` does not cover.
+answer is the same. The exceptions are operations that `deny default` does not cover.
 
 ORDER: for these (`_UNCOVERED`) the denial comes first and what is allowed of them later.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.plan import Grant, Plan
 
 #: Allowed by `deny default`, as Chromium found (crbug.com/799149).
-_UNCOVERED = "iokit-get-properties process-info* nvram*"
+_UNCOVERED = "iokit-get-properties process-info* nvram* file-map-executable"
 
 _READ = "file-read* file-map-executable process-exec*"
 #: Each by its name: `file-write*` would also mount, and set the set-user-id bit. No hard links (file-link):
@@ -49,7 +49,7 @@ SYSTEM_FILES = ("/", "/bin/sh", "/bin/bash", "/bin/dash", "/private/etc/localtim
 #: Links of the system that lead to what programs ask for.
 SYSTEM_LINKS = ("/tmp", "/var", "/etc", "/private/var/select/sh")
 #: All of the disk once more, by another name than the one that rules are about.
-_DATA_VOLUME = "/System/Volumes/Data"
+DATA_VOLUME = "/System/Volumes/Data"
 _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 _DESCRIPTORS = ("/dev/stdin", "/dev/stdout", "/dev/stderr")
 
@@ -219,7 +219,7 @@ def _whole(grant: Grant) -> str:
 def _areas(plan: Plan, root: str) -> list[str]:
     """What lies in a granted tree and is not granted with it. A grant in there has its own rule."""
     private = [area for path in plan.resolved.private for area in (path, f"/private{path}")]
-    return [path for path in (*private, _DATA_VOLUME) if _is_inside(path, root)]
+    return [path for path in (*private, DATA_VOLUME) if _is_inside(path, root)]
 
 
 def _writable(plan: Plan, seat: Seat) -> Iterator[str]:

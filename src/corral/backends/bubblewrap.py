@@ -2,13 +2,13 @@
 
 Guarantees   everything but net.except and limit.disk-files; limits as with native
 Mechanism    namespaces and bind mounts by bwrap; inside, by the launcher: masks, shields and pins, private
-             areas in what is granted, Landlock, seccomp, limits. What bwrap was told to do is looked at from
-             inside before the command runs.
-Not covered  as with native; limit.disk-files, since bwrap bounds the size of a tmpfs alone
-Order        what lies beneath a writable path is never given to bwrap: versions below 0.12 follow a link that
-             a command has put there, and make the mount point on the host. The launcher mounts there, without
-             following a link, upon what was planned and is there already. What is protected beneath a mask
-             or a private area comes before that.
+             areas inside granted paths, Landlock, seccomp, limits. The launcher checks what bwrap did from
+             inside, before the command runs.
+Not covered  as with native; limit.disk-files, because bwrap bounds only the size of a tmpfs
+Order        bwrap never mounts below a writable path: versions below 0.12 follow a link that a command put
+             there, and create the mount point on the host. The launcher mounts there, without following
+             links, over the planned paths, which already exist. Protected paths below a mask or a private
+             area are mounted before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import HOSTNAME, Front, GatewayRequest, Inside, Launch, Outer, StartFailure
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import Dependence, Probe
+from corral.model.probe import LISTENS, Dependence, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,25 +38,29 @@ if TYPE_CHECKING:
     from corral.backends._mounts import Place
     from corral.linux.spec import GatewaySockets
     from corral.model.backend import Host
-    from corral.model.plan import Plan, ResolvedPolicy
+    from corral.model.plan import Plan, ResolvedPolicy, TrialLayers
 
 PROGRAM = "bwrap"
 _LAUNCHER = "/.corral-launch"  # where the launcher is inside
 _COVERS = "/.corral"  # a tmpfs for its masks, which it takes away: see launcher/mounts.c
+_LAYERS = "/.corral-layers"  # the layers of a trial, taken away as well
 _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0
 #: For a run, whose thread waits for its end: the kernel sends the signal when the *thread* that started bwrap
 #: ends. So a kept sandbox goes without; there the lifeline ends everything, and before it the control socket.
 _BOND = ("--die-with-parent",)
+#: What the kernel does in the layer of a trial, it does with the rights of who made that: it copies files.
+_LAYER_CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID")
 #: Over the new network alone: routes, sockets at low ports, and hearing of connections that were refused.
 _GATEWAY_CAPABILITIES = ("CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
 
-CLAIMS = frozenset(Feature) - {Feature.FS_TRIAL, Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {Feature.PROC_IDENTITY, Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
     common.LOCK_CONDITION,
+    common.TRIAL_CONDITION,
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
 _NAMESPACES_FORBIDDEN = (
@@ -103,6 +107,7 @@ class BubblewrapBackend:
             ("program", program),
             ("landlock_abi", str(abi)),
             ("machine", host.machine),
+            (LISTENS, "yes"),
             *holders.details(),
         )
         claims = CLAIMS - limiting.BY_GROUPS | holders.claims
@@ -121,7 +126,13 @@ class BubblewrapBackend:
         inner.check_abstract_sockets(plan, abi)
         _check_areas(resolved)
         is_locked = common.is_locked(probe)
-        frame = _frame(probe, resolved.uid, has_gateway=gateway.is_limited(resolved), is_locked=is_locked)
+        trial = plan.command.trial
+        frame = _frame(
+            *(probe, resolved.uid),
+            has_gateway=gateway.is_limited(resolved),
+            is_locked=is_locked,
+            has_layers=trial is not None,
+        )
         bond = () if plan.command.keeps else _BOND
         holders = limiting.read_holders(probe, plan.resolved)
         command = common.command_spec(plan)
@@ -129,14 +140,18 @@ class BubblewrapBackend:
             backend=self.name,
             argv=(
                 *(probe.detail("program"), *_namespaces(resolved), *bond, *frame),
-                *_resolved_arguments(resolved),
+                *(*_resolved_arguments(resolved), *_layer_arguments(trial)),
                 *("--remount-ro", "/", "--", _LAUNCHER, "--control", "3"),
             ),
             env=(),
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(resolved.limits, holders)},
             spec=join(
-                _encoded_resolved(resolved, probe, is_kept=plan.command.keeps),
-                mounts.in_order((*_inner_mounts(resolved), *mounts.shields(plan))),
+                _encoded_resolved(
+                    *(resolved, probe, common.telling_of(plan)),
+                    is_kept=plan.command.keeps,
+                    layered=trial.root if trial is not None else "",
+                ),
+                mounts.in_order((*_made_inside(resolved, trial), *mounts.shields(plan))),
                 encode_command(command),
             ),
             outer=Outer(probe.detail("launcher"), start_seconds=_START_SECONDS, failures=_FAILURES),
@@ -159,9 +174,13 @@ def _namespaces(resolved: ResolvedPolicy) -> tuple[str, ...]:
     )
 
 
-def _frame(probe: Probe, uid: int, *, has_gateway: bool, is_locked: bool) -> tuple[str, ...]:
+def _frame(
+    probe: Probe, uid: int, *, has_gateway: bool, is_locked: bool, has_layers: bool = False
+) -> tuple[str, ...]:
     """What every sandbox has. The capabilities are for the launcher, which ends with none."""
     needed = ["CAP_SYS_ADMIN", "CAP_SETPCAP"]
+    if has_layers:
+        needed += _LAYER_CAPABILITIES
     if has_gateway:
         needed += _GATEWAY_CAPABILITIES
     if is_locked and uid == 0:
@@ -204,6 +223,28 @@ def _resolved_arguments(resolved: ResolvedPolicy) -> tuple[str, ...]:
     return tuple(word for _, words in placed for word in words)
 
 
+def _layer_arguments(trial: TrialLayers | None) -> tuple[str, ...]:
+    """Where the launcher finds the layers of a trial, to mount them over the workspace."""
+    if trial is None:
+        return ()
+    own = ("--tmpfs", _LAYERS, "--bind", trial.directory or trial.upper.rpartition("/")[0], f"{_LAYERS}/own")
+    below = (("--ro-bind", path, f"{_LAYERS}/{number}") for number, path in enumerate(trial.lowers))
+    return (*own, *(word for words in below for word in words))
+
+
+def _made_inside(resolved: ResolvedPolicy, trial: TrialLayers | None) -> tuple[Place, ...]:
+    kept = _inner_mounts(resolved)
+    if trial is None:
+        return kept
+    shown = trial.replace(
+        upper=f"{_LAYERS}/own/{trial.upper.rpartition('/')[2]}",
+        work=f"{_LAYERS}/own/{trial.work.rpartition('/')[2]}",
+        lowers=tuple(f"{_LAYERS}/{number}" for number, _ in enumerate(trial.lowers)),
+        directory=f"{_LAYERS}/own" if trial.directory else "",
+    )
+    return mounts.layered(kept, resolved, shown)
+
+
 def _area_size(resolved: ResolvedPolicy) -> int:
     """Of each private area: an equal part, since bwrap cannot show one tmpfs in several places."""
     if resolved.limits.disk_bytes is None or not resolved.private:
@@ -241,23 +282,30 @@ def _area(path: str, size: int) -> Mount:
 
 
 @lru_cache(maxsize=64)
-def _encoded_resolved(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
+def _encoded_resolved(
+    resolved: ResolvedPolicy, probe: Probe, telling: common.Telling, *, is_kept: bool, layered: str = ""
+) -> tuple[int, bytes]:
     abi = int(probe.detail("landlock_abi"))
+    rules = inner.rebuilt_landlock(resolved, abi) if abi else None
+    if rules is not None and layered:
+        rules = rules.replace(paths=inner.without_numbers(rules.paths, layered))
     return encode_resolved(
-        inner.resolved_spec(resolved, probe, is_kept=is_kept).replace(
+        inner.resolved_spec(resolved, probe, telling, is_kept=is_kept).replace(
             gateway=gateway.sockets(resolved),
-            landlock=inner.rebuilt_landlock(resolved, abi) if abi else None,
-            expects=tuple(_expects(resolved)),
+            landlock=rules,
+            expects=tuple(_expects(resolved, layered)),
         )
     )
 
 
-def _expects(resolved: ResolvedPolicy) -> Iterator[Expect]:
-    """What bwrap has to have done, and the launcher where it lies beneath."""
+def _expects(resolved: ResolvedPolicy, layered: str) -> Iterator[Expect]:
+    """What bwrap has to have done, and the launcher where it lies beneath; under a layer nothing is seen."""
     yield Expect("/", ExpectFlag.TMPFS | ExpectFlag.READ_ONLY)
     for grant in resolved.grants:
         flags = ExpectFlag.READ_ONLY if grant.access is FsAccess.READ else ExpectFlag(0)
         target = grant.target
+        if layered and (target.path == layered or target.path.startswith(f"{layered}/")):
+            flags |= ExpectFlag.OTHER
         yield Expect(target.path, flags | ExpectFlag.MOUNT_POINT, target.device, target.inode)
     for path in resolved.private:
         yield Expect(path, ExpectFlag.TMPFS)

@@ -1,14 +1,14 @@
-"""Docker: a container of the docker engine for each run, corral-launch as its first process.
+"""Docker: a docker container for each run, corral-launch as its first process.
 
 Guarantees   everything but net.except; limit.memory, limit.cpu, limit.cpu-time and limit.pids
-             as far as the engine has control groups for them
+             if the engine has control groups for them
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
-             by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
-             inside before the command runs.
-Not covered  holes of the kernel and of the engine, which is root; what the image holds; sockets of the host
-             that lie inside a granted directory; file systems that are mounted inside a path granted for
-             reading appear empty
-Order        mounts go from shallow to deep; nothing is mounted inside a path of the host but what lies there
+             by the launcher: Landlock, seccomp, limits. The launcher checks what the engine did from
+             inside, before the command runs.
+Not covered  holes of the kernel and of the engine, which is root; the contents of the image; sockets of
+             the host inside a granted directory; file systems mounted inside a path granted for reading
+             appear empty
+Order        mounts go from shallow to deep; a mount inside a path of the host only covers what exists there
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature) - {Feature.FS_TRIAL, Feature.NET_EXCEPT}
+CLAIMS = frozenset(Feature) - {Feature.FS_TRIAL, Feature.PROC_IDENTITY, Feature.NET_EXCEPT}
 __all__ = ["CLAIMS", "CONDITIONS", "DockerBackend"]
 
 

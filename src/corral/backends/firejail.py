@@ -2,15 +2,15 @@
 
 Guarantees   everything but net.ports, net.domains, limit.disk and limit.disk-files; fs.metadata for anyone
              but root; memory, cpu and pids limits with control groups
-Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, whose profile is written for each
-             run; inside, by the launcher: Landlock, seccomp, rlimits. What firejail was told to do is looked
-             at from inside before the command runs: where it takes itself to be in a sandbox already it runs
-             programs without any, and what it cannot do it passes over.
-Not covered  as root: modes and times of / and /run/firejail; file systems that the host mounts beneath a
-             granted path during the run; sockets of the host that lie inside a granted directory; private
-             areas are not bounded; $HOME is elsewhere
-Order        lines go from shallow to deep, since they hold for mounts further down as well; what is protected
-             beneath a cover or a private area comes before that
+Mechanism    pid, net, ipc, mount and uts namespaces and binds by firejail, with a profile for each run;
+             inside, by the launcher: Landlock, seccomp, rlimits. The launcher checks what firejail did from
+             inside, before the command runs: if firejail believes it is already in a sandbox, it makes
+             none, and it skips what it cannot do.
+Not covered  as root: modes and times of / and /run/firejail; file systems that the host mounts below a
+             granted path during the run; sockets of the host inside a granted directory; private areas are
+             not bounded; $HOME is elsewhere
+Order        lines go from shallow to deep, because they also apply to mounts further down; protected paths
+             below a cover or a private area are mounted before it
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from corral.model.feature import Feature
 from corral.model.launch import Inside, Launch, Outer, StartFailure
 from corral.model.plan import PrivateFile
 from corral.model.policy import NetMode
-from corral.model.probe import Dependence, Probe
+from corral.model.probe import LISTENS, Dependence, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class FirejailBackend:
         version = _read_version(said.output)
         if not version:
             reason = f"`firejail --version` failed: {said.errors.strip() or said.output.strip()}"
-            fix = "see that it works for this user, who needs an entry in the password file"
+            fix = "check that it works for this user, who needs an entry in the password file"
             return Probe(self.name, False, reason=reason, fix=fix)
         if tuple(map(int, version.split("."))) < _LEAST_VERSION:
             least = ".".join(map(str, _LEAST_VERSION))
@@ -152,6 +152,7 @@ class FirejailBackend:
                 ("program", program),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
+                (LISTENS, "yes"),
                 ("root_links", "/".join(host.links("/"))),
                 *holders.details(),
             ),
@@ -180,7 +181,7 @@ class FirejailBackend:
             env=_ENVIRONMENT,
             enforced={**_mechanisms(plan, abi), **limiting.mechanisms(resolved.limits, holders)},
             spec=join(
-                _encoded_resolved(resolved, probe, is_kept=plan.command.keeps),
+                _encoded_resolved(resolved, probe, common.telling_of(plan), is_kept=plan.command.keeps),
                 encode_expects(files.expects),
                 encode_paths(PathRule(write, path) for path in areas),
                 encode_command(command),
@@ -267,9 +268,12 @@ def _redirected(
 
 
 @lru_cache(maxsize=64)
-def _encoded_resolved(resolved: ResolvedPolicy, probe: Probe, *, is_kept: bool) -> tuple[int, bytes]:
+def _encoded_resolved(
+    resolved: ResolvedPolicy, probe: Probe, telling: common.Telling, *, is_kept: bool
+) -> tuple[int, bytes]:
     rules = _landlock(resolved, int(probe.detail("landlock_abi")))
-    return encode_resolved(inner.resolved_spec(resolved, probe, is_kept=is_kept).replace(landlock=rules))
+    spec = inner.resolved_spec(resolved, probe, telling, is_kept=is_kept)
+    return encode_resolved(spec.replace(landlock=rules))
 
 
 def _landlock(resolved: ResolvedPolicy, abi: int) -> Landlock:

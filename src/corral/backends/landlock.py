@@ -3,14 +3,14 @@
 Guarantees   fs.read fs.write fs.private net.none ipc.private proc.shielded proc.single privileges syscalls
              environment descriptors terminal limit.wall limit.output limit.file-size limit.open-files;
              memory, cpu and pids limits with control groups; net.ports net.domains limit.traffic
-             limit.traffic-rate for programs that use the proxy they are told of: all others have no network
+             limit.traffic-rate for programs that use the proxy variables: all others have no network
 Mechanism    one Landlock domain (files, TCP, signals, abstract sockets) and one seccomp filter; where the
-             network is limited another one, which has corral asked about every connection
-Not covered  fs.deny and fs.protect (Landlock only ever grants); fs.metadata (it knows no right for modes,
+             network is limited, a second filter that asks corral about every connection
+Not covered  fs.deny and fs.protect (Landlock can only grant); fs.metadata (it has no right for modes,
              owners and times); private areas inside a granted path, which are refused; proc.hidden (names in
-             /proc); proc.contained (a process that escapes its parent is hunted, not contained); names,
-             sizes, times and link texts of files outside; loopback and Unix sockets inside; a writable /tmp:
-             $TMPDIR is elsewhere
+             /proc); proc.contained (a process that escapes its parent is found and killed, not contained);
+             names, sizes, times and link texts of files outside; loopback and Unix sockets inside; a
+             writable /tmp: $TMPDIR is elsewhere
 Order        irrelevant: Landlock rules are a union, so no rule can narrow another
 """
 
@@ -26,13 +26,14 @@ from corral.backends._mounts import is_beneath_writable
 from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_paths, encode_resolved, join
 from corral.linux.filter import SocketPolicy
+from corral.linux.listening import can_listen
 from corral.linux.spec import Landlock, PathRule, Spec
 from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.launch import Inside, Launch
 from corral.model.plan import PrivateFile
 from corral.model.policy import FsAccess, NetMode
-from corral.model.probe import PROXIED, Probe
+from corral.model.probe import LISTENS, PROXIED, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +78,11 @@ CONDITIONS = (
 )
 
 _APPROXIMATES = (
-    (Feature.PROC_HIDDEN, "names, arguments and memory cannot be read; that a process is there can be seen"),
-    (Feature.PROC_CONTAINED, "all are hunted down at the end, unless the supervisor itself has been killed"),
+    (Feature.PROC_HIDDEN, "processes are visible, but not their names, arguments and memory"),
+    (
+        Feature.PROC_CONTAINED,
+        "all processes are found and killed at the end, unless the supervisor itself was killed",
+    ),
 )
 #: Where the kernel has no scopes.
 _APPROXIMATES_UNSCOPED = (
@@ -102,7 +106,7 @@ class LandlockBackend:
             return Probe(self.name, False, reason=reason, fix=fix)
         may_proxy = abi >= proxy.LEAST_ABI and proxy.may_take_sockets(host)
         trial = host.try_launch(_trial_spec(abi, host.machine, asks=may_proxy))
-        if may_proxy and trial.phase == "net":
+        if may_proxy and trial.phase in {"net", "seccomp"}:
             may_proxy = False
             trial = host.try_launch(_trial_spec(abi, host.machine, asks=False))
         if trial.phase != "exec":
@@ -120,6 +124,7 @@ class LandlockBackend:
                 ("launcher", host.launcher()[0]),
                 ("landlock_abi", str(abi)),
                 ("machine", host.machine),
+                (LISTENS, "yes"),
                 (PROXIED, "yes" if may_proxy else "no"),
                 *holders.details(),
             ),
@@ -136,11 +141,19 @@ class LandlockBackend:
         gateway.refuse_published(resolved, self.name)
         scratch = f"{resolved.scratch}/corral-{plan.run_id}"
         private = bool(resolved.private)
-        is_proxied = gateway.is_limited(resolved) and probe.detail(PROXIED) == "yes"
+        # Questions about connections come by the listener of the commands' filter.
+        can_ask = probe.detail(PROXIED) == "yes" and can_listen(resolved.deny_syscalls)
+        is_proxied = gateway.is_limited(resolved) and can_ask
         env = proxy.changed_environment(plan, scratch if private else "", is_proxied=is_proxied)
         command = common.command_spec(plan, env, namespaces=False)
         holders = limiting.read_holders(probe, plan.resolved)
-        encoded = _encoded_resolved(resolved, abi, probe.detail("machine"), holders, is_proxied=is_proxied)
+        encoded = _encoded_resolved(
+            resolved,
+            abi,
+            probe.detail("machine"),
+            holders,
+            common.telling_of(plan).replace(asks=is_proxied),
+        )
         rules = (PathRule(landlock.write_rights(abi, is_directory=True), scratch),) if private else ()
         return Launch(
             backend=self.name,
@@ -191,23 +204,30 @@ def _check_read_only(resolved: ResolvedPolicy) -> None:
 
 @lru_cache(maxsize=64)
 def _encoded_resolved(
-    resolved: ResolvedPolicy, abi: int, machine: str, holders: Holders, *, is_proxied: bool
+    resolved: ResolvedPolicy,
+    abi: int,
+    machine: str,
+    holders: Holders,
+    telling: common.Telling,
 ) -> tuple[int, bytes]:
     # INVARIANT: where corral connects the command's sockets, Landlock still permits no port to the command.
     no_network = resolved.net.mode is not NetMode.FULL
     sockets = SocketPolicy.NONE if no_network else SocketPolicy.INTERNET
-    if is_proxied:
+    if telling.asks:
         sockets = SocketPolicy.PROXIED
     watch = limiting.watch_request(resolved.limits, holders, processors=1)
     return encode_resolved(
         Spec(
             argv=(),
             cwd="/",
-            gateway=proxy.ASKING if is_proxied else None,
+            gateway=proxy.ASKING if telling.asks else None,
             watch=watch,
             rlimits=common.rlimits(resolved.limits) + limiting.rlimits(resolved.limits, holders),
             landlock=_rules(resolved, abi, no_network=no_network),
-            seccomp=common.resolved_filter(resolved, machine, sockets, by_filter=True, watch=watch),
+            seccomp=common.resolved_filter(
+                resolved, machine, sockets, by_filter=True, watch=watch, telling=telling
+            ),
+            listens=common.listens(machine, telling),
         )
     )
 
@@ -244,11 +264,13 @@ def _network(plan: Plan, lock: str, *, is_proxied: bool) -> dict[Feature, str]:
 
 
 def _trial_spec(abi: int, machine: str, *, asks: bool) -> bytes:
+    telling = common.Telling(asks=asks)
     spec = Spec(
         argv=("/corral-trial",),
         cwd="/",
         gateway=proxy.ASKING if asks else None,
+        listens=common.listens(machine, telling),
         landlock=Landlock(landlock.handled_fs(abi), landlock.handled_net(abi), landlock.scoped(abi)),
-        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True),
+        seccomp=common.compile_seccomp(machine, SocketPolicy.NONE, by_filter=True, telling=telling),
     )
     return join(encode_resolved(spec), encode_command(spec))

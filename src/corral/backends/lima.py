@@ -2,15 +2,14 @@
 
 Guarantees   what the guest's best backend enforces, except fs.deny, fs.protect and proc.contained
 Mechanism    the guest's corral gets the command and the whole policy, and applies or refuses it; the
-             machine around it is one more wall
-Not covered  fs.deny and fs.protect: the guest holds names as the policy spells them, and a disk of macOS
-             that does not tell cases apart has others for the same file; proc.contained: if limactl is
-             killed, the guest's corral goes on until the command ends or its time is over. Paths outside of
-             the mounts are the guest's own, and so are tools, users and the home directory. Arguments and
-             variables show in the lists of processes of both machines. Signals end limactl and are not
-             passed on. A command that a signal or a limit has ended counts as ended with the status that a
-             shell would show
-Order        irrelevant: one program is started, and then asked whether the command ran
+             virtual machine is an additional wall
+Not covered  fs.deny and fs.protect: the guest enforces names as the policy spells them, and a
+             case-insensitive macOS disk has other names for the same file; proc.contained: if limactl is
+             killed, the guest's corral continues until the command ends or times out. Paths outside the
+             mounts are the guest's own, and so are tools, users and the home directory. Arguments and
+             variables are visible in the process lists of both machines. Signals end limactl and are not
+             passed on. A command that a signal or a limit ended has the exit status that a shell would show
+Order        irrelevant: corral starts one program, and then asks the guest whether the command ran
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _MOST_REQUEST_BYTES = 96 * 1024
 #: The guest's network is not the host's, and what its gateway says has no way back yet.
 _OF_GATEWAY = gateway.CLAIMS | {Feature.NET_EXCEPT}
 _WITHHELD = frozenset({Feature.FS_DENY, Feature.FS_PROTECT, Feature.FS_TRIAL, Feature.PROC_CONTAINED})
-CLAIMS = frozenset(Feature) - _OF_GATEWAY - _WITHHELD
+CLAIMS = frozenset(Feature) - _OF_GATEWAY - _WITHHELD - {Feature.PROC_IDENTITY}
 #: Where it claims less, and for whom.
-CONDITIONS = ((CLAIMS, "as far as corral in the machine claims it"),)
+CONDITIONS = ((CLAIMS, "if the corral inside the machine claims it"),)
 _APPROXIMATES = (
-    (Feature.FS_DENY, "held by the guest as it is spelled; the disk may have other spellings for it"),
-    (Feature.FS_PROTECT, "held by the guest as it is spelled; the disk may have other spellings for it"),
+    (Feature.FS_DENY, "the guest enforces the path as spelled; the disk may accept other spellings"),
+    (Feature.FS_PROTECT, "the guest enforces the path as spelled; the disk may accept other spellings"),
     (Feature.PROC_CONTAINED, "the guest ends all processes, but does not notice if limactl is killed"),
 )
 #: The guest has its own.

@@ -4,9 +4,9 @@ Guarantees   everything but net.except; limit.memory, limit.cpu and limit.cpu-ti
              so does root's limit.pids
 Mechanism    user, mount, pid, net, ipc, uts, cgroup namespaces; pivot_root into a tree of bind mounts;
              Landlock and seccomp as a second wall inside
-Not covered  holes of the kernel itself; sockets of the host that lie inside a granted directory
-Order        mounts go from shallow to deep, so that a deeper rule covers a shallower one; what is protected
-             beneath a mask or a private area comes before that
+Not covered  holes of the kernel itself; sockets of the host inside a granted directory
+Order        mounts go from shallow to deep, so that a deeper rule covers a shallower one; protected paths
+             below a mask or a private area are mounted before it
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from corral.linux import landlock
 from corral.linux.encode import encode_command, encode_paths, encode_resolved, join
 from corral.linux.filter import SocketPolicy
 from corral.linux.spec import Areas, Mount, MountFlag, MountKind, PathRule, Spec
+from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.last_made import LastMade
 from corral.model.launch import HOSTNAME, Inside, Launch
 from corral.model.plan import PathKind
-from corral.model.policy import FsAccess, NetMode, Response
-from corral.model.probe import LISTENS, OBSERVED, Probe
+from corral.model.policy import FsAccess, NetMode
+from corral.model.probe import LISTENS, OBSERVED, TRACES, Probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,11 +54,17 @@ _ORDERED = LastMade()  # mounts, as long as what a plan holds is the same
 
 #: The most that it claims on any host.
 CLAIMS = frozenset(Feature) - {Feature.NET_EXCEPT}
+#: First and number of the ids that root's commands have on the host. Nobody hands these out: subordinate ids
+#: and systemd's containers end below (1879048191), systemd's foreign images begin above (2147352576). All
+#: sandboxes share them: what keeps two of them apart are their namespaces, as ever.
+_IDS = (1879048192, 65536)
+_SUBORDINATE = ("/etc/subuid", "/etc/subgid")
 #: Where it claims less, and for whom.
 CONDITIONS = (
     *limiting.CONDITIONS,
     common.LOCK_CONDITION,
-    (frozenset({Feature.FS_TRIAL}), "needs overlayfs in user namespaces (Linux 5.11)"),
+    common.TRIAL_CONDITION,
+    (frozenset({Feature.PROC_IDENTITY}), "of root, by `--require`, for single commands; needs Linux 5.12"),
     (frozenset({Feature.IPC_PRIVATE}), "with `network:full`, needs Landlock ABI 6"),
 )
 
@@ -80,10 +87,14 @@ class NativeBackend:
             reason, fix = explain_surroundings(found.trial, host) or common.explain_trial(found.trial)
             return Probe(self.name, False, reason=reason, fix=fix)
         holders = limiting.find_holders(host, namespaced=True)
+        has_identity = found.has_lock and _has_identity(host, abi)
         probe = Probe(
             self.name,
             True,
-            CLAIMS - limiting.BY_GROUPS - (frozenset() if found.has_gateway else gateway.CLAIMS)
+            CLAIMS
+            - (frozenset() if has_identity else {Feature.PROC_IDENTITY})
+            - limiting.BY_GROUPS
+            - (frozenset() if found.has_gateway else gateway.CLAIMS)
             | holders.claims,
             version=landlock.describe(abi) if abi else "without landlock",
             details=(
@@ -93,6 +104,7 @@ class NativeBackend:
                 ("processors", " ".join(map(str, host.processors()))),
                 (OBSERVED, "yes" if found.has_gateway else "no"),
                 (LISTENS, "yes"),
+                (TRACES, "yes"),
                 *holders.details(),
             ),
             approximates=holders.approximates,
@@ -104,6 +116,9 @@ class NativeBackend:
         abi, machine = int(probe.detail("landlock_abi")), probe.detail("machine")
         resolved = plan.resolved
         inner.check_abstract_sockets(plan, abi)
+        has_identity = Feature.PROC_IDENTITY in plan.requires - plan.waived
+        if has_identity:
+            _check_identity(plan)
         is_locked = common.is_locked(probe)
         command = common.command_spec(plan)
         holders = limiting.read_holders(probe, plan.resolved)
@@ -112,7 +127,11 @@ class NativeBackend:
             backend=self.name,
             argv=(probe.detail("launcher"),),
             env=(),
-            enforced={**inner.mechanisms(plan, abi), **limiting.mechanisms(resolved.limits, holders)},
+            enforced={
+                **inner.mechanisms(plan, abi),
+                **limiting.mechanisms(resolved.limits, holders),
+                **({Feature.PROC_IDENTITY: _IDENTITY} if has_identity else {}),
+            },
             spec=join(
                 _encoded_resolved(
                     resolved,
@@ -124,10 +143,8 @@ class NativeBackend:
                     is_locked=is_locked,
                     observes=plan.observes,
                     layered=plan.command.trial.root if plan.command.trial is not None else "",
-                    reports=plan.reports,
-                    hears=plan.hears,
-                    traces=plan.command.traces,
-                    response=plan.policy.response,
+                    telling=common.telling_of(plan),
+                    has_identity=has_identity,
                 ),
                 _encoded_mounts(plan, copies, is_locked=is_locked),
                 encode_paths(mounts.copy_rules(copies, abi) if abi else ()),
@@ -146,6 +163,41 @@ class NativeBackend:
         )
 
 
+_IDENTITY = f"user namespace: ids {_IDS[0]} to {sum(_IDS) - 1} of the host, mounts with these mapped"
+
+
+def _has_identity(host: Host, abi: int) -> bool:
+    """Whether a command of root's can have ids that are nobody's."""
+    if host.uid != 0:
+        return False
+    taken = "\n".join(host.read_text(path, 1 << 20) for path in _SUBORDINATE)
+    for line in taken.splitlines():
+        _, _, text = line.partition(":")
+        first, _, count = text.partition(":")
+        is_range = first.isdecimal() and count.strip().isdecimal()
+        if is_range and int(first) < sum(_IDS) and int(first) + int(count) > _IDS[0]:
+            return False
+    return host.try_launch(_trial_spec(abi, host, lock=True, sockets=None, identity=_IDS)).phase == "exec"
+
+
+def _check_identity(plan: Plan) -> None:
+    """Raise UnenforceableError for what would not work with ids of its own."""
+    if plan.command.keeps or plan.command.trial is not None:
+        why = "it is held for single commands, not yet in a kept sandbox or on trial"
+    elif plan.resolved.unmappable:
+        path, kind = plan.resolved.unmappable[0]
+        why = f"{path} is to be written, and ids of its file system ({kind}) cannot be mapped"
+    else:
+        return
+    raise UnenforceableError(
+        "unenforceable",
+        "a command of root's cannot have ids of its own here",
+        why=why,
+        fix="do without requiring proc.identity, or run it as an ordinary user",
+        lacking=frozenset({Feature.PROC_IDENTITY}),
+    )
+
+
 def _processors(probe: Probe) -> tuple[int, int]:
     usable, online = map(int, probe.detail("processors").split())
     return usable, online
@@ -162,10 +214,8 @@ def _encoded_resolved(
     is_kept: bool,
     is_locked: bool,
     observes: bool,
-    reports: bool,
-    hears: bool,
-    traces: bool,
-    response: Response,
+    telling: common.Telling,
+    has_identity: bool = False,
     layered: str = "",
 ) -> tuple[int, bytes]:
     private_network = resolved.net.mode is not NetMode.FULL
@@ -179,6 +229,7 @@ def _encoded_resolved(
             uid_map=common.id_map(resolved.uid, resolved.uid),
             gid_map=common.id_map(resolved.uid, resolved.gid),
             lock=is_locked,
+            identity=_IDS if has_identity else None,
             hostname=HOSTNAME,
             loopback=private_network,
             gateway=gateway.sockets(resolved, observes=observes),
@@ -192,11 +243,9 @@ def _encoded_resolved(
                 by_filter=False,
                 watch=watch,
                 kept=is_kept,
-                reports=reports,
-                hears=hears,
-                traces=traces,
+                telling=telling,
             ),
-            listens=common.listens(machine, reports=reports, traces=traces, response=response),
+            listens=common.listens(machine, telling),
         )
     )
 
@@ -298,7 +347,14 @@ def _places_in_areas(resolved: ResolvedPolicy) -> Iterator[str]:
             place = place.rpartition("/")[0]
 
 
-def _trial_spec(abi: int, host: Host, *, lock: bool, sockets: GatewaySockets | None) -> bytes:
+def _trial_spec(
+    abi: int,
+    host: Host,
+    *,
+    lock: bool,
+    sockets: GatewaySockets | None,
+    identity: tuple[int, int] | None = None,
+) -> bytes:
     made = (_proc(is_locked=lock), *_device_mounts(), _private("/tmp"))
     spec = Spec(
         argv=("/corral-trial",),
@@ -308,6 +364,7 @@ def _trial_spec(abi: int, host: Host, *, lock: bool, sockets: GatewaySockets | N
         gid_map=common.id_map(host.uid, host.gid),
         mounts=made,
         lock=lock,
+        identity=identity,
         areas=Areas(_AREAS_BYTES, 1024),
         hostname=HOSTNAME,
         loopback=True,

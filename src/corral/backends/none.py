@@ -1,7 +1,7 @@
 """None: no sandbox at all. Only by name, never by `auto`.
 
-Guarantees   nothing but the time and output limits and the environment, which the runner keeps
-Mechanism    an ordinary process in a session of its own; resource limits for open files and file sizes
+Guarantees   nothing but the time and output limits and the environment, which the runner enforces
+Mechanism    an ordinary process in its own session; resource limits for open files and file sizes
 Not covered  everything else; the result lists it as waived
 Order        irrelevant
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _APPROXIMATES = (
     (Feature.PROC_CONTAINED, "its process group is ended; a process that left the group survives"),
-    (Feature.DESCRIPTORS, "open files are closed when it is started; that is not proved"),
+    (Feature.DESCRIPTORS, "open files are closed at the start; this is not proved"),
     (Feature.LIMIT_OPEN_FILES, "RLIMIT_NOFILE; root can raise it"),
     (Feature.LIMIT_FILE_SIZE, "RLIMIT_FSIZE; root can raise it"),
     (Feature.TERMINAL, "it has its own session; root can still type into the terminal"),

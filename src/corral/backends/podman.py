@@ -1,14 +1,14 @@
-"""Podman: a container of podman for each run, corral-launch as its first process.
+"""Podman: a podman container for each run, corral-launch as its first process.
 
 Guarantees   everything but net.except and limit.disk-files; limit.memory, limit.cpu, limit.cpu-time and
-             limit.pids as far as the engine has control groups for them
+             limit.pids if the engine has control groups for them
 Mechanism    the engine's namespaces, read-only image, bind mounts and control group, no capabilities; inside,
-             by the launcher: Landlock, seccomp, limits. What the engine was told to do is looked at from
-             inside before the command runs.
-Not covered  holes of the kernel and of the engine; what the image holds; sockets of the host that lie inside
-             a granted directory; limit.disk-files, since podman bounds the size of a tmpfs alone; what is
-             mounted inside a path granted for reading is empty there
-Order        mounts go from shallow to deep; nothing is mounted inside a path of the host but what lies there
+             by the launcher: Landlock, seccomp, limits. The launcher checks what the engine did from
+             inside, before the command runs.
+Not covered  holes of the kernel and of the engine; the contents of the image; sockets of the host inside a
+             granted directory; limit.disk-files, because podman bounds only the size of a tmpfs; file systems
+             mounted inside a path granted for reading appear empty
+Order        mounts go from shallow to deep; a mount inside a path of the host only covers what exists there
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from corral.model.probe import Probe
 
 #: The most that it claims on any host.
-CLAIMS = frozenset(Feature) - {Feature.FS_TRIAL, Feature.NET_EXCEPT, Feature.LIMIT_DISK_FILES}
+CLAIMS = frozenset(Feature) - {
+    Feature.FS_TRIAL,
+    Feature.PROC_IDENTITY,
+    Feature.NET_EXCEPT,
+    Feature.LIMIT_DISK_FILES,
+}
 __all__ = ["CLAIMS", "CONDITIONS", "PodmanBackend"]
 
 

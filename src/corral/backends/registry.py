@@ -33,8 +33,8 @@ AUTO = {
 #: Claims that no test of this project proves, since it needs a platform that the tests do not run on, and
 #: what is tested instead.
 UNPROVED = {
-    "seatbelt": "it needs macOS; here its claims are proved with a stand-in for sandbox-exec",
-    "lima": "it needs a virtual machine; what is tested is what it is told",
+    "seatbelt": "it needs macOS; here a stand-in for sandbox-exec proves its claims",
+    "lima": "it needs a virtual machine; only its instructions are tested",
 }
 
 #: It runs WebAssembly modules; commands that are none it cannot start. Its claims are proved with modules.

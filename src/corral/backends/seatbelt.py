@@ -2,15 +2,17 @@
 
 Guarantees   fs.read fs.write fs.metadata fs.deny fs.protect fs.private net.none proc.shielded proc.single
              ipc.private environment descriptors limit.wall limit.output limit.file-size limit.open-files;
-             privileges and terminal for anyone but root
+             privileges and terminal for anyone but root; net.ports net.domains limit.traffic
+             limit.traffic-rate for programs that use the proxy variables: all others have no network
 Mechanism    a profile that denies by default; /bin/sh inside it sets limits and starts the command
-Not covered  proc.hidden (arguments and variables of the user's other processes can be read by number);
-             proc.contained (whoever leaves the process group lives on, confined); syscalls (Seatbelt has no
-             list that a policy could add to); limits of a whole tree; names in /, the libraries of the
-             system and /bin/sh, which every program needs; a writable /tmp: $TMPDIR is elsewhere; sockets
-             with a path, inside as well; hard links, which are refused. Names in writable paths are held
-             whatever their case, also where the file system tells cases apart
-Order        irrelevant: the profile only allows, and leaves out of each rule what is stricter
+Not covered  proc.hidden (a command that guesses a PID can read the arguments and variables of the user's
+             other processes); proc.contained (a process that leaves the process group keeps running,
+             confined); syscalls (Seatbelt has no list that a policy could extend); limits of a whole process
+             tree; names in /, the system libraries and /bin/sh, which every program needs; a writable /tmp:
+             $TMPDIR is elsewhere; sockets with a path, inside as well; hard links, which are refused. Names
+             in writable paths are protected in upper and lower case alike, even on a case-sensitive file
+             system; a denial by a name other than the kernel's for the path around it is refused
+Order        irrelevant: the profile only allows, and excludes stricter paths from each rule
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 from corral.backends import _gateway as gateway
 from corral.backends import _proxy as proxy
 from corral.backends._sbpl import Seat, build_profile
+from corral.backends._spelling import check_spelling
 from corral.model.errors import UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.launch import Launch
@@ -62,9 +65,9 @@ CLAIMS = _CLAIMS | _USER_CLAIMS
 #: Where it claims less, and for whom.
 CONDITIONS = ((_USER_CLAIMS, "not as root"),)
 _APPROXIMATES = (
-    (Feature.PROC_HIDDEN, "processes cannot be listed; what the user's own were started with can be read"),
+    (Feature.PROC_HIDDEN, "processes cannot be listed, but arguments of the user's own can be read"),
     (Feature.PROC_CONTAINED, "its process group is ended; a process that left the group survives, confined"),
-    (Feature.SYSCALLS, "no filter: what system calls do is judged, not which are made"),
+    (Feature.SYSCALLS, "no filter: the profile judges what system calls do, not which ones are made"),
 )
 _APPROXIMATES_ROOT = (
     (Feature.PRIVILEGES, "set-user-id programs do not start; root stays root"),
@@ -123,6 +126,7 @@ class SeatbeltBackend:
             )
         gateway.refuse_published(resolved, self.name)
         _check_areas(plan)
+        check_spelling(plan)
         scratch = f"{resolved.scratch}/corral-{plan.run_id}"
         private = bool(resolved.private)
         is_proxied = gateway.is_limited(resolved)

@@ -1,11 +1,12 @@
-"""WASM: a WebAssembly module, run by wasmtime in a process of its own. Only by name, never by `auto`.
+"""WASM: a WebAssembly module, run by wasmtime in a separate process. Only by name, never by `auto`.
 
-Guarantees   all of files and processes, net.none, and every limit but those of private areas and traffic
-Mechanism    a module reaches nothing but the functions of WASI preview 1, which corral itself provides and
-             which ask the policy at every call; memory by the engine's own limits, time by its epochs
-Not covered  any network; holes of wasmtime itself; commands that are no modules; limit.disk. What the process
-             around the module takes (some 60 MB) is not in limit.memory
-Order        irrelevant: for each path the deepest place decides, and what is denied beats it
+Guarantees   all guarantees for files and processes, net.none, and every limit but those on private areas and
+             traffic
+Mechanism    a module can only call the functions of WASI preview 1, which corral itself provides and which
+             check the policy at every call; memory by the engine's own limits, time by its epochs
+Not covered  any network; holes of wasmtime itself; commands that are not modules; limit.disk. limit.memory
+             does not include the process around the module (some 60 MB)
+Order        irrelevant: for each path the deepest rule decides, and a denial overrides it
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ class WasmBackend:
 
     def probe(self, host: Host) -> Probe:
         """Run a module that never ends, and one that wants too much memory."""
+        if host.platform != "linux":
+            fix = "use corral on Linux, or the instance `default` of Lima"
+            return Probe(self.name, False, reason="the process that runs modules is for Linux", fix=fix)
         runner = host.module_runner()
         if runner.reason:
             return Probe(self.name, False, reason=runner.reason, fix=runner.fix)

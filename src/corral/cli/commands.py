@@ -64,10 +64,11 @@ def _switch(name: str, group: list[Any]) -> Callable[[Callable[..., Any]], Calla
 
 @click.group(cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="corral")
+@help_all()
 def cli() -> None:
-    """Run commands nobody has read yet.
+    """Run commands nobody has read yet: `corral run -- COMMAND`.
 
-    What a policy says is enforced, or the command does not run. Begin with `corral run -- COMMAND`.
+    What a policy says is enforced, or the command does not run. `corral COMMAND --help` explains a command.
     """
 
 
@@ -78,7 +79,10 @@ cli.command_class = BriefCommand
 @with_options()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], **options: Any) -> None:
-    """Run a command in a sandbox."""
+    """Run a command in a sandbox.
+
+    For example `corral run -- pytest -q`, or `corral run -c 'ls | wc -l'`.
+    """
     from corral.cli.run import run_request
 
     sys.exit(run_request(options, command))
@@ -104,7 +108,7 @@ def explain(command: tuple[str, ...], **options: Any) -> None:
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@click.option("--rules", multiple=True, metavar="FILE", help="Rules of your own; can be repeated.")
+@click.option("--rules", multiple=True, metavar="FILE", help="Your own rules; can be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON, with the key `verdict`.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) -> None:
@@ -121,19 +125,17 @@ def check(command: tuple[str, ...], rules: tuple[str, ...], *, as_json: bool) ->
 
 @cli.command(context_settings={"allow_interspersed_args": False})
 @with_options(without=OF_A_RUN | {"json", "verbose"})
-@click.option(
-    "--apply", is_flag=True, help="Write it to the project's corral.toml, after showing what changes."
-)
+@click.option("--apply", is_flag=True, help="Write it to the project's corral.toml, and ask first.")
 @click.option("--user", "for_user", is_flag=True, help="With --apply: your own configuration instead.")
 @click.option("--yes", is_flag=True, help="With --apply: do not ask.")
-@click.option("--forget", is_flag=True, help="Leave out what earlier runs in this workspace have used.")
+@click.option("--forget", is_flag=True, help="Ignore what earlier runs in this workspace used.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def learn(
     command: tuple[str, ...], *, apply: bool, for_user: bool, yes: bool, forget: bool, **options: Any
 ) -> None:
     """Run a command, and print the smallest policy that it needs.
 
-    What several runs have used adds up. Without a command it prints what is known so far. The options are
+    Several runs add up. Without a command it prints the result so far. The options are
     those of `corral run`, and say what the command may do while it is observed.
     """
     from corral.cli.learn import learn_policy
@@ -143,11 +145,12 @@ def learn(
 
 @cli.command(name="compile")
 @with_options(without=OF_A_RUN | {"sandbox", "image", "line", "json", "verbose"})
-@click.option("-o", "--output", metavar="FILE", help="Where to write the plan: not where commands may write.")
-@click.option("--show", metavar="FILE", help="Say in words what a plan holds, and compile nothing.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write the plan; not where commands may write.")
+@click.option("--show", metavar="FILE", help="Explain what a plan contains, and compile nothing.")
+@click.option("--usage", is_flag=True, help="Count what commands cost, with control groups.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def compile_(output: str | None, show: str | None, *, as_json: bool, **options: Any) -> None:
-    """Write a plan by which corral-launch runs commands without Python.
+def compile_(output: str | None, show: str | None, *, usage: bool, as_json: bool, **options: Any) -> None:
+    """Compile a plan, to run commands without Python.
 
     The options are those of `corral run`. `corral-launch --plan FILE -- COMMAND` then refuses to run anything
     once the host or an input of the policy has changed.
@@ -158,7 +161,7 @@ def compile_(output: str | None, show: str | None, *, as_json: bool, **options: 
         raise click.UsageError("give either -o FILE or --show FILE")
     if show is not None:
         sys.exit(show_plan(show, as_json=as_json))
-    sys.exit(compile_request(options, output or "", as_json=as_json))
+    sys.exit(compile_request(options, output or "", counts=usage, as_json=as_json))
 
 
 @cli.command()
@@ -198,12 +201,12 @@ def demo(backend: str) -> None:
 
 
 @cli.command(hidden=True)
-@click.option("--told", metavar="RUN", help="Print what became of an earlier request, and forget it.")
+@click.option("--told", metavar="RUN", help="Print how an earlier request ended, and delete the note.")
 @click.argument("request", required=False)
 def guest(request: str | None, told: str | None) -> None:
     """Carry out a request for a corral outside of this machine.
 
-    This is for the backend `lima`, which calls it inside its virtual machine. Nobody else has a use for it.
+    This is for the backend `lima`, which calls it inside its virtual machine. You do not need it otherwise.
     """
     from corral.cli.guest import carry_out, tell
 
@@ -220,7 +223,7 @@ def guest(request: str | None, told: str | None) -> None:
 def selftest(backend: str, only: tuple[str, ...], gate: str | None, *, as_json: bool) -> None:
     """Attack the sandbox on this host, and report what held.
 
-    Every probe is first shown to work unconfined, on files of its own. It does no harm where it succeeds.
+    Every probe first runs unconfined, on its own files, to show that it works. It does no harm.
     With a GATE, WebAssembly modules are tried instead: isolation, limits, capabilities or violations.
     """
     from corral.cli.selftest import attack, try_gate
@@ -231,12 +234,14 @@ def selftest(backend: str, only: tuple[str, ...], gate: str | None, *, as_json: 
 @cli.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete corral's words.
+    """Print the completion script for a shell.
+
+    Write it to the file that your shell reads:
 
     \b
-    bash   corral completion bash > ~/.local/share/bash-completion/completions/corral
-    zsh    corral completion zsh > "${fpath[1]}/_corral"
-    fish   corral completion fish > ~/.config/fish/completions/corral.fish
+    bash   ~/.local/share/bash-completion/completions/corral
+    zsh    "${fpath[1]}/_corral"
+    fish   ~/.config/fish/completions/corral.fish
     """
     from corral.cli.completion import script_for
 
@@ -244,7 +249,7 @@ def completion(shell: str) -> None:
 
 
 @cli.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one look at it as JSON; needs no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print one snapshot as JSON; needs no terminal.")
 def top(*, as_json: bool) -> None:
     """Watch your sessions and runs: state, cost, and what is refused.
 

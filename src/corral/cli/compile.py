@@ -32,7 +32,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 _PLACES = {"write": "may write", "read": "may read", "private": "private", "denied": "denied"}
 
 
-def compile_request(options: Mapping[str, Any], output: str, *, as_json: bool) -> int:
+def compile_request(options: Mapping[str, Any], output: str, *, counts: bool, as_json: bool) -> int:
     """Compile what the options say and write it; returns the exit status."""
     asked = {**defaults(), **options}
     _make_control_directories()
@@ -54,7 +54,7 @@ def compile_request(options: Mapping[str, Any], output: str, *, as_json: bool) -
         return sandbox
 
     try:
-        compiled = compile_sandbox(make)
+        compiled = compile_sandbox(make, counts=counts)
         target = compiled.write(output)
     except CorralError as error:
         return report_error(error, as_json=as_json, about_command=False)

@@ -34,7 +34,8 @@ class _Words(_Completer):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        before, comma, word = incomplete.rpartition(",") if param.name == "waive" else ("", "", incomplete)
+        is_list = param.name in {"waive", "require"}
+        before, comma, word = incomplete.rpartition(",") if is_list else ("", "", incomplete)
         found = [
             CompletionItem(f"{before}{comma}{name}", help=text)
             for name, text in self._names()
@@ -147,6 +148,7 @@ _OPTIONS: dict[str, _Completer] = {
     "net": _Words(_modes),
     "network": _Words(_modes),
     "waive": _Words(_features),
+    "require": _Words(_features),
     "allow": _Words(_bundles),
     "session": _Words(_sessions),
     "on_refusal": _Words(_fixed("deny", "terminate")),
@@ -206,4 +208,40 @@ def script_for(shell: str) -> str:
     """What a shell has to read once, so that it completes `corral`."""
     kind = get_completion_class(shell)
     assert kind is not None
-    return kind(click.Group("corral"), {}, "corral", VARIABLE).source()
+    script = kind(click.Group("corral"), {}, "corral", VARIABLE).source()
+    for old, new in _CORRECTIONS.get(shell, ()):
+        script = script.replace(old, new)
+    return script
+
+
+#: Of click's scripts. A value has commas of its own (`--waive A,B`), and may stand behind `--net=`.
+_CORRECTIONS = {
+    "fish": (
+        ('string split "," $completion', 'string split --max 1 "," $completion'),
+        (
+            "    for completion in",
+            "    set -l before (string match --regex -- '^--[^=]+=' (commandline -t));\n"
+            "    for completion in",
+        ),
+        (
+            "__fish_complete_directories $metadata[2];",
+            "__fish_complete_directories $metadata[2] | string replace --regex -- '^' \"$before\";",
+        ),
+        (
+            "__fish_complete_path $metadata[2];",
+            "__fish_complete_path $metadata[2] | string replace --regex -- '^' \"$before\";",
+        ),
+        ("echo $metadata[2];", 'echo "$before$metadata[2]";'),
+    ),
+    "zsh": (
+        (
+            "    for type key",
+            "    local before=''\n"
+            '    [[ $words[CURRENT] == --*=* ]] && before="${words[CURRENT]%%=*}="\n'
+            "    for type key",
+        ),
+        ('("$key")', '("$before$key")'),
+        ('("$key":', '("$before$key":'),
+        ("_path_files", "compset -P '*='; _path_files"),
+    ),
+}

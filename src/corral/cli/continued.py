@@ -91,6 +91,7 @@ def _adopt(state: _State, command: str | tuple[str, ...]) -> ContinuedRun:
         (os.fsdecode(state.data("marked")), state.number("mark")),
         state.number("copies"),
         state.every("original"),
+        next(iter(state.numbers("room")), None),
     )
     observer = RefusalObserver() if plan.observes else None
     return ContinuedRun(plan, launch, begun, quarantine=quarantine_for(plan.run_id), observer=observer)

@@ -64,7 +64,8 @@ def _open_shell(session: Session, result: Result) -> None:
 
 def refuse_together(options: Mapping[str, Any]) -> None:
     """What a kept sandbox has not."""
-    flags = {"trace": "--trace", "trial": "--try", "on_refusal": "--on-refusal", "stats": "--stats"}
+    trial = {"trial": "--try", "trial_size": "--trial-size", "trial_files": "--trial-files"}
+    flags = {"trace": "--trace", **trial, "on_refusal": "--on-refusal", "stats": "--stats"}
     for name, flag in {**flags, "json": "--json", "terminal": "--tty"}.items():
         if options[name]:
             raise PolicyError(

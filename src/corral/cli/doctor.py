@@ -174,7 +174,7 @@ def _render_verdict(facts: dict[str, Any], probes: list[Probe], width: int, *, u
         for hole in known_holes(probe):
             if hole.affects:
                 yield from _wrapped(f"HOLE in {probe.backend}: ", hole.render(), width)
-    yield "`corral doctor -v` shows every backend, what it enforces, and how to fix the rest."
+    yield "`corral doctor -v` shows every backend, and how to fix the rest."
 
 
 def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: bool) -> Iterator[str]:
@@ -199,7 +199,9 @@ def _render(facts: dict[str, Any], probes: list[Probe], width: int, *, usable: b
         # Inside of another sandbox it is that which forbids it, and nothing that could be set on the host.
         yield from _render_probe(probe.replace(fix="") if facts["nested"] else probe, width)
     yield ""
-    yield from _wrapped("auto takes the first that enforces all: ", ", ".join(facts["auto"]) or "none", width)
+    yield from _wrapped(
+        "auto takes the first that enforces everything: ", ", ".join(facts["auto"]) or "none", width
+    )
 
 
 def _render_enforcers(enforcers: list[dict[str, Any]], *, advises: bool) -> Iterator[str]:
@@ -233,7 +235,7 @@ def _verdict(probes: list[Probe], *, usable: bool) -> str:
 def _render_probe(probe: Probe, width: int) -> Iterator[str]:
     title = f"{probe.backend:<11} {_MARKS[probe.available]}"
     if probe.backend == UNCONFINED:
-        yield f"{title} (confines nothing; only when asked for by name)"
+        yield f"{title} (confines nothing; only if you ask for it by name)"
         return
     version = (
         f"{probe.version}; runs modules, only when asked for" if probe.backend == MODULES else probe.version

@@ -68,7 +68,7 @@ def _verdict(explanation: Explanation) -> str:
         return "it would run unconfined: the command can do whatever you can"
     waived = ",".join(sorted(feature.value for feature in plan.waived))
     but = f", without {waived}" if waived else ""
-    return f"it would run in {backend}, which enforces all of {plan.policy.name}{but}"
+    return f"it would run with {backend}, which enforces all of {plan.policy.name}{but}"
 
 
 def _summary(explanation: Explanation) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _details(explanation: Explanation, fidelity: Fidelity) -> Iterator[str]:
         return
     yield from _section("may write", _paths(plan, FsAccess.WRITE))
     yield from _section("may read", _paths(plan, FsAccess.READ))
-    yield from _section("private, gone afterwards", plan.resolved.private)
+    yield from _section("private, removed afterwards", plan.resolved.private)
     yield from _section("denied", _denied(plan))
     yield from _section("denied, and nothing of that kind here now", plan.resolved.idle)
     yield from _section("hidden in homes, here now", _hidden(plan))

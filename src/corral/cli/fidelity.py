@@ -28,10 +28,10 @@ _LEAST_CLAUSE = 24
 _MARKS = {Hold.ENFORCED: "enforced", Hold.APPROXIMATED: "approx.", Hold.NOT_ENFORCEABLE: "no"}
 _NOTHING_TO_HOLD = "-"
 _LEGEND = (
-    "enforced  a mechanism holds it",
+    "enforced  a mechanism enforces it",
     "approx.   something is done, but less than is promised: it counts as not enforced",
-    "no        nothing holds it",
-    "-         there is nothing to hold: the clause only gives, or has nothing to act upon",
+    "no        nothing enforces it",
+    "-         nothing to enforce: the clause only grants, or does not apply",
 )
 
 
@@ -64,7 +64,7 @@ def _summary(backend: BackendFidelity, waived: frozenset[Feature]) -> str:
     if not backend.available:
         return f"does not work here: {backend.reason}"
     if backend.backend == UNCONFINED:
-        return "confines nothing; only when asked for by name"
+        return "confines nothing; only if you ask for it by name"
     if backend.enforces_all:
         return "enforces all"
     return "lacks " + ", ".join(_lack(finding, waived) for finding in backend.lacking)

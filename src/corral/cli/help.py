@@ -1,41 +1,72 @@
-"""Help that fits a screen: commands by what they are for, and of many options the most used ones."""
+"""Help that fits a screen of 80x24: the most used commands and options; `--help-all` has the rest."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from corral.cli.options import OPTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: In `Context.meta`: every option is shown, as `--help-all` and the documents want it.
+#: In `Context.meta`: everything is shown, as `--help-all` and the documents want it.
 ALL_OPTIONS = "corral.all-options"
-_MOST_SHOWN = 16
-_EVERYDAY = frozenset({
-    *("profile", "backend", "read", "write", "deny", "net", "allow", "cap", "env"),
-    *("memory", "timeout", "line", "json", "verbose"),
-})  # fmt: skip
+_SCREEN = 23  # and a line for the prompt
+_AROUND = 7  # headings, blank lines, and the names of the other options
+_OF_A_RUN = frozenset(option.name for option in OPTIONS)
+#: The most used first: what does not fit is only named.
+_EVERYDAY = (
+    *("profile", "read", "write", "deny", "allow", "line", "env", "timeout", "memory", "net"),
+    *("json", "verbose", "backend", "cap"),
+)
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Run commands", ("run", "shell", "session", "status", "wrap", "module")),
     ("Try first", ("try", "changes", "diff", "apply", "undo", "discard", "trials")),
     ("Ask", ("why", "explain", "check", "top", "doctor", "policy", "audit")),
     ("Set up", ("install", "mcp", "learn", "image", "compile", "completion")),
-    ("See it hold", ("demo", "selftest")),
+    ("See it work", ("demo", "selftest")),
 )
+_MOST_USED = ("run", "try", "session", "why", "doctor", "policy", "install", "demo")
 
 
 class SectionedGroup(click.Group):
-    """A group whose help lists the most used commands first; what is in no section follows."""
+    """A group whose help lists the most used commands, and the others by what they are for."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if ctx.meta.get(ALL_OPTIONS):
+            super().format_options(ctx, formatter)
+        else:
+            self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         listed = {name for _, names in _SECTIONS for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in listed)
-        for title, names in (*_SECTIONS, ("More", others)):
+        sections = (*_SECTIONS, ("More", others))
+        if not ctx.meta.get(ALL_OPTIONS):
+            self._format_most_used(ctx, formatter, sections)
+            return
+        for title, names in sections:
             rows = list(self._rows(ctx, names))
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+    def _format_most_used(
+        self,
+        ctx: click.Context,
+        formatter: click.HelpFormatter,
+        sections: tuple[tuple[str, tuple[str, ...]], ...],
+    ) -> None:
+        with formatter.section("Commands, the most used"):
+            formatter.write_dl(list(self._rows(ctx, _MOST_USED)))
+        with formatter.section("Others, which --help-all explains"):
+            for title, names in sections:
+                rest = [name for name, _ in self._rows(ctx, names) if name not in _MOST_USED]
+                if rest:
+                    formatter.write(f"{'':{formatter.current_indent}}{title + ':':14}{' '.join(rest)}\n")
 
     def _rows(self, ctx: click.Context, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         for name in names:
@@ -45,20 +76,43 @@ class SectionedGroup(click.Group):
 
 
 class BriefCommand(click.Command):
-    """A command whose help shows the most used of many options, and names the others."""
+    """A command whose help shows as many options as fit, the most used first, and names the others."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         options = [found for found in self.get_params(ctx) if isinstance(found, click.Option)]
-        if ctx.meta.get(ALL_OPTIONS) or len(options) <= _MOST_SHOWN:
+        if not _is_brief(self, ctx):
             super().format_options(ctx, formatter)
             return
-        shown = [option for option in options if option.name in _EVERYDAY]
-        shown.sort(key=lambda option: option.metavar is None)
+        room = _SCREEN - _AROUND - formatter.getvalue().count("\n")
+        shown = sorted(filter(_rank, options), key=_rank)[:room]
         with formatter.section("Options, the most used"):
-            formatter.write_dl([row for option in shown if (row := option.get_help_record(ctx)) is not None])
-        others = " ".join(option.opts[-1] for option in options if option not in shown and option.opts)
+            formatter.write_dl([(_label(option), option.help or "") for option in shown], col_max=24)
+        names = [option.opts[-1] for option in options if option not in shown and option.opts]
+        others = " ".join(name for name in names if not name.startswith("--help"))
         with formatter.section("Others, which --help-all explains"):
-            formatter.write_text(others)
+            width = formatter.width - formatter.current_indent
+            for line in textwrap.wrap(others, width, break_on_hyphens=False):
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not _is_brief(self, ctx):
+            super().format_epilog(ctx, formatter)
+
+
+def _is_brief(command: click.Command, ctx: click.Context) -> bool:
+    return not ctx.meta.get(ALL_OPTIONS) and any(found.name in _OF_A_RUN for found in command.params[3:])
+
+
+def _rank(option: click.Option) -> int:
+    """Which comes first: the command's own options, then those of every run; 0 if it is only named."""
+    if option.name in _EVERYDAY:
+        return 2 + _EVERYDAY.index(option.name)
+    return int(option.name not in _OF_A_RUN and not option.is_eager)
+
+
+def _label(option: click.Option) -> str:
+    metavar = f" {option.metavar}" if option.metavar else ""
+    return ", ".join(option.opts[:2]) + metavar
 
 
 def help_all() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -69,7 +123,7 @@ def help_all() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         is_eager=True,
         expose_value=False,
         callback=_show_all,
-        help="Show all options and exit.",
+        help="Show everything and exit.",
     )
 
 

@@ -53,6 +53,10 @@ def _main(*, stores: bool = False) -> NoReturn:
         from corral.cli.continued import continue_run
 
         _leave(continue_run(int(arguments[1])))
+    if stores and arguments[:1] == ["_answered"]:
+        from corral.cli.session.exec import finish_answered
+
+        _leave(finish_answered(int(arguments[1]), arguments[2]))
     if arguments[:1] == ["run"]:
         from corral.cli.options import parse_quickly
 
@@ -109,7 +113,7 @@ def _report_unexpected(problem: Exception) -> int:
     """A full disk behind stdout is the caller's; everything else is ours."""
     if isinstance(problem, OSError) and problem.errno in _OUTPUT_ERRORS:
         what = f"the output could not be printed\n  because: {problem}"
-        fix, status = "make room where it goes, or send it elsewhere", 1
+        fix, status = "free some space, or send the output elsewhere", 1
     else:
         trace = problem.__traceback__
         while trace is not None and trace.tb_next is not None:

@@ -32,7 +32,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "deny_from",
         ("--deny-from",),
-        "Hide what matches the patterns in a file, one a line.",
+        "Hide what matches the patterns in a file, one per line.",
         "FILE",
         multiple=True,
     ),
@@ -40,7 +40,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "allow",
         ("--allow",),
-        "Let it connect to a host: files.example.org, *.example.com, db:5432, or @pip.",
+        "Allow a host: example.org, *.example.com, db:5432, @pip.",
         "HOST",
         multiple=True,
     ),
@@ -53,29 +53,40 @@ OPTIONS: tuple[Option, ...] = (
     Option("timeout", ("--timeout",), "Stop it after this time: 90s, 2m30s.", "TIME"),
     Option("output_limit", ("--output-limit",), "Bytes it may print.", "SIZE"),
     Option(
+        "require",
+        ("--require",),
+        "Run only if this feature is enforced: limit.memory,limit.pids.",
+        "FEATURE",
+        multiple=True,
+    ),
+    Option(
         "waive",
         ("--waive",),
         "Give up a feature, on record: fs.metadata,proc.hidden.",
         "FEATURE",
         multiple=True,
     ),
-    Option("cwd", ("--cwd",), "Directory to work in; it is the workspace.", "DIR"),
+    Option("cwd", ("--cwd",), "Directory to work in: the workspace.", "DIR"),
     Option("config", ("--config",), "Read this file instead of your own configuration.", "FILE"),
     Option("no_config", ("--no-config",), "Read no configuration: neither files nor CORRAL_* variables."),
-    Option("trial", ("--try",), "Keep what it changes in the workspace apart, to apply or discard it."),
+    Option("trial", ("--try",), "Keep its changes in a trial, to apply or discard."),
+    Option("trial_size", ("--trial-size",), "Try it in memory, with this much space: 500M.", "SIZE"),
+    Option("trial_files", ("--trial-files",), "Try it in memory, with this many files.", "COUNT"),
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it its own terminal."),
     Option("stats", ("--stats",), "Print resource usage; on a terminal also during the run."),
-    Option("trace", ("--trace",), "Say which of its calls on files fail, as they do; slower."),
+    Option("trace", ("--trace",), "Print failing calls on files as they happen; slower."),
     Option("debug", ("--debug",), "If it fails, keep its sandbox and open a shell there."),
     Option("on_refusal", ("--on-refusal",), "deny (default), warn, throttle, terminate, quarantine.", "MODE"),
     Option("json", ("--json",), "Print the whole result record as JSON."),
-    Option("verbose", ("-v", "--verbose"), "Say what protected the run."),
+    Option("verbose", ("-v", "--verbose"), "Print what protected the run."),
 )
 
 
+#: Each of them has a command tried.
+OF_A_TRIAL = ("trial", "trial_size", "trial_files")
 #: How one run is started, watched or shown; most others shape its policy.
-OF_A_RUN = frozenset({"terminal", "stats", "trace", "debug", "trial"})
+OF_A_RUN = frozenset({"terminal", "stats", "trace", "debug", *OF_A_TRIAL})
 
 
 def defaults() -> dict[str, object]:

@@ -47,7 +47,10 @@ FLAG_CAPABILITIES = {
     "timeout": "time:limit",
     "output_limit": "output:limit",
     "on_refusal": "refusal",
+    "require": "feature:require",
 }
+
+_NETWORK_MODES = frozenset({"none", "limited", "full"})
 
 
 class Request(Record):
@@ -181,9 +184,10 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             elif flag in {"read", "write", "deny"}:
                 path = value if flag != "write" or "/" in value else f"./{value}"  # no pattern is granted
                 yield flag, _checked(flag, f"{capability}:{_absolute(path)}")
-            elif flag == "net" and ":" in value:
-                why = "--net takes a mode; a host is a capability"
-                raise CapabilitySyntaxError(value, 1, why=why, fix=f"write --cap network:{value}")
+            elif flag == "net":
+                yield flag, f"{capability}:{_network_mode(value)}"
+            elif flag == "require":
+                yield from ((flag, _checked(flag, f"{capability}:{name}")) for name in _names(value))
             elif flag == "env":
                 yield flag, f"env:set:{value}" if "=" in value else f"env:pass:{value}"
             else:
@@ -197,19 +201,33 @@ def flag_capabilities(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "cap", value
 
 
+def _network_mode(value: str) -> str:
+    if ":" in value:
+        why = "--net takes a mode; a host is a capability"
+        raise CapabilitySyntaxError(value, 1, why=why, fix=f"write --cap network:{value}")
+    if value not in _NETWORK_MODES:
+        why, fix = f"there is no mode {value!r}", "use none, limited or full"
+        raise PolicyError("capability-syntax", "--net is not valid", why=why, fix=fix)
+    return value
+
+
 def _checked(flag: str, text: str) -> str:
     """The capability, or an error that speaks of the flag that was typed."""
     try:
         parse_capability(text)
     except CapabilitySyntaxError as mistake:
-        what = f"--{flag.replace('_', '-')} cannot be understood"
+        what = f"--{flag.replace('_', '-')} is not valid"
         raise PolicyError("capability-syntax", what, why=mistake.why, fix=mistake.fix) from None
     return text
 
 
 def waived_names(options: Mapping[str, Any]) -> list[str]:
     """The features of --waive, which may be given several times and hold several names."""
-    return [name.strip() for text in options["waive"] for name in text.split(",")]
+    return [name for text in options["waive"] for name in _names(text)]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _build_from_flags(options: Mapping[str, Any]) -> Sandbox:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+from corral.cli.options import OF_A_TRIAL
 from corral.cli.seen import NotedRun
 from corral.model.errors import CorralError, PolicyError
 from corral.model.event import THE_COMMAND, EventKind, shown
@@ -49,8 +50,8 @@ _LIMITS_SAID = {
 #: A command may try as many different things as it likes: what comes later is told at the end.
 _MOST_LINES = 32
 _WITHOUT_PROXY = (
-    "nothing was asked of corral's proxy; with landlock, a program that goes by no http_proxy has no network"
-    " (with native it needs none)"
+    "the command did not use corral's proxy; with landlock, a program that ignores http_proxy has no network"
+    " (with native it needs no proxy)"
 )
 
 
@@ -63,7 +64,7 @@ def run_request(options: Mapping[str, Any], words: Iterable[str], *, stores: boo
     try:
         command = build_command(options, words)
         request = build_request(options, command, may_try=True)
-        options = {**options, "trial": options["trial"] or request.is_tried}
+        options = {**options, "trial": request.is_tried or any(options[name] for name in OF_A_TRIAL)}
         if request.configuration is not None and request.configuration.check_mode != "off":
             from corral.cli.check import check_configured
 
@@ -182,8 +183,10 @@ def _carry_out(
     if not options["trial"]:
         return _run_planned(request, prepared, options, lines)
     from corral.cli.trial.tried import TriedCommand
+    from corral.trials.record import layer_size
 
-    tried_command = TriedCommand(request.sandbox, prepared)
+    size = layer_size(options["trial_size"], options["trial_files"])
+    tried_command = TriedCommand(request.sandbox, prepared, size)
     try:
         with tried_command.trial.hold():
             result = _run_planned(request, tried_command.command, options, lines)
@@ -296,9 +299,7 @@ def _tell_once(unheld: tuple[tuple[Feature, str], ...]) -> None:
     from corral.host.state import read_state, write_state
 
     texts = ", ".join(f"{feature.value} ({value})" for feature, value in unheld)
-    line = (
-        f"this host cannot hold the default of {texts}; `corral doctor` says what would. This is said once."
-    )
+    line = f"this host cannot hold the default of {texts}; `corral doctor` says what would (shown once)"
     known = read_state("told", 4096).decode("utf-8", "replace").splitlines()
     if line not in known:
         say(line)

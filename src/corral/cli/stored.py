@@ -8,7 +8,7 @@ import os
 import struct
 import time
 
-from corral.cli.options import OPTIONS
+from corral.cli.options import OF_A_TRIAL, OPTIONS
 from corral.cli.request import build_request
 from corral.cli.seen import facts_of
 from corral.compiled_plans.compiler import build_of
@@ -19,6 +19,7 @@ from corral.config.traced import note_configuration
 from corral.git_check.remembered import forget_oldest
 from corral.host.real import state_directory, stored_directory
 from corral.model.errors import CorralError
+from corral.streams.callers_outputs import leads_past_corral
 from corral.untrusted_files.quarantine import make_private
 
 TYPE_CHECKING = False
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 #: Variables that no planning reads. Their values differ from one command to the next.
 LEFT_OUT = ("COLUMNS", "LINES", "OLDPWD", "SHLVL", "_")
 #: What Python does itself during a run, or says after it.
-_ONLY_PYTHON = ("terminal", "stats", "trace", "debug", "on_refusal", "json", "verbose", "trial", "image")
+_ONLY_PYTHON = (
+    *("terminal", "stats", "trace", "debug", "on_refusal", "json", "verbose", "image"),
+    *OF_A_TRIAL,
+)
 #: Time stamps are as coarse as the kernel's tick; a younger one may hide a second change.
 _TICK_NS = 20_000_000
 _MOST_FILES = 512
@@ -51,7 +55,8 @@ def store(
     if _is_for_python(options, request):
         return
     with contextlib.suppress(CorralError, OSError, ValueError, TypeError):
-        in_vain = f"{request_key(arguments, '', hears=ran[0].hears).hex()}{_IN_VAIN}"
+        hears = _passes_by(ran[0])
+        in_vain = f"{request_key(arguments, '', hears=hears).hex()}{_IN_VAIN}"
         if _was_in_vain(in_vain):
             return
         _write(in_vain, b"")  # until it is known otherwise
@@ -62,13 +67,19 @@ def store(
         for path in options["deny_from"]:
             trace.note_content(os.path.abspath(path))
         trace.note_content(os.path.join(state_directory(), "told"))
-        key = request_key(arguments, build_of(ran[1].argv[0]), hears=ran[0].hears)
+        key = request_key(arguments, build_of(ran[1].argv[0]), hears=hears)
         sandbox = build_request(options, request.command).sandbox
         data = compile_run(sandbox, trace, ran, key, facts_of(sandbox, ran[1].backend, options))
         if data is not None and trace.newest_ns < began - _TICK_NS:
             _write(key.hex(), data)
         if data is not None:
             os.unlink(os.path.join(stored_directory(), in_vain))
+
+
+def _passes_by(plan: Plan) -> bool:
+    """Whether standard error would go past corral, as far as anybody can tell who has not seen the plan."""
+    is_limited = plan.resolved.limits.output_bytes is not None
+    return leads_past_corral() if is_limited else plan.hears
 
 
 def _was_in_vain(name: str) -> bool:

@@ -28,8 +28,8 @@ _SENTENCES = {
     Reason.READ_ONLY: "it is granted for reading only",
     Reason.DENIED: "it is denied, and a denial beats every grant",
     Reason.HIDDEN: "homes hide it: a key, a login or a history, which a grant of the home does not show",
-    Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
-    Reason.PRIVATE: "the sandbox has a private directory there: empty at first, gone afterwards",
+    Reason.PROTECTED: "the host may run or trust this file later, so commands cannot change it",
+    Reason.PRIVATE: "the sandbox has a private directory there: empty at first, removed afterwards",
     Reason.STRUCTURAL: "the sandbox has its own /proc and /dev, with what programs cannot do without",
     Reason.NOT_EXECUTABLE: "it is not a program: the file is not executable",
     Reason.NOT_GRANTED: "no rule grants it",
@@ -38,7 +38,7 @@ _SENTENCES = {
 }
 #: Errors about what was asked; others are about the policy.
 _OF_THE_QUESTION = frozenset({"not-a-target", "no-program"})
-_COPIED = "a command changes a copy; what is harmless of that is taken over when it has ended"
+_COPIED = "a command changes a copy; harmless changes are taken over when it has ended"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1"})
 
 
@@ -135,9 +135,7 @@ def _decide(operation: str, target: str, configuration: Configuration, sandbox: 
     if operation == "connect":
         return sandbox.decide_connection(read_target(target))
     if not target:
-        raise PolicyError(
-            "not-a-target", "there is nothing to ask about", why="it is empty", fix="name a path"
-        )
+        raise PolicyError("not-a-target", "there is no question", why="it is empty", fix="name a path")
     if operation != "exec":
         return sandbox.decide_path(_absolute(target, configuration.workspace), writes=operation == "write")
     program = _find_program(target, configuration.workspace)
@@ -253,7 +251,7 @@ def _is_about(capability: Capability, operation: str, decision: Decision, worksp
 def _change(configuration: Configuration, operation: str, decision: Decision) -> Change:
     """A capability that helps, tried before it is recommended; or what else would."""
     if decision.reason is Reason.DENIED:
-        return Change(advice="take the denial out; nothing else re-opens what is denied")
+        return Change(advice="remove the denial; nothing else permits it")
     if decision.reason is Reason.HIDDEN:
         verb = "write" if operation == "write" else "read"
         return Change(advice=f"grant {decision.rule} by its own name (filesystem:{verb}:{decision.rule})")
@@ -312,9 +310,9 @@ def _render(answer: WhyReport) -> Iterator[str]:
         yield f"  because  {_COPIED if answer.is_copied else _SENTENCES[decision.reason]}"
     if answer.rule is not None:
         yield f"  rule     {answer.rule[0]}"
-        yield f"  said in  {answer.rule[1]}"
+        yield f"  set in   {answer.rule[1]}"
     if decision.is_missing:
-        yield "  note     there is nothing of that name now"
+        yield "  note     it does not exist now"
     if operation == "connect" and decision.subject.split(":")[1] in _LOOPBACK:
         yield "  note     inside, loopback is the sandbox's own, and works; this is about the host's"
     if change.advice:

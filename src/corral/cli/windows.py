@@ -1,7 +1,9 @@
 """What `corral` says on Windows: that it confines nothing there, and where it works. It imports nothing else.
 
-A run in docker takes corral's own launcher in the container, which is a program for Linux, and a runner that
-watches over it, which takes Linux as well. WSL2 has both.
+A run in docker takes corral's own launcher in the container, which looks at each mount before the command
+runs. From Windows it could not: Docker Desktop's containers are in a virtual machine, in which a directory of
+Windows has other numbers than here, its names are not told apart by their case, and the launcher's sockets
+lead nowhere. WSL2 is Linux, and has all of it.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ _DOCTOR = f"""\
 No backend works here: corral refuses to run commands.
 corral {__version__} on Windows
   docker      does not work
-    because: the runner and the launcher that it needs in the container are programs for Linux
+    because: its containers are in a virtual machine with a separate Linux (Docker Desktop), in which the
+             launcher could not see that what is mounted is what was meant
     fix: {_WHERE}
-auto takes the first that enforces all: docker
+auto takes the first that enforces everything: docker
 """
 _REFUSED = f"""\
 corral: the command did not run: nothing on Windows can enforce the policy
-  because: docker: it needs Linux
+  because: docker: its containers are in a virtual machine with a separate Linux (Docker Desktop), in which
+           the launcher could not see that what is mounted is what was meant
   fix: {_WHERE}
 """
 #: As everywhere else: the host cannot enforce it.

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 #: Backends whose sandbox the launcher makes by itself.
 BACKENDS = ("native", "landlock")
 MECHANISM = "corral-launch"
+#: What is asked of groups that only count.
+_COUNTING = frozenset({"memory", "pids", "cpuacct"})
 #: Which groups the caller is in. A plan is for these: one made elsewhere could free a command from limits.
 MEMBERSHIP = "/proc/self/cgroup"
 #: Time stamps are as coarse as the kernel's tick; a younger one may hide a second change.
@@ -94,15 +96,15 @@ class Compilation:
         return target
 
 
-def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compilation:
-    """Plan with a trace of everything that was seen.
+def compile_sandbox(make: Callable[[Trace], Sandbox], *, counts: bool = False) -> Compilation:
+    """Plan with a trace of everything that was seen. `counts`: groups count what commands cost.
 
     `make` is called with the trace, in which it notes the files that it reads, before it reads them. It may
     be called again: a file that has changed a moment ago may change once more without a new time stamp.
     """
     for _ in range(_ROUNDS):
         began, trace = time.time_ns(), Trace()
-        compiled = _compile(make(trace), trace)
+        compiled = _compile(make(trace), trace, counts=counts)
         if trace.newest_ns < began - _TICK_NS:
             return compiled
         time.sleep(_TICK_NS / 1e9)
@@ -114,7 +116,7 @@ def compile_sandbox(make: Callable[[Trace], Sandbox]) -> Compilation:
     )
 
 
-def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
+def _compile(sandbox: Sandbox, trace: Trace, *, counts: bool) -> Compilation:
     _check_response(sandbox.policy)
     for name in sorted(os.listdir(preset_directory())):
         trace.note_content(os.path.join(preset_directory(), name))
@@ -132,7 +134,7 @@ def _compile(sandbox: Sandbox, trace: Trace) -> Compilation:
     check(plan, launch)
     for path in hosts[0].corral_files() if writable_paths(plan) else ():
         hosts[0].lstat(path)
-    spec = with_groups(launch, trace)
+    spec = with_groups(launch, trace, telling=_COUNTING if counts else frozenset())
     limits = plan.resolved.limits
     compiled = CompiledPlan(
         PlanHost(
@@ -179,7 +181,8 @@ def _check_groups(sandbox: Sandbox, host: Host) -> None:
 def with_groups(launch: Launch, trace: Trace, *, telling: frozenset[str] = frozenset()) -> bytes:
     """The spec, with the control group that the run needs: made here once, to see what it takes.
 
-    `telling` are controllers that a group has also where they hold nothing: they tell why a command failed.
+    `telling` are controllers that a group has also where they hold nothing: they tell why a command failed,
+    or what it has cost.
     """
     assert launch.spec is not None
     request = launch.group
@@ -194,7 +197,7 @@ def with_groups(launch: Launch, trace: Trace, *, telling: frozenset[str] = froze
     used = [path for path, _ in settings]
     used += [record.path for record in (records.kill, records.cpu_time) if record is not None]
     used += [place for controller, place in group.directories.items() if controller in telling]
-    # Others that only count are left out: nobody asks a plan what a command has cost.
+    # Others that only count are left out.
     directories = dict.fromkeys(group.directories.values())
     places = tuple(place for place in directories if any(is_beneath(path, place) for path in used))
 

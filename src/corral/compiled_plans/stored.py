@@ -59,7 +59,7 @@ _TEMPORARY = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 #: Controllers that tell what a command was refused.
 _TELLING = frozenset({"memory", "pids"})
 #: As in entry/run.h.
-_MOST_WORKTREES = _MOST_COPIES = 16
+_MOST_WORKTREES, _MOST_COPIES = 4096, 256
 
 
 class StoredRecord(IntEnum):
@@ -105,6 +105,8 @@ def compile_run(
     # What a probe depends on as well: which launcher it is, and in which groups.
     trace.note_content(launch.argv[0])
     trace.note_text(MEMBERSHIP, read(MEMBERSHIP))
+    if plan.resolved.denied_mounts:  # compiled plans do without: docs/compiled-plans.md
+        trace.note_mounts(plan.resolved.denied_mounts)
     for path in hosts[0].corral_files():
         hosts[0].lstat(path)
     launch = _guarded(plan, launch)
@@ -137,8 +139,7 @@ def _can_be_stored(plan: Plan, launch: Launch) -> bool:
     only_python = (
         *(launch.outer, launch.scratch, plan.searches, plan.host_searches, plan.notes, resolved.published),
         plan.unheld,  # by now it may be held
-        *(resolved.limits.output_bytes is not None, resolved.net.mode is NetMode.LIMITED),
-        plan.policy.response is not Response.DENY,
+        *(resolved.net.mode is NetMode.LIMITED, plan.policy.response is not Response.DENY),
     )
     if not is_apart or any(only_python) or (plan.watches and not launch.guards_names):
         return False
@@ -197,7 +198,7 @@ def _compiled(plan: Plan, launch: Launch, trace: Trace) -> CompiledPlan:
             (("PATH", DEFAULT_PATH),),
             tuple(sorted(fixed_environment(plan.policy, plan.resolved, plan.waived).items())),
         ),
-        None,
+        plan.resolved.limits.output_bytes,
         resolved_of(spec),
         "",
     )
@@ -251,7 +252,7 @@ def _set_by_python() -> list[bytes]:
 def _string(text: str) -> bytes:
     raw = os.fsencode(text)
     if b"\0" in raw:
-        raise ValueError(f"{text!r} holds a NUL byte")
+        raise ValueError(f"{text!r} contains a NUL byte")
     return raw + b"\0"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.enforcer import Enforcer
     from corral.model.launch import Launch
-    from corral.model.plan import FileStamp
+    from corral.model.plan import FileStamp, MountView
     from corral.model.probe import Entries, LaunchTrial, ModuleRunner, Stat, ToolRun
 
 
@@ -79,10 +79,10 @@ class Trace:
         """What a file of the kernel's says."""
         self._note("text", SeenText(path, text))
 
-    def note_mounts(self, path: str, text: str) -> None:
-        """What planning takes from a table of mounts. The numbers in it are another namespace's elsewhere."""
-        lines = (line.split(" ")[2:5] for line in text.split("\n") if line)
-        self._note("mounts", SeenMounts(path, "".join(f"{' '.join(line)}\n" for line in lines)))
+    def note_mounts(self, view: MountView) -> None:
+        """What planning takes from the table of mounts."""
+        places, lines = ("".join(f"{text}\n" for text in texts) for texts in (view.places, view.lines))
+        self._note("mounts", SeenMounts(MOUNTS, places, lines))
 
     def _note(self, kind: str, seen: Seen) -> None:
         self._seen.setdefault((kind, seen.path), seen)
@@ -131,12 +131,9 @@ class TracedHost:
         return self._host.entries(path)
 
     def read_text(self, path: str, limit_bytes: int) -> str:
-        if path != MOUNTS:
+        if path != MOUNTS:  # of which the plan has what counts: `denied_mounts`
             self._note_file(path)
-        text = self._host.read_text(path, limit_bytes)
-        if path == MOUNTS and self._is_stored:  # a compiled plan is used elsewhere: docs/compiled-plans.md
-            self._trace.note_mounts(path, text)
-        return text
+        return self._host.read_text(path, limit_bytes)
 
     def stamp(self, path: str) -> FileStamp:
         self._note_file(path)

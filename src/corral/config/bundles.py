@@ -53,7 +53,7 @@ def expand_bundles(allowed: Iterable[str], place: ConfigurationFile) -> list[str
         if not bundle.hosts:
             raise PolicyError(
                 "empty-bundle",
-                f"{text} stands for no host here",
+                f"{text} contains no host here",
                 why="nothing on this machine says which hosts these are",
                 fix="name the hosts: --allow HOST; `corral policy bundles` shows what each bundle means here",
             )

@@ -105,7 +105,7 @@ class Configuration(Record):
 
     @property
     def fallback(self) -> str:
-        """What to do where no backend can enforce the policy: `refuse`, or run `unconfined`."""
+        """What to do if no backend can enforce the policy: `refuse`, or run `unconfined`."""
         return FALLBACKS[0] if self.fallback_withheld else str(self._value("fallback"))
 
     @property

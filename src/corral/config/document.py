@@ -220,6 +220,6 @@ _NESTED_TOO_DEEP = (f"this is nested more than {MOST_DEPTH} levels deep", "no se
 _NUMBER_TOO_LARGE = ("the number does not fit into 64 bits", "write a smaller number")
 _NOT_FINITE = ("the number is not finite", "write a plain number")
 _HALF_A_CHARACTER = (
-    "the text is not Unicode: it holds half of a surrogate pair",
+    "the text is not Unicode: it contains half of a surrogate pair",
     "write the character itself",
 )

@@ -53,7 +53,7 @@ def load_configuration(
     flags: Sequence[Setting] = (),
     ignore_files: bool = False,
 ) -> Configuration:
-    """What a run in this directory may do, from every place that says something about it.
+    """What a run in this directory may do, from all configuration files and variables.
 
     `agent` chooses an agent's own settings, `user_file` another user file; with `ignore_files` neither
     files nor CORRAL_* variables are read. Raises ConfigurationError with every mistake of every file.

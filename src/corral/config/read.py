@@ -31,6 +31,7 @@ _GROUPS = tuple(
 _MOST_AGENTS = 1000
 _MOST_ELEMENTS = 500
 _MOST_PROBLEMS = 50
+_MOST_NAMED = 16  # in one line of advice
 _AGENT_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
@@ -169,7 +170,7 @@ class _Reader:
             before = seen.setdefault(setting.key.name, setting)
             if before is not setting and not setting.key.is_list:
                 origin = setting.origin
-                what = f"{setting.key.name} was said already, on line {before.origin.line}"
+                what = f"{setting.key.name} is already set on line {before.origin.line}"
                 self._problems.append(
                     Problem(origin.name, origin.line, origin.column, what, "leave one of them out")
                 )
@@ -199,20 +200,33 @@ def _in_order(settings: list[Setting]) -> list[Setting]:
 
 
 def _suggest_key(name: str, known: list[str]) -> str:
-    """Near by spelling, or the same word below another table."""
-    deeper = [key.name for key in KEYS if key.name.rpartition(".")[2] == name and not key.is_beside]
-    return f"write {deeper[0]}" if deeper else nearest(name, known)
+    """The same word below another table, or near by spelling."""
+    exact = [key.name for key in KEYS if key.name.rpartition(".")[2] == name and not key.is_beside]
+    deeper = exact[0] if exact else _nearest_below(name)
+    if exact:
+        return f"write {deeper}"
+    if deeper:
+        return nearest(name, known, otherwise=f"did you mean {deeper!r}?")
+    many = "docs/configuration.md lists the keys, and so does `corral policy schema`"
+    return nearest(name, known, otherwise=many if len(known) > _MOST_NAMED else "")
+
+
+def _nearest_below(name: str) -> str:
+    """The key whose last word is spelled nearly so, or nothing."""
+    import difflib
+
+    own = [key for key in KEYS if not key.is_beside]
+    names = {word: key.name for key in reversed(own) for word in (key.name.rpartition(".")[2], *key.aliases)}
+    words = names | {key.name: key.name for key in own}
+    near = difflib.get_close_matches(name, words, n=1)
+    return words[near[0]] if near else ""
 
 
 def _suggest_below(name: str) -> str:
     """For a key that stands where only `sandbox` may: the key that was meant, in its table."""
-    import difflib
-
     if name in _GROUPS:
         return f"write sandbox.{name}"
     if name == "tool":
         return "[tool.corral] is for pyproject.toml; here the keys begin with [sandbox]"
-    own = [key for key in KEYS if not key.is_beside]
-    words = {word: key.name for key in own for word in (key.name, key.name.rpartition(".")[2], *key.aliases)}
-    near = difflib.get_close_matches(name, words, n=1)
-    return f"write sandbox.{words[near[0]]}" if near else "write a table `sandbox`, and keys below it"
+    near = _nearest_below(name)
+    return f"write sandbox.{near}" if near else "write a table `sandbox`, and keys below it"

@@ -102,13 +102,14 @@ def directories_of(git: str, work: Work) -> frozenset[bytes]:
     try:
         if not os.path.lexists(f"{git}/index"):
             return frozenset()
-        length = _hash_length(handle, git)
+        length = hash_length_of(handle, git)
         return read_whole_index(work, handle, git, length, may_have_names=True)[1]
     finally:
         os.close(handle)
 
 
-def _hash_length(handle: int, git: str) -> int:
+def hash_length_of(handle: int, git: str) -> int:
+    """How many bytes the names of objects have in a git directory."""
     common = read_path(read_file(handle, "commondir") or b"")
     shared = os.open(os.path.join(git, common or "."), _DIRECTORY)
     try:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 
+from corral.git_check.around import hash_length_of
 from corral.git_check.files import descend, in_the_way, make_whole, read_file, write_new
 from corral.git_check.hazard import Hazard
 from corral.git_check.look import NEVER_NS, Look
@@ -305,7 +306,8 @@ def open_check(plan: Plan, quarantine: str, memory: str = "") -> RepositoryCheck
 def begin_for_others(scope: CheckScope) -> tuple[bytes, dict[str, bytes]] | None:
     """What a mark holds where nothing of the host's own has to be known apart: the entry program goes by it.
 
-    Also the HEADs of the git directories. None if there is anything that a later check would have to spare.
+    Also the HEADs of the git directories. None if there is anything that a later check would have to spare,
+    or that the entry program does not know.
     """
     check = RepositoryCheck(scope, "")
     try:
@@ -313,8 +315,18 @@ def begin_for_others(scope: CheckScope) -> tuple[bytes, dict[str, bytes]] | None
     except SetupError:
         return None
     is_plain = not check._own and not check._look.elsewhere.begun - {""} and not check._look.unplanned
+    is_known = is_plain and all(map(_has_sha1, check._heads))
     state = check._to_store()
-    return (marked(scope.roots, state), dict(check._heads)) if is_plain else None
+    return (marked(scope.roots, state), dict(check._heads)) if is_known else None
+
+
+def _has_sha1(git: str) -> bool:
+    """The entry program knows no other index: with longer names git would find other entries in it."""
+    handle = os.open(git, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return hash_length_of(handle, git) == 20
+    finally:
+        os.close(handle)
 
 
 def resume_check(scope: CheckScope, quarantine: str, mark: Mark) -> RepositoryCheck:

@@ -1,8 +1,8 @@
 """Copies: private directories with copies of git configurations, for as long as a run or session lasts.
 
-They lie in the state directory, where no command reaches; each is mounted in its sandbox alone. The directory
-of a run is locked for as long as the run lasts. One that nobody has locked belonged to a corral that was
-killed: the next run with a copy removes it.
+They lie in the user's runtime directory, else in the state directory, where no command reaches; each is
+mounted in its sandbox alone. The directory of a run is locked for as long as the run lasts. One that nobody
+has locked belonged to a corral that was killed: the next run with a copy removes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Copies:
                 "copies",
                 "a copy of the git configuration could not be made",
                 why=f"{problem.filename or self._place}: {problem.strerror or problem}",
-                fix="make room in the state directory, or point XDG_STATE_HOME elsewhere",
+                fix="free some space there, or point XDG_RUNTIME_DIR or XDG_STATE_HOME elsewhere",
             ) from problem
         except BaseException:
             self._remove()

@@ -159,7 +159,7 @@ _WORDS = {
     "tag.sort": f"{_SORTS} -{_SORTS.replace(' ', ' -')}",
 }
 
-#: The words that each may be, if it is no number and neither true nor false.
+#: The words that each may be, if it is not a number and neither true nor false.
 _SWITCHES_OR_WORDS = {
     "branch.*.rebase": "merges m interactive i preserve p",
     "branch.autosetupmerge": "always inherit simple",

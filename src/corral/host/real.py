@@ -253,9 +253,8 @@ class RealHost:
         # TRUST: what runs on the host at the next start, or says what may, must not be writable from inside.
         if self._files is None:
             files = {_PACKAGE, os.path.dirname(self._launcher), *self._own_files}
-            files |= {directory for directory in (state_directory(), *config_places()) if directory}
-            files |= {directory for directory in (os.path.dirname(stored_directory()),) if directory}
-            files.update(control_directories())
+            kept = (state_directory(), os.path.dirname(stored_directory()), *config_places())
+            files |= {directory for directory in (*kept, *control_directories()) if directory}
             if sys.prefix != sys.base_prefix:
                 files.add(sys.prefix)
             # As they are called and as they really are: a link on the way is held as well.
@@ -263,11 +262,12 @@ class RealHost:
         return self._files
 
     def control_directories(self) -> tuple[str, ...]:
-        # TRUST: whoever reads there may give commands to every named session.
-        hidden = tuple(map(os.path.realpath, control_directories()))
-        state = state_directory()
-        audit = os.path.join(os.path.realpath(state), "audit") if state else ""
+        # TRUST: whoever reads there may give commands to every named session, wherever variables lead here.
+        home = os.path.join(os.path.dirname(stored_directory()) or "/", "sessions")
+        places = (*control_directories(), *((home,) if os.path.isdir(home) else ()))
+        hidden = tuple(dict.fromkeys(map(os.path.realpath, places)))
         # A command that reads the log knows all runs.
+        audit = os.path.join(os.path.realpath(state), "audit") if (state := state_directory()) else ""
         return (*hidden, audit) if audit and os.path.isdir(audit) else hidden
 
     def module_runner(self) -> ModuleRunner:
@@ -276,11 +276,10 @@ class RealHost:
         return find_module_runner()
 
     def copies_directory(self) -> str:
-        state = state_directory()
-        if not state:
+        kept = _runtime_directory() or state_directory()  # in memory, if possible: hundreds come and go
+        if not kept:
             return ""
-        place = os.path.realpath(os.path.join(state, "copies"))
-        above = place
+        above = place = os.path.realpath(os.path.join(kept, "copies"))
         while not os.path.lexists(above):
             above = os.path.dirname(above)
         return place if os.access(above, os.W_OK | os.X_OK) else ""
@@ -324,18 +323,19 @@ def control_directories() -> tuple[str, ...]:
 
     The user's runtime directory is used if it is his alone; else, and to find others, the state directory.
     """
-    found = []
+    runtime, state = _runtime_directory(), state_directory()
+    return (*((runtime,) if runtime else ()), *((os.path.join(state, "sessions"),) if state else ()))
+
+
+def _runtime_directory() -> str:
+    """Corral's place in the user's runtime directory, if that is his alone; else empty."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/"):
-        try:
-            status = os.lstat(runtime)
-        except (OSError, ValueError):
-            status = None
-        is_private = status is not None and stat_bits.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
-        if is_private and status is not None and status.st_uid == os.geteuid():
-            found.append(os.path.join(runtime, "corral"))
-    state = state_directory()
-    return (*found, *((os.path.join(state, "sessions"),) if state else ()))
+    with contextlib.suppress(OSError, ValueError):
+        status = os.lstat(runtime)
+        is_private = stat_bits.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+        if runtime.startswith("/") and is_private and status.st_uid == os.geteuid():
+            return os.path.join(runtime, "corral")
+    return ""
 
 
 def open_runs_directory() -> int:

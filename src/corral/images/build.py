@@ -197,7 +197,7 @@ def _no_room(where: str, why: str) -> SetupError:
         "image-disk",
         "the image could not be written",
         why=f"{where}: {why}",
-        fix="make room there, or set TMPDIR to a directory that has some (4 GiB are enough for any variant)",
+        fix="make room there, or set TMPDIR to another directory (4 GiB are enough for any variant)",
     )
 
 

@@ -17,6 +17,7 @@ from corral.aio.session import HeldSession
 from corral.backends.registry import AUTO_NAME
 from corral.integrations.command_check import CommandCheck
 from corral.integrations.explained import explain_failure, explain_text, is_worth_telling
+from corral.integrations.own_directories import ENDS_WITH_IT, leads_out
 from corral.model.errors import CorralError, PolicyError, SessionClosed, SetupError
 from corral.model.file_entry import FileKind
 from corral.model.record import Record
@@ -208,7 +209,12 @@ class AgentSession:
         return self._file(lambda session: session.read_file(path, limit=limit))
 
     def write(self, path: str, data: bytes | str) -> None:
-        """Give a file new contents, all or nothing; missing directories are made."""
+        """Give a file new contents, all or nothing; missing directories are made.
+
+        `../x` is refused where the sandbox has a directory of its own: nobody would find that file.
+        """
+        if leads_out(self.sandbox, path):
+            raise PermissionError(errno.EACCES, f"outside the workspace there is {ENDS_WITH_IT}", path)
         self._file(lambda session: session.write_file(path, data, parents=True))
 
     def list(self, path: str = ".") -> tuple[FileEntry, ...]:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 NAME = "bash"
 DESCRIPTION = (
-    "Run a command in a shell, in a sandbox. Working directory and exported variables last to the next call."
-    " With run_in_background the answer has the id of a job, whose output and end are asked for by that id."
+    "Run a command in a shell, in a sandbox. The working directory and exported variables last until the next"
+    " call. With run_in_background the answer has the id of a job; use it to read its output and to end it."
 )
 #: Name -> type and meaning.
 FIELDS = {
     "command": ("string", "The command, or a script of several lines."),
     "timeout": ("number", "Milliseconds until it is ended."),
-    "run_in_background": ("boolean", "Come back at once, and let it run."),
+    "run_in_background": ("boolean", "Return at once, and let it run in the background."),
     "description": ("string", "What it does, in a few words."),
     "dangerouslyDisableSandbox": ("boolean", "Ask the user to run it without a sandbox."),
 }
@@ -42,7 +42,7 @@ class BashCall(Record):
 
 
 class BashOutput(Record):
-    """What a model is told, and what is behind it."""
+    """The text for the model, and the result behind it."""
 
     text: str
     is_error: bool = False

@@ -137,7 +137,7 @@ class _Tool:
 
 
 class BashTool(_Tool):
-    """A shell in a sandbox that is kept: made at the first call, ended by `close`."""
+    """A shell in a kept sandbox: made at the first call, ended by `close`."""
 
     _session: Session | None = None
 
@@ -154,7 +154,7 @@ class BashTool(_Tool):
             session.close()
 
     def execute(self, arguments: object) -> BashOutput:
-        """Do what a model asks for, and say it in words for the model."""
+        """Run what a model asks for, and return a text for the model."""
         try:
             call = read_arguments(arguments, self._default, self._most)
             warnings = self._check.apply(call.command)
@@ -184,7 +184,7 @@ class BashTool(_Tool):
 
 
 class AsyncBashTool(_Tool):
-    """The same for asyncio. A call that is cancelled ends its command."""
+    """`BashTool` for asyncio. Cancelling a call ends its command."""
 
     _session: AsyncSession | None = None
 

@@ -111,7 +111,8 @@ class CorralSandboxSession(BaseSandboxSession):
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
         """Run a command; standard error ends with what corral refused, if the command failed for that."""
         words = tuple(map(str, command))
-        env = await self.state.manifest.environment.resolve()
+        variables = self.state.manifest.environment
+        env = await variables.resolve() if variables.value else {}  # two turns of the loop for nothing
         session = self._opened()
         try:
             done = await running(lambda: session.run(words, env=env, timeout=timeout))

@@ -39,6 +39,13 @@ def learn(
     sandbox: Sandbox, command: str | tuple[str, ...], say: Callable[[str], None]
 ) -> tuple[Result, Observation]:
     """Run a command under strace in the sandbox, on the caller's streams. Raises CorralError."""
+    if sandbox.planner.host.platform != "linux":
+        raise UnenforceableError(
+            "learn-strace",
+            "nothing can be learned on this platform",
+            why="commands are observed by strace, which only Linux has",
+            fix="`corral why` says what to add for a refusal",
+        )
     tracer = shutil.which("strace")
     if tracer is None:
         raise UnenforceableError(
@@ -66,7 +73,7 @@ def learn(
             accesses = list(_of_the_host(observed, parse_trace(lines, sandbox.workspace), place))
     except OSError as problem:
         raise PolicyError(
-            "learn-trace", "nothing was traced", why=str(problem), fix="look at what strace printed"
+            "learn-trace", "nothing was traced", why=str(problem), fix="read what strace printed"
         ) from None
     finally:
         shutil.rmtree(place, ignore_errors=True)

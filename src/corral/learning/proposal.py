@@ -102,7 +102,9 @@ def _checked(paths: Iterable[str], judge: _Judge, flags: list[str], keeps: str =
         if judge.lacks(path, writes=False) is Reason.HIDDEN:
             flags.append(f"{path} is a secret and is not granted; name it yourself if you mean it")
         elif path != keeps and (path in {"/", "/home", "/root", "/Users", home} or _beneath(home, path)):
-            flags.append(f"{path} is a home, or holds one, and is not granted; grant what lies deeper")
+            flags.append(
+                f"{path} is a home, or contains one, and is not granted; grant a directory further down"
+            )
         else:
             kept.add(path)
             if path.count("/") < 2 and f"{path} is broad" not in flags:

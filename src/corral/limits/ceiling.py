@@ -76,7 +76,7 @@ class Ceiling:
         self.close()
 
     def close(self) -> None:
-        """Remove it. Runs that are still under way are ended."""
+        """Remove it, and end the runs that are still active."""
         group, self._group, self.hierarchy = self._group, None, None
         if group is None:
             return
@@ -95,7 +95,7 @@ class Ceiling:
         return self.hierarchy
 
     def usage(self) -> GroupUsage:
-        """What all runs together have now, and had at most."""
+        """What all runs together use now, and their peak."""
         if self._group is None:
             raise ValueError("the ceiling is not in use")
         return self._group.usage()

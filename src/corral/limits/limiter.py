@@ -36,7 +36,7 @@ _ROUNDS = 200
 
 
 class Excess(Record):
-    """A limit that was met, and what is known of it."""
+    """A limit that was reached, and the details."""
 
     feature: Feature
     reason: str

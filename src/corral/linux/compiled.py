@@ -45,7 +45,7 @@ class PlanRecord(IntEnum):
     SPEC = 11  # u32 number of records, records; once
     NOTE = 12  # string
     TEXT = 13  # string text, string path
-    MOUNTS = 14  # string text, string path
+    MOUNTS = 14  # string places, string lines, string path
 
 
 class ObjectKind(IntEnum):
@@ -109,19 +109,22 @@ class SeenText(Record):
 
 
 class SeenMounts(Record):
-    """A table of mounts: of each line the device, the root and the point, one line each."""
+    """Of a table of mounts all that shows a part of some places.
+
+    A place is a device and a path on it; a line has the device, the root and the point of a mount.
+    """
 
     path: str
-    text: str
+    places: str
+    lines: str
 
 
 Seen = SeenObject | SeenNothing | SeenLink | SeenStamp | SeenSilence | SeenText | SeenMounts
 
 
-_WITH_TEXT: dict[PlanRecord, type[SeenLink | SeenText | SeenMounts]] = {
+_WITH_TEXT: dict[PlanRecord, type[SeenLink | SeenText]] = {
     PlanRecord.LINK: SeenLink,
     PlanRecord.TEXT: SeenText,
-    PlanRecord.MOUNTS: SeenMounts,
 }
 
 
@@ -236,7 +239,7 @@ def _seen_record(seen: Seen) -> tuple[PlanRecord, bytes]:
         case SeenText():
             return PlanRecord.TEXT, _string(seen.text) + path
         case SeenMounts():
-            return PlanRecord.MOUNTS, _string(seen.text) + path
+            return PlanRecord.MOUNTS, _string(seen.places) + _string(seen.lines) + path
 
 
 def _split(raw: bytes, count: int) -> Iterator[tuple[PlanRecord, bytes]]:
@@ -260,7 +263,7 @@ def _gather(records: list[tuple[PlanRecord, bytes]]) -> CompiledPlan:
             if kind in single:
                 raise MalformedPlan("a record occurs again")
             single[kind] = payload
-        elif kind <= PlanRecord.SILENT or kind in _WITH_TEXT:
+        elif kind <= PlanRecord.SILENT or kind in {PlanRecord.TEXT, PlanRecord.MOUNTS}:
             seen.append(_read_seen(kind, payload))
         else:
             texts[kind].append(_strings(payload, 1)[0])
@@ -293,6 +296,9 @@ def _read_seen(kind: PlanRecord, payload: bytes) -> Seen:
     if kind in _WITH_TEXT:
         text, path = _strings(payload, 2)
         return _WITH_TEXT[kind](path, text)
+    if kind is PlanRecord.MOUNTS:
+        places, lines, path = _strings(payload, 3)
+        return SeenMounts(path, places, lines)
     if kind is PlanRecord.STAMP:
         return SeenStamp(_strings(payload[_STAMP.size :], 1)[0], *_STAMP.unpack_from(payload))
     return SeenSilence(_strings(payload, 1)[0])
@@ -315,7 +321,7 @@ def _assignment(text: str) -> tuple[str, str]:
 def _string(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")
     if b"\0" in raw:
-        raise ValueError(f"{text!r} holds a NUL byte")
+        raise ValueError(f"{text!r} contains a NUL byte")
     return raw + b"\0"
 
 

@@ -56,7 +56,7 @@ _SINGLE = frozenset(
         *(RecordType.FAULT, RecordType.AREAS, RecordType.CGROUP_KILL, RecordType.CPU_TIME),
         *(RecordType.WATCH, RecordType.LINGER, RecordType.INSIDE, RecordType.IMAGE_ENVIRONMENT),
         *(RecordType.SERVE, RecordType.KEEP, RecordType.GATEWAY, RecordType.LOCK),
-        *(RecordType.GUARD, RecordType.AWAIT),
+        *(RecordType.GUARD, RecordType.AWAIT, RecordType.IDENTITY),
     }
 )
 _OF_COMMANDS = frozenset(
@@ -97,6 +97,7 @@ class Draft:
         self.hostname = ""
         self.rlimits: list[Rlimit] = []
         self.landlock: tuple[int, int, int] | None = None
+        self.identity: tuple[int, int] | None = None
         self.paths: list[PathRule] = []
         self.ports: list[tuple[int, int]] = []
         self.seccomp = b""
@@ -170,7 +171,7 @@ def _read_id_map(draft: Draft, reader: Reader) -> None:
 def _read_mount(draft: Draft, reader: Reader) -> None:
     kind, flags, device, inode, size, mode = reader.fixed(MOUNT)
     source, target = reader.string(), reader.string()
-    content = reader.layers() if kind == MountKind.OVERLAY else reader.blob()
+    content = reader.layers(1 if size else 2) if kind == MountKind.OVERLAY else reader.blob()
     if kind not in MountKind._value2member_map_ or flags & ~0xF:
         raise MalformedSpec("a mount is of an unknown kind")
     if not is_plain_path(target) or (kind in _LED and not is_plain_path(source)):
@@ -190,6 +191,13 @@ def _read_expect(draft: Draft, reader: Reader) -> None:
 
 def _read_rlimit(draft: Draft, reader: Reader) -> None:
     draft.rlimits.append(Rlimit(*reader.fixed(RLIMIT)))
+
+
+def _read_identity(draft: Draft, reader: Reader) -> None:
+    (first,), (count,) = reader.fixed(U32), reader.fixed(U32)
+    if not (first and count and first < 0xFFFFFFFF - count):
+        raise MalformedSpec("an identity of no ids, or of root's")
+    draft.identity = (first, count)
 
 
 def _read_landlock(draft: Draft, reader: Reader) -> None:
@@ -317,6 +325,7 @@ _READERS: dict[int, Callable[[Draft, Reader], None]] = {
     RecordType.KEEP: _read_nothing,
     RecordType.GATEWAY: _read_gateway,
     RecordType.LOCK: _read_nothing,
+    RecordType.IDENTITY: _read_identity,
     RecordType.GROUP: groups.read_group,
     RecordType.GROUP_SETTING: groups.read_group_setting,
     RecordType.GUARD: guard.read_guard,
@@ -329,7 +338,11 @@ _READERS: dict[int, Callable[[Draft, Reader], None]] = {
 def _has_network(draft: Draft) -> bool:
     """Whether there is a network of the sandbox's own, or the filter stands in for one."""
     own = {RecordType.LOOPBACK, RecordType.INSIDE} & draft.seen
-    return bool(own) or (draft.gateway is not None and GatewayFlag.NOTIFY in draft.gateway.flags)
+    return bool(own) or _asks(draft)
+
+
+def _asks(draft: Draft) -> bool:
+    return draft.gateway is not None and GatewayFlag.NOTIFY in draft.gateway.flags
 
 
 def _group_paths(draft: Draft) -> Iterator[str]:
@@ -344,13 +357,14 @@ def _check_whole(draft: Draft) -> None:
     inside = RecordType.INSIDE in draft.seen
     in_place = all(
         mount.kind in _IN_PLACE
-        or (mount.kind is MountKind.BIND and mount.source == mount.target)
+        or (mount.kind in {MountKind.BIND, MountKind.OVERLAY} and mount.source == mount.target)
         or (mount.kind is MountKind.TMPFS and MountFlag.READ_ONLY not in mount.flags)
         for mount in draft.mounts
     )
     kinds = {mount.kind for mount in draft.mounts}
     births = sum(group.kind is CgroupKind.BIRTH for group in draft.cgroups)
     guards = RecordType.GUARD in draft.seen
+    locks_one = RecordType.LOCK in draft.seen and not inside and draft.serves is None
     shares = draft.watch is not None and draft.watch.share_permille > 0
     for broken, why in (
         (draft.serves is None and not draft.cwd, "no working directory"),
@@ -367,16 +381,15 @@ def _check_whole(draft: Draft) -> None:
             RecordType.LOCK in draft.seen and not (all(draft.maps) and (inside or draft.mounts)),
             "a lock without mounts and id maps",
         ),
+        (draft.identity is not None and not locks_one, "an identity without a lock of one command"),
         (RecordType.LOOPBACK in draft.seen and not spaces & _NEWNET, "loopback without a namespace"),
         (draft.gateway is not None and not _has_network(draft), "a gateway without a network"),
         (bool(draft.hostname) and not spaces & _NEWUTS, "a host name without a namespace"),
         (draft.landlock is None and bool(draft.paths or draft.ports), "Landlock rules without a ruleset"),
         (draft.areas is not None and not draft.mounts, "private areas without mounts"),
         (draft.areas is None and MountKind.AREA in kinds, "a private area without their size"),
-        (
-            bool(draft.listens) and (not draft.seccomp or draft.serves is not None),
-            "a listener of no command's filter",
-        ),
+        (bool(draft.listens) and not draft.seccomp, "a listener of no filter"),
+        (_asks(draft) and not draft.listens, "questions that nobody hears"),
         (births > 1, "a process is born in one cgroup"),
         (
             not all(path[0] != "%" or int(path[1]) < len(draft.groups) for path in _group_paths(draft)),
@@ -410,6 +423,7 @@ def _finish(draft: Draft) -> Spec:
         areas=draft.areas,
         mounts=tuple(draft.mounts),
         lock=RecordType.LOCK in draft.seen,
+        identity=draft.identity,
         hostname=draft.hostname,
         loopback=RecordType.LOOPBACK in draft.seen,
         gateway=draft.gateway,

@@ -99,6 +99,8 @@ def _resolved_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
             yield RecordType.ID_MAP, U32.pack(which) + _string(text)
     if spec.lock:
         yield RecordType.LOCK, b""
+    if spec.identity is not None:
+        yield RecordType.IDENTITY, b"".join(map(U32.pack, spec.identity))
     if spec.hostname:
         yield RecordType.HOSTNAME, _string(spec.hostname)
     if spec.loopback:
@@ -174,7 +176,7 @@ def _command_records(spec: Spec) -> Iterator[tuple[RecordType, bytes]]:
 def _string(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")
     if b"\0" in raw:
-        raise ValueError(f"{text!r} holds a NUL byte")
+        raise ValueError(f"{text!r} contains a NUL byte")
     return raw + b"\0"
 
 

@@ -2,7 +2,8 @@
 
 The kernel holds a call of a rule with the verdict NOTIFY and asks the supervisor (launcher/listen.c). It
 answers with the errno that the rule has: what is refused stays refused, in the same words. An errno of 0 is a
-call that is permitted anyway: the supervisor only hears what is written to standard error.
+call that is permitted anyway: the supervisor only hears what is written to standard error. The errno ASKED
+is none: the supervisor passes the question on to corral, which answers itself (network/fronts/notify.py).
 
 Not told: what a program tries in order to fall back on something else (clone3, io_uring, ENOSYS in general),
 and what libraries try in passing (placement of memory, leases, families of sockets). Those cost nothing.
@@ -10,7 +11,7 @@ and what libraries try in passing (placement of memory, leases, families of sock
 
 from __future__ import annotations
 
-from corral.linux.rule import Action, Filter, Rule, Verdict, equal
+from corral.linux.rule import LAST_ERRNO, Action, Filter, Rule, Verdict, equal
 from corral.linux.syscalls import number
 from corral.model.policy import Response
 
@@ -69,6 +70,8 @@ TRACED = {
     "symlink": 0b10,
     "symlinkat": 0b100 | 0b100 << _AT,
 }
+#: Of a call that corral itself answers. As in launcher/listen.c.
+ASKED = LAST_ERRNO
 _STDERR = 2
 _HEARD = ("write", "writev")
 #: By which the listener reaches the supervisor, after the filter is there.
@@ -94,6 +97,13 @@ def with_reports(policy: Filter, denied: Collection[str], *, hears: bool) -> Fil
             if name not in decided
         ]
     return policy.replace(rules=tuple(rules))
+
+
+def with_questions(policy: Filter) -> Filter:
+    """The same filter for a command without a network of its own: corral is asked about each connection."""
+    decided = {rule.syscall for rule in policy.rules if not rule.conditions}
+    asked = Rule("connect", Action(Verdict.NOTIFY, ASKED), "corral makes every connection")
+    return policy if asked.syscall in decided else policy.replace(rules=(*policy.rules, asked))
 
 
 def with_traces(policy: Filter) -> Filter:

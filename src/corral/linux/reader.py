@@ -47,12 +47,12 @@ class Reader:
         self._at += length
         return raw
 
-    def layers(self) -> bytes:
-        """What a mount has as its content, if it is an overlay: two paths at least, each with its NUL."""
+    def layers(self, least: int) -> bytes:
+        """What a mount has as its content, if it is an overlay: so many paths at least, each with its NUL."""
         content = self.blob()
         *paths, rest = content.split(b"\0")
         plain = all(is_plain_path(path.decode("utf-8", "surrogateescape")) for path in paths)
-        if rest or len(paths) < 2 or not plain:
+        if rest or len(paths) < least or not plain:
             raise MalformedSpec("the layers of an overlay are not plain")
         return content
 

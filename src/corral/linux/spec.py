@@ -76,6 +76,7 @@ class RecordType(IntEnum):
     NAME = 35  # u32 flags, string name, string link text, string label: in the directory that came last
     SEARCHED = 36  # u64 device, u64 inode, string path: searched for git directories, before and after
     AWAIT = 50  # empty: no command starts before corral says so, by a word on the lifeline; at most once
+    IDENTITY = 51  # u32 first id, u32 count: the host's ids that a command has as 0 and so on; at most once
     LOCK = 29  # empty: no mount comes off any more, /proc becomes read-only; at most once, with both id maps
 
 
@@ -91,7 +92,9 @@ class MountKind(IntEnum):
     AREA = 9  # an empty directory of `mode` in the one file system of the private areas
     LINK = 10  # target exists, has this device and inode, and is covered by a link that reads `source`
     COPY = 11  # like BIND, of a file that is not written; copied if it is small and everyone may read it
-    OVERLAY = 12  # source with layers over it; content: upper, work, lowers downwards, each with a NUL
+    # Source with layers over it; content: upper, work, lowers downwards, each with a NUL. With a size, the
+    # upper one is in memory, for `mode` files at most; content: corral's directory, lowers.
+    OVERLAY = 12
 
 
 class MountFlag(IntFlag):
@@ -258,6 +261,7 @@ class Spec(Record):
     areas: Areas | None = None
     mounts: tuple[Mount, ...] = ()
     lock: bool = False
+    identity: tuple[int, int] | None = None  # first id and count
     hostname: str = ""
     loopback: bool = False
     gateway: GatewaySockets | None = None

@@ -87,13 +87,13 @@ class UnconfinedWarning(UserWarning):
 
 
 class PolicyError(CorralError):
-    """The policy, or the command given with it, cannot mean anything."""
+    """The policy, or the command given with it, is not valid."""
 
     exit_status = 2
 
 
 class CapabilitySyntaxError(PolicyError):
-    """A capability string could not be read; `column` counts from 1."""
+    """A capability could not be parsed; `column` counts from 1."""
 
     def __init__(self, text: str, column: int, *, why: str, fix: str) -> None:
         super().__init__(
@@ -104,7 +104,7 @@ class CapabilitySyntaxError(PolicyError):
 
 
 class ConfigurationError(PolicyError):
-    """A file or a variable says what cannot be; `problems` has every mistake, with its place."""
+    """A file or a variable has mistakes; `problems` lists all of them, with their lines."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         places = sorted({problem.file for problem in problems})
@@ -156,7 +156,7 @@ class UnenforceableError(CorralError):
 
 
 class SetupError(CorralError):
-    """The sandbox could not be set up, so nothing of the command was run; or, rarely, not be cleared away."""
+    """The sandbox could not be set up, so the command did not run; or, rarely, could not be removed."""
 
     exit_status = 125
 
@@ -168,14 +168,14 @@ class SetupError(CorralError):
 
 
 class SessionClosed(CorralError):
-    """A command was given to a session that its owner has closed."""
+    """The session was closed before the command ran."""
 
     exit_status = 125
 
     def __init__(self) -> None:
         super().__init__(
             "session-closed",
-            "the session takes no more commands",
+            "the session accepts no more commands",
             why="it has been closed, or belongs to the process that this one was forked from",
             fix="begin a new one, or run commands inside of its `with` block",
         )
@@ -221,7 +221,7 @@ class RemoteError(CorralError):
 
 
 class CallError(CorralError):
-    """A step or a function has no result, or none that can be believed. `result` is the run, if any."""
+    """A step or a function has no result, or none that can be trusted. `result` is the run, if any."""
 
     def __init__(
         self,

@@ -33,6 +33,9 @@ class TrialLayers(Record):
     upper: str  # a directory of corral's own
     work: str  # another one, for the kernel's use
     lowers: tuple[str, ...] = ()  # further layers between both, from the top down; nothing is written there
+    directory: str = ""  # of corral's own, from where a layer in memory is kept instead of the upper one
+    size_bytes: int = 0  # of such a layer
+    files: int = 0
 
 
 class Command(Record):
@@ -140,6 +143,13 @@ class PrivateFile(Record):
     is_directory: bool = False  # an empty one
 
 
+class MountView(Record):
+    """What the kernel's table of mounts says about some places: docs/limits.md, what is mounted twice."""
+
+    places: tuple[str, ...]  # each a device and a path on it, as the table would write them
+    lines: tuple[str, ...]  # device, root and point of each mount that shows a part of one
+
+
 class ResolvedPolicy(Record):
     """The part of a plan that stays the same while neither the policy nor the host changes."""
 
@@ -166,9 +176,13 @@ class ResolvedPolicy(Record):
     held_defaults: frozenset[str] = frozenset()  # those fields of `limits` that are defaults
     hidden: frozenset[str] = frozenset()  # of what is denied: what no policy says, because homes hide it
     searches: tuple[Search, ...] = ()  # in grants, for what is denied by patterns
+    denied_mounts: MountView | None = None  # of all that is denied, wherever it is
     denied_links: tuple[str, ...] = ()  # links that fulfil such a pattern themselves
     denied_by: tuple[tuple[str, str], ...] = ()  # paths that a pattern denies, and which
     uncovered: frozenset[str] = frozenset()  # what homes hide, but somebody has granted by its own name
+    unmappable: tuple[
+        tuple[str, str], ...
+    ] = ()  # writable, of a file system whose ids cannot be mapped; its kind
     idle: tuple[str, ...] = ()  # denials of the policy that hide nothing, as things are
     misled: tuple[
         tuple[str, str], ...

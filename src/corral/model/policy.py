@@ -37,7 +37,7 @@ class NetPolicy(Record):
     mode: NetMode = NetMode.NONE
     allow: frozenset[str] = frozenset()  # endpoints, only with LIMITED: "https:api.example.com", "http:*"
     deny: frozenset[str] = frozenset()  # host patterns; they beat what is allowed
-    fronting: bool = False  # TLS and HTTP may ask for another host than the one that was looked up
+    fronting: bool = False  # TLS and HTTP may name a host other than the one that was looked up
 
 
 #: What `network:limited` stands for: every public name, by these.
@@ -62,7 +62,7 @@ class Limits(Record):
 
 
 class Defaults(Record):
-    """Limits that hold where the host can hold them; where it cannot, the record of each run says so."""
+    """Limits that are enforced where the host can; where it cannot, the record of each run says so."""
 
     memory_bytes: int | None = None
     memory_share: float | None = None  # of the machine's memory
@@ -82,13 +82,17 @@ class EnvPolicy(Record):
         wanted = [name for name in environment if name in passed or name.startswith(beginnings)]
         return {name: environment[name] for name in wanted}
 
+    def passes(self, name: str) -> bool:
+        """Whether a variable of the host reaches the command, if there is one of this name."""
+        return bool(self.choose({name: ""}))
+
 
 class Response(StrEnum):
     """What follows when corral observes a refusal, the mildest first. None of them permits anything."""
 
     DENY = "deny"  # it is refused and told, and the command goes on
     WARN = "warn"  # the same, and guesses and a summary are told even if the command succeeds
-    THROTTLE = "throttle"  # whoever goes on trying waits longer for each answer
+    THROTTLE = "throttle"  # a command that keeps trying waits longer for each answer
     TERMINATE = "terminate"  # the command is ended
     QUARANTINE = "quarantine"  # everything in the sandbox is frozen and kept to be looked at
 
@@ -117,6 +121,7 @@ class Policy(Record):
     )  # ports of servers inside: "3000", or "8080:3000" for another outside
     modules: frozenset[str] = frozenset()  # WebAssembly modules that may be called by name
     response: Response = Response.DENY
+    requires: frozenset[str] = frozenset()  # features by name, besides those that follow from the rest
 
     def __and__(self, other: object) -> Policy:
         """What both permit."""
@@ -156,5 +161,6 @@ class Policy(Record):
             (self.spawn, self.debug),
             (sorted(self.modules), sorted(self.publish)),
             self.response.value,
+            sorted(self.requires),
         )
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()

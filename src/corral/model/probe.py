@@ -43,8 +43,10 @@ LIMITS_FIX = "limits fix"
 PROXIED = "proxy"
 #: Where it says `yes`: without a network, what a command asks for can be heard of.
 OBSERVED = "observes"
-#: Where it says `yes`: what the filter of a single run refuses is told when it happens.
+#: Where it says `yes`: what the filter refuses is told when it happens.
 LISTENS = "listens"
+#: Where it says `yes`: calls on files can be traced.
+TRACES = "traces"
 
 
 class LaunchTrial(Record):

@@ -42,7 +42,7 @@ class Enforcement(Record):
 
 
 class GroupUsage(Record):
-    """What the kernel has counted for a group until now. None: this one does not count it."""
+    """What the kernel has counted for a group so far. None: this kernel does not count it."""
 
     memory_bytes: int | None = None
     peak_memory_bytes: int | None = None
@@ -53,7 +53,7 @@ class GroupUsage(Record):
 
 
 class Usage(Record):
-    """What the run cost. None: nothing on this host counts it."""
+    """What the run used. None: nothing on this host counts it."""
 
     wall_seconds: float = 0.0
     user_seconds: float = 0.0
@@ -76,7 +76,7 @@ class Usage(Record):
 
 
 class UsageSample(Record):
-    """What a run has cost until now."""
+    """What a run has used so far."""
 
     wall_seconds: float
     cpu_seconds: float | None = None
@@ -110,7 +110,7 @@ class Result(Record):
 
     @property
     def ok(self) -> bool:
-        """The command ended by itself, with status 0."""
+        """The command exited with status 0."""
         return self.outcome is Outcome.EXITED and self.exit_code == 0
 
     @property
@@ -125,7 +125,7 @@ class Result(Record):
 
     @property
     def exit_status(self) -> int:
-        """The status that a shell would show: the command's own, 124 time over, 128+n signals."""
+        """The status that a shell would show: the command's own, 124 timed out, 128+n signals."""
         if self.outcome is Outcome.TIMED_OUT:
             return 124
         if self.exit_code is not None:
@@ -155,7 +155,7 @@ class Result(Record):
 
         lines = [f"The command ended with {self.describe()}."]
         if self.events:
-            lines.append("What corral refused, took away or saw:")
+            lines.append("What corral refused, removed or observed:")
             lines += [f"- {event.evidence.value}: {event.describe()}" for event in self.events]
         if any(event.hint for event in self.events):
             lines.append(

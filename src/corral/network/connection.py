@@ -85,7 +85,7 @@ class Connection:
     def _decide(self, entry: NameEntry | None) -> None:
         if entry is None and is_address(self.host) and self.network.names.covers(self.host):
             # INVARIANT: an address of our own that is nobody's any more is never asked about, nor dialled.
-            self.refuse(NetReason.ADDRESS, "such an address stands for a name, and this one for none")
+            self.refuse(NetReason.ADDRESS, "such addresses stand for names, and this one does not")
             return
         verdict = self.network.grants.decide(self.host, self.port)
         if verdict.allowed:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NetRequest(Record):
-    """A connection that no rule is about."""
+    """A connection that no rule covers."""
 
     host: str
     port: int

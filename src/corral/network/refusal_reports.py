@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 #: Refusals that wait for a slow listener; more are only counted, by the tally.
 _MOST_WAITING = 8192
-_PATIENCE_SECONDS, _PAUSE_SECONDS = 1.0, 0.001
+#: With slow listeners, and with a machine that has no time for the worker.
+_LISTENER_SECONDS, _WORKER_SECONDS, _PAUSE_SECONDS = 1.0, 30.0, 0.001
 
 
 class RefusalReports:
@@ -34,6 +35,7 @@ class RefusalReports:
         self._lane = Lane(gateway.callbacks, 1, 2)
         self._waiting: deque[NetEvent] = deque()
         self._listeners: list[Hear] = []
+        self._spent = self._busy_since = 0.0  # with them; and since when, if one is called just now
 
     @contextlib.contextmanager
     def listening(self, hear: Hear) -> Iterator[None]:
@@ -47,8 +49,12 @@ class RefusalReports:
 
     def _await_worker(self) -> None:
         """What was refused last is told, or counted, before the answer; a slow listener is not waited for."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while self._waiting and time.monotonic() < deadline:
+        began, spent = time.monotonic(), self._spent
+        while self._waiting and (now := time.monotonic()) < began + _WORKER_SECONDS:
+            since = self._busy_since
+            busy = self._spent - spent + (now - max(since, began) if since else 0.0)
+            if busy > _LISTENER_SECONDS:
+                return
             time.sleep(_PAUSE_SECONDS)
 
     def add(self, event: NetEvent) -> None:
@@ -63,6 +69,9 @@ class RefusalReports:
         while self._waiting:
             violation = violation_of(self._waiting[0], self._grants, self._names.covers)
             if violation is not None:
-                for hear in tuple(self._listeners):
+                self._busy_since = time.monotonic()
+                for hear in tuple(self._listeners):  # none of them raises anything: `Reporter.hear`
                     hear(violation)
+                self._spent += time.monotonic() - self._busy_since
+                self._busy_since = 0.0
             self._waiting.popleft()

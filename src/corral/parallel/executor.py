@@ -111,7 +111,7 @@ class SandboxExecutor(Executor):
     def execute_sequence(
         self, steps: Iterable[StepLike], *, stop_on_failure: bool = True, return_errors: bool = False
     ) -> list[Any]:
-        """Run commands one after the other. The list has the results of those that were run.
+        """Run commands one after another. The list has the results of those that ran.
 
         The first that does not succeed is the last, unless `stop_on_failure` is false. What keeps corral from
         running a step is raised; with `return_errors` it stands in the list, as a step that failed.
@@ -203,7 +203,7 @@ class SandboxExecutor(Executor):
         return future
 
     def kill(self) -> None:
-        """End everything that runs, and cancel what waits. The executor can be used again."""
+        """End everything that is running, and cancel what is waiting. The executor can be used again."""
         with self._lock:
             live = tuple(self._live.items())
         for handle, future in live:
@@ -211,7 +211,7 @@ class SandboxExecutor(Executor):
                 handle.cut()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take nothing more. With `cancel_futures`, what waits is cancelled, and what runs is killed too."""
+        """Accept nothing more. With `cancel_futures`, waiting calls are cancelled, running ones killed."""
         if cancel_futures:
             self.kill()  # first, so that a batch under way is cancelled and does not find its threads gone
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)

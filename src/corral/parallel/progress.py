@@ -21,7 +21,7 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress(Record):
-    """Of so many steps, how many are done, how many of these failed, and how many run now."""
+    """How many steps there are, are done, have failed, and are running."""
 
     done: int
     failed: int

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         backends: Iterable[str]
         workspace: str | os.PathLike[str] | None
         waive: Iterable[Feature | str]
+        require: Iterable[Feature | str]
         container: Container
         fallback: str
         within: Ceiling | None
@@ -146,9 +147,20 @@ def narrow(policy: Policy, timeout: float | None, env: Mapping[str, str] | None)
     return policy.replace(limits=limits, env=policy.env.replace(fixed=tuple(sorted(fixed.items()))))
 
 
-def features_of(waive: Iterable[Feature | str]) -> frozenset[Feature]:
-    """What is given up, on record."""
-    return frozenset(map(_feature, texts_of("waive", waive, "waive=['net.none']")))
+def features_of(option: str, names: Iterable[Feature | str]) -> frozenset[Feature]:
+    """What is given up, on record, or required: the features that an option names."""
+    return frozenset(map(_feature, texts_of(option, names, f"{option}=['net.none']")))
+
+
+def check_waived(policy: Policy, waived: frozenset[Feature]) -> None:
+    """Nobody gives up what he insists on."""
+    for feature in sorted(waived & policy.requires):
+        raise PolicyError(
+            "contradiction",
+            f"{feature.value} is both required and waived",
+            why="what is waived is not enforced, and what is required has to be",
+            fix="leave one of them out",
+        )
 
 
 def falls_back(fallback: str) -> bool:
@@ -177,7 +189,7 @@ def _feature(name: str) -> Feature:
     except ValueError:
         raise PolicyError(
             "unknown-feature",
-            f"there is no feature {name!r} to waive",
+            f"there is no feature {name!r}",
             why=f"the features are {', '.join(feature.value for feature in Feature)}",
             fix="name one of them",
         ) from None

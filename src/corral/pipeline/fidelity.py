@@ -39,6 +39,7 @@ def build_fidelity(
             plan.requires - plan.waived,
             (known[name] for name in permitted),
             lambda probe: get_backend(probe.backend).lower(plan, probe),
+            plan.policy.requires,
         )
     except UnenforceableError as problem:
         fallback = UNCONFINED if falls_back and problem.code == "unenforceable" else ""

@@ -16,7 +16,7 @@ from corral.linux.listening import can_listen
 from corral.model.errors import PolicyError, UnenforceableError
 from corral.model.feature import RUNNER_FEATURES, Feature
 from corral.model.policy import EnvPolicy, FsAccess, NetMode
-from corral.model.probe import LISTENS, OBSERVED, PROXIED
+from corral.model.probe import LISTENS, OBSERVED, PROXIED, TRACES
 from corral.model.record import Record
 from corral.planning.answer_cache import AnswerCache
 from corral.planning.build import Nested, build, find_held, nested_repositories
@@ -32,7 +32,7 @@ from corral.streams.callers_outputs import errors_pass_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from corral.host.remembered_plans import RememberedPlan
     from corral.model.backend import Backend, Host
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: Phases that the probe had been through: if they fail now, it is out of date.
 _STALE_PROBE = frozenset(
     {
-        *("launcher", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock"),
+        *("launcher", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock", "identity"),
         *("caps", "landlock", "seccomp", "sandbox"),
     }
 )
@@ -96,6 +96,9 @@ class Planner:
         self.backend, self.order = backend, order
         self.waived, self.container, self.falls_back = waived, container, falls_back
         self.trial: TrialLayers | None = None  # of every command, if the whole sandbox is on trial
+        self.renew_trial: Callable[[], TrialLayers] | None = (
+            None  # of a sandbox that takes another one's place
+        )
         self._lock = allocate_lock()
         self._resolved: tuple[ResolvedPolicy, Nested] | None = None
         self._held, self._uncovered = AnswerCache(), AnswerCache()
@@ -122,13 +125,20 @@ class Planner:
                     wanted.requires - wanted.waived,
                     self.probes(),
                     lambda probe: _lower(wanted, probe, opening),
+                    self.policy.requires,
                 )
         except UnenforceableError as problem:
             self._forget_failures()
-            if not self.falls_back or wanted.command.trial is not None or problem.code != "unenforceable":
+            may_fall_back = self._may_fall_back and wanted.command.trial is None
+            if not may_fall_back or problem.code != "unenforceable":
                 raise inside_already(problem, self.host.environment()) from None
             return self._explain_unconfined(command, problem)
         return Explanation(plan, probe, launch)
+
+    @property
+    def _may_fall_back(self) -> bool:
+        """What is required by name is required of a fallback too."""
+        return self.falls_back and not self.policy.requires - RUNNER_FEATURES
 
     def _explain_unconfined(self, command: Command, refusal: UnenforceableError) -> Explanation:
         """What `fallback` permits: the command as it is, and everything that would confine it waived."""
@@ -146,7 +156,8 @@ class Planner:
         for name in self.names:
             get_backend(name)  # an unknown one is the caller's mistake
         with self._lock:
-            return build_fidelity(plan, map(self._probed, backends), self.names, falls_back=self.falls_back)
+            probes = map(self._probed, backends)
+            return build_fidelity(plan, probes, self.names, falls_back=self._may_fall_back)
 
     def plan(self, command: Command, *, unconfined: bool = False) -> Plan:
         """What a command may do on this host, right now."""
@@ -285,7 +296,7 @@ class Planner:
 
     def _given_up(self, resolved: ResolvedPolicy, *, unconfined: bool = False) -> frozenset[Feature]:
         if self.backend == UNCONFINED or unconfined:  # everything is given up, and the record says so
-            return self.waived | (resolved.requires - RUNNER_FEATURES)
+            return self.waived | (resolved.requires - RUNNER_FEATURES - self.policy.requires)
         return self.waived
 
     def _current_resolved(self) -> tuple[ResolvedPolicy, Nested]:
@@ -325,10 +336,11 @@ def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[
     is_quiet = mode is NetMode.NONE and not plan.resolved.published
     if opening is not None and opening.observes and is_quiet and probe.detail(OBSERVED) == "yes":
         plan = plan.replace(observes=True)
-    if opening is not None and opening.observes and probe.detail(LISTENS) == "yes":
+    keeps = plan.command.keeps  # each command has streams of its own, which are not known yet
+    if opening is not None and (opening.observes or keeps) and probe.detail(LISTENS) == "yes":
         can = can_listen(plan.resolved.deny_syscalls)
-        plan = plan.replace(reports=can, hears=can and errors_pass_by(plan))
-    if plan.command.traces and probe.detail(LISTENS) != "yes":
+        plan = plan.replace(reports=can, hears=can and not keeps and errors_pass_by(plan))
+    if plan.command.traces and probe.detail(TRACES) != "yes":
         raise PolicyError(
             "trace-backend",
             f"{probe.backend} cannot trace a command",

@@ -28,6 +28,7 @@ from corral.planning.protect import (
 )
 from corral.planning.readings import Readings
 from corral.planning.resolve import Resolver, expand, is_beneath, resolved_path
+from corral.planning.retries import retry_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -297,21 +298,21 @@ def check_command(command: Command) -> None:
             raise PolicyError(
                 "not-encodable",
                 f"{argument!r} cannot be passed to a program",
-                why="it holds half of a surrogate pair, which no encoding has bytes for",
+                why="it contains half of a surrogate pair, which no encoding has bytes for",
                 fix="pass such data on stdin or in a file",
             )
         if "\0" in argument:
             raise PolicyError(
                 "nul-in-argument",
                 f"{argument!r} cannot be passed to a program",
-                why="it holds a NUL byte, where the kernel would cut it off",
+                why="it contains a NUL byte, where the kernel would cut it off",
                 fix="pass such data on stdin or in a file",
             )
     if sum(map(len, command.argv)) > _MOST_ARGUMENT_CHARACTERS:
         raise PolicyError(
             "command-too-long",
             "the command is too long for any program",
-            why="its arguments take more room than the kernel gives a new process",
+            why="its arguments are larger than the kernel permits for a new process",
             fix="pass the data on stdin or in a file",
         )
 
@@ -337,7 +338,7 @@ def build_environment(
 
 def fixed_environment(policy: Policy, resolved: ResolvedPolicy, waived: frozenset[Feature]) -> dict[str, str]:
     """The variables that do not depend on the caller's own."""
-    env = {"HOME": resolved.home}
+    env = {"HOME": resolved.home, **retry_variables(policy, waived)}
     if "/tmp" in resolved.private:
         env["TMPDIR"] = "/tmp"
     if not resolved.requires - RUNNER_FEATURES <= waived:  # then nothing confines it

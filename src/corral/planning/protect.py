@@ -141,7 +141,7 @@ def _closed(path: str) -> PolicyError:
     return PolicyError(
         "closed-directory",
         f"{path} cannot be protected",
-        why="its mode keeps even its owner from looking inside, where a repository may lie",
+        why="its mode keeps even its owner from looking inside, where there may be a repository",
         fix=f"open it (`chmod u+rx {path}`), or waive fs.protect",
     )
 

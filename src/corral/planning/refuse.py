@@ -39,10 +39,10 @@ def check_grant(target: ResolvedPath, access: FsAccess, host: Host, homes: Homes
     if path == "/" or any(is_beneath(path, top) for top in _STRUCTURAL):
         raise too_wide(target, "it would hand out the host itself")
     if access is FsAccess.WRITE and any(is_beneath(home, path) for home in homes.own):
-        raise too_wide(target, "the home directory holds keys, start files and other projects")
+        raise too_wide(target, "the home directory contains keys, start files and other projects")
     people = (home for home in homes.others if home not in homes.services)
     if access is FsAccess.WRITE and any(is_beneath(home, path) for home in people):
-        raise too_wide(target, "it is or holds somebody's home, with keys, start files and other projects")
+        raise too_wide(target, "it is or contains somebody's home, with keys, start files and other projects")
     if access is FsAccess.WRITE and path in HOMES:
         raise too_wide(target, "the homes of all users are there, with their keys and start files")
     in_sockets = any(is_beneath(path, top) for top in _SOCKET_DIRECTORIES)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from corral.model.feature import Feature
+from corral.model.errors import PolicyError
+from corral.model.feature import PROMISES, Feature
 from corral.model.policy import WEB, FsAccess, NetMode, Response
 from corral.model.rules.capability import LIMIT_FIELDS
 from corral.model.rules.pattern import is_pattern
@@ -10,7 +11,7 @@ from corral.planning.resolve import is_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from corral.model.plan import Grant
     from corral.model.policy import Limits, NetPolicy, Policy
@@ -72,12 +73,15 @@ _CLAUSES: dict[tuple[str, str], tuple[Feature, ...]] = {
     ("process", "debug"): (),
     ("syscall", "deny"): (Feature.SYSCALLS,),
     ("module", "call"): (),  # a native command can call none
+    ("feature", "require"): (),  # what it names
     **dict.fromkeys((("refusal", response.value) for response in Response), ()),  # the runner's own doing
 }
 
 
 def features_of(clause: Capability) -> tuple[Feature, ...]:
     """What one clause needs by itself, whatever else its policy says."""
+    if clause.kind == "feature":
+        return (Feature(clause.target),)
     if clause.kind == "network" and f"{clause.verb}:{clause.target}" in WEB:
         return (Feature.NET_PORTS,)  # every name: only the ports are bounded
     return _CLAUSES[clause.kind, clause.verb]
@@ -105,6 +109,31 @@ def required_features(
     if not policy.spawn:
         features.add(Feature.PROC_SINGLE)
     return frozenset(features)
+
+
+#: Held only for who requires it by name. Nobody but root has commands that are root.
+_OF_ROOT = frozenset({Feature.PROC_IDENTITY})
+
+
+def with_named(
+    policy: Policy, derived: frozenset[Feature], defaults: Iterable[str], *, is_root: bool
+) -> frozenset[Feature]:
+    """What follows from the policy, and the features that it requires by name.
+
+    A default, of these fields, is a limit that a command can run without; required by name, it cannot.
+    Raises PolicyError for a feature that would have nothing to hold: nobody could say that it is enforced.
+    """
+    limits = (_CLAUSES[clause] for clause, field in LIMIT_FIELDS.items() if field in defaults)
+    held = derived.union(_OF_ROOT if is_root else (), *limits)
+    for name in sorted(policy.requires):
+        if name not in held:
+            raise PolicyError(
+                "contradiction",
+                f"{name} is required, and the policy has nothing for it to hold",
+                why=f"it promises that {PROMISES[Feature(name)]}; nothing else in the policy asks for that",
+                fix="add what is to be held (a limit, a denied path, ...), or leave the requirement out",
+            )
+    return derived | {Feature(name) for name in policy.requires}
 
 
 def _network(net: NetPolicy) -> set[Feature]:

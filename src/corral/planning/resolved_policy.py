@@ -24,9 +24,9 @@ from corral.planning.refuse import (
     find_read_only,
     too_wide,
 )
-from corral.planning.require import required_features
+from corral.planning.require import required_features, with_named
 from corral.planning.resolve import Resolver, depth, expand, is_beneath
-from corral.planning.second_mounts import check_second_mounts
+from corral.planning.second_mounts import check_second_mounts, find_unmappable
 from corral.planning.tools import find_tools
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from corral.model.backend import Host
-    from corral.model.plan import ResolvedPath
+    from corral.model.plan import MountView, ResolvedPath
     from corral.model.policy import Policy
     from corral.model.rules.pattern import Glob
     from corral.planning.patterns import Sought
@@ -86,18 +86,30 @@ def resolve_policy(
         gid=host.gid,
         scratch=host.temporary_directory(),
         profiles=_profiles(host),
-        requires=required_features(
-            policy, grants, private=bool(private), denied=bool(within or sought.searches)
-        )
-        | _for_own_files(grants, host),
+        requires=with_named(
+            policy,
+            required_features(policy, grants, private=bool(private), denied=bool(within or sought.searches))
+            | _for_own_files(grants, host),
+            [field for field, _ in defaults],
+            is_root=host.uid == 0,
+        ),
         private_in_grants=_inside_grants(private, granted, host),
         hidden=frozenset(target.path for target in within if target.path in found.secret),
         searches=sought.searches,
         denied_by=tuple((match.path, match.texts[0]) for match in sought.matches),
+        denied_mounts=found.mounts,
         denied_links=tuple(match.path for match in sought.matches if match.is_link),
         idle=(*_idle(kept, workspace, host, within), *sought.idle),
         misled=sought.misled,
+        unmappable=_unmappable(policy, grants, host),
     )
+
+
+def _unmappable(policy: Policy, grants: list[Grant], host: Host) -> tuple[tuple[str, str], ...]:
+    """Asked only where it matters: what a command with ids of its own could not write."""
+    if Feature.PROC_IDENTITY.value not in policy.requires or host.uid != 0:
+        return ()
+    return find_unmappable((g.target.path for g in grants if g.access is FsAccess.WRITE), host)
 
 
 def _profiles(host: Host) -> str:
@@ -123,6 +135,7 @@ class _Access(Record):
     secret: frozenset[str]  # of what is denied: what homes hide
     scope: PatternScope  # where patterns hold
     sought: Sought  # what fulfils them
+    mounts: MountView | None  # by which what is denied could be seen
 
 
 def _find_access(
@@ -155,8 +168,8 @@ def _find_access(
     check_denials(granted, denied, secret)
     named = [target for target in plain if target.path not in secret and _is_near(target, granted)]
     check_second_names(named, denied, "read", resolver.look)
-    check_second_mounts(denied, [target.path for target in granted], host)
-    return _Access(granted, denied, system, frozenset(secret), scope, sought)
+    mounts = check_second_mounts(denied, [target.path for target in granted], host)
+    return _Access(granted, denied, system, frozenset(secret), scope, sought, mounts)
 
 
 def _named(rules: Iterable[FsRule], workspace: str, host: Host, resolver: Resolver) -> frozenset[str]:

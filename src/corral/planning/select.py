@@ -8,7 +8,7 @@ from corral.model.probe import LIMITS_FIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import TypeVar
 
     from corral.model.probe import Probe
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     _Refusal = tuple[Probe, frozenset[Feature], UnenforceableError | None]
 
 #: The one backend that makes layers.
-_WITH_TRIALS = "native"
+_WITH_TRIALS = ("native", "bubblewrap")
 #: What only a control group holds against a command that tries to get around it.
 _BY_GROUPS = {"limit.memory", "limit.cpu", "limit.cpu-time", "limit.pids"}
 
@@ -29,11 +29,15 @@ def select(needed: frozenset[Feature], probes: Iterable[Probe]) -> Probe:
 
 
 def select_launch(
-    needed: frozenset[Feature], probes: Iterable[Probe], lower: Callable[[Probe], _T]
+    needed: frozenset[Feature],
+    probes: Iterable[Probe],
+    lower: Callable[[Probe], _T],
+    by_name: Collection[str] = (),
 ) -> tuple[Probe, _T]:
     """The first that enforces all that is needed and can do so for this very plan, with its launch.
 
     `lower` raises UnenforceableError where a backend finds that it cannot hold here what its probe claims.
+    `by_name`: features that the caller requires by name, and is not told to waive.
     """
     refusals: list[_Refusal] = []
     for probe in probes:
@@ -45,17 +49,17 @@ def select_launch(
             return probe, lower(probe)
         except UnenforceableError as problem:
             refusals.append((probe, problem.lacking, problem))
-    raise _refused(refusals)
+    raise _refused(refusals, by_name)
 
 
-def _refused(refusals: list[_Refusal]) -> UnenforceableError:
+def _refused(refusals: list[_Refusal], by_name: Collection[str]) -> UnenforceableError:
     if len(refusals) == 1 and refusals[0][2] is not None:
         return refusals[0][2]  # it has said it best
     return UnenforceableError(
         "unenforceable",
         "no backend on this host can enforce the policy",
         reasons=tuple(_reason(*refusal) for refusal in refusals) or ("there is no backend to try",),
-        fix=_fix(refusals),
+        fix=_fix(refusals, by_name),
     )
 
 
@@ -67,7 +71,7 @@ def inside_already(problem: UnenforceableError, environment: Mapping[str, str]) 
         "nested",
         "already inside corral, and no sandbox can be made inside of this one",
         reasons=problem.reasons,
-        fix="run the command by itself: the sandbox around it confines it already",
+        fix="run the command directly: the sandbox around it already confines it",
     )
 
 
@@ -90,26 +94,31 @@ def _reason(probe: Probe, lacking: frozenset[Feature], problem: UnenforceableErr
 def _fix_trial(asked: list[Probe]) -> str:
     """INVARIANT: nobody is told to waive it: the command would write the workspace itself."""
     if not asked:
-        return f"only `--backend {_WITH_TRIALS}` has trials: use it, or leave out --try"
-    return (
-        f"trials need the backend {_WITH_TRIALS}: {asked[0].fix or asked[0].reason or 'see `corral doctor`'}"
-    )
+        return (
+            f"only the backends {' and '.join(_WITH_TRIALS)} have trials: use one of them, or leave out --try"
+        )
+    fix = asked[0].fix or asked[0].reason or "see `corral doctor`"
+    return f"trials need the backend {asked[0].backend}: {fix}"
 
 
-def _fix(refusals: list[_Refusal]) -> str:
+def _fix(refusals: list[_Refusal], by_name: Collection[str]) -> str:
     """The nearest way out first: of those that work here, the one that lacks least."""
     usable = [refusal for refusal in refusals if refusal[0].available and refusal[1]]
     fixes = [probe.fix for probe, *_ in refusals if not probe.available and probe.fix]
     if any(Feature.FS_TRIAL in lacking for _, lacking, _ in usable):
-        nearest = _fix_trial([probe for probe, *_ in refusals if probe.backend == _WITH_TRIALS])
+        nearest = _fix_trial([probe for probe, *_ in refusals if probe.backend in _WITH_TRIALS])
     elif usable:
         probe, lacking, _ = min(usable, key=lambda refusal: len(refusal[1]))
         limits = any(feature.value.startswith("limit.") for feature in lacking)
         enable = probe.detail(LIMITS_FIX) if limits else ""
-        nearest = (
-            f"{enable}{'; or ' if enable else ''}ask for less, or give this up, on record, with "
-            f"`--backend {probe.backend} --waive {_names(lacking)}`"
+        named = frozenset(feature for feature in lacking if feature.value in by_name)
+        less = f"do without requiring {_names(named)}" if named else "ask for less"
+        waive = (
+            f", or give this up, on record, with `--backend {probe.backend} --waive {_names(lacking)}`"
+            if not named
+            else ""
         )
+        nearest = f"{enable}{'; or ' if enable else ''}{less}{waive}"
     else:
         nearest = fixes.pop(0) if fixes else ""
     others = "`corral doctor` says what each backend needs" if fixes or not nearest else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.model.errors import PolicyError
+from corral.model.feature import Feature
 from corral.model.policy import Defaults, EnvPolicy, FsAccess, Limits, NetPolicy
 from corral.model.rules.path_text import name_within, path_or_pattern
 from corral.model.rules.pattern import check_escapes, is_pattern
@@ -71,6 +72,9 @@ def _problems(policy: Policy) -> Iterator[str]:
         if value is not None and not (isinstance(value, int | float) and 0 < value < _MOST):
             yield f"{field} is {value!r}"
     yield from _problems_of_paths(policy)
+    for name in policy.requires:
+        if name not in tuple(Feature):
+            yield f"it requires {name!r}, and there is no such feature"
     for name, value in policy.env.fixed:
         if not name or "=" in name or "\0" in name + value:
             yield f"{name!r} cannot be set in an environment"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _VERSION = 1
-_SETS = ("private", "read_only", "protect", "deny_syscalls", "publish", "modules")
+_SETS = ("private", "read_only", "protect", "deny_syscalls", "publish", "modules", "requires")
 
 
 class RemoteRequest(Record):

@@ -175,6 +175,15 @@ class SessionGuard:
             raise left_behind(left)
         return (*found, *refused)
 
+    def end_writing(self, mark: int) -> tuple[Violation, ...]:
+        """As `end`, where corral itself has written. What may be a command's doing is told by a result."""
+        found = self.end(mark)
+        with self._lock:
+            if not self._commands:
+                return found
+            self._refused += found
+        return ()
+
     def _sweep(self, guard: Guard) -> tuple[str, ...]:
         try:
             left = guard.sweep(is_at_work=self._commands > 0, is_over=self._on_duty == 0)

@@ -41,7 +41,7 @@ def _check_size(plan: Plan, launch: Launch) -> None:
     if len(launch.spec) > MAX_BYTES:
         raise SetupError(
             "too-much",
-            "there is more to protect than one sandbox can be told",
+            "there are more protected paths than one sandbox can hold",
             why=f"{len(plan.shields)} protected paths, in {len(plan.worktrees)} repositories and directories",
             fix="work in a directory with fewer repositories, or waive fs.protect",
         )
@@ -54,7 +54,7 @@ def _check_scratch(plan: Plan, launch: Launch) -> None:
         if launch.scratch and grant.access is FsAccess.WRITE and launch.scratch.startswith(f"{root}/"):
             raise SetupError(
                 "scratch",
-                "the run's private directory would lie where commands may write",
+                "the run's private directory would be where commands may write",
                 why=f"{launch.scratch} is in {grant.target.requested}",
                 fix="point TMPDIR to a directory outside of the workspace and of what is granted for writing",
             )

@@ -52,7 +52,7 @@ def find_discarded(plan: Plan, areas: int) -> Iterator[Event]:
             for path in _Walk(resolved, area, own).files(handle, area):
                 first, count = min(first or path, path), count + 1
             if first:
-                yield _event(resolved, first, count)
+                yield _event(plan, first, count)
 
 
 def _own_files(resolved: ResolvedPolicy) -> dict[str, bytes]:
@@ -107,17 +107,27 @@ class _Walk:
         return not self._is_temporary or is_above or _is_beside(place, self._resolved.workspace)
 
 
-def _event(resolved: ResolvedPolicy, first: str, count: int) -> Event:
-    more = (
-        "" if count == 1 else f", and so {'is 1 more file' if count == 2 else f'are {count - 1} more files'}"
-    )
-    place = _place_to_grant(resolved, first)
-    reason = f"it was written into a private area of the sandbox, and is gone with that{more}"
-    if not place:
+def _event(plan: Plan, first: str, count: int) -> Event:
+    rest = "was 1 more file" if count == 2 else f"were {count - 1} more files"
+    more = "" if count == 1 else f", and so {rest}"
+    resolved, place = plan.resolved, _place_to_grant(plan.resolved, first)
+    reason = f"it was written to a private area of the sandbox, and was deleted with it{more}"
+    is_repository = place and first == f"{place}/.git"
+    if is_repository:  # at the top of a grant nobody may make one: git would be led there
+        place = _unless_too_wide(resolved, posixpath.dirname(place))
+        reason += "; a worktree or repository inside of the workspace stays"
+    elif place and _is_protected(plan, posixpath.relpath(first, place)):
+        place, reason = "", f"{reason}; the host runs or trusts such a file, so make it outside"
+    elif not place:
         reason += "; write into the workspace instead"
     hint = f"filesystem:write:{escape(place)}" if place and place.isprintable() else ""
     risk = "everything there can be changed" if place and _is_in(resolved.workspace, place) else ""
     return Event(EventKind.DISCARDED, Feature.FS_PRIVATE, first, Evidence.OBSERVED, reason, hint, risk)
+
+
+def _is_protected(plan: Plan, name: str) -> bool:
+    """Whether it would be taken away at the top of a grant."""
+    return any(_is_in(name, one) for one in plan.policy.protect)
 
 
 def _place_to_grant(resolved: ResolvedPolicy, first: str) -> str:
@@ -130,6 +140,10 @@ def _place_to_grant(resolved: ResolvedPolicy, first: str) -> str:
         if above == place:
             return ""
         place = above
+    return _unless_too_wide(resolved, place)
+
+
+def _unless_too_wide(resolved: ResolvedPolicy, place: str) -> str:
     is_too_wide = place in {"/", "/home", "/Users", *_TEMPORARY} or _is_in(resolved.home, place)
     is_hidden = posixpath.basename(place).startswith(".")
     return "" if is_too_wide or is_hidden else place

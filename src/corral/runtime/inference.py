@@ -71,7 +71,7 @@ _TOO_WIDE = frozenset({"/", "/home", "/Users"})
 _SHARED = ("/opt", "/run", "/tmp", "/var")
 _SYSTEM_REASON = "it is part of the system, which no command changes; do it outside"
 UNGRANTED_REASON = "no rule grants it"
-_PROTECTED_REASON = "the host may run or trust it later, so it stays as it is"
+_PROTECTED_REASON = "the host may run or trust it later, so commands cannot change it"
 _SIGNS = tuple(
     sign.encode()
     for sign in (
@@ -80,7 +80,7 @@ _SIGNS = tuple(
     )
 )
 #: What whoever gives a protection up should know.
-PROTECTION_RISK = "the host runs or trusts what is written there: this gives the host away"
+PROTECTION_RISK = "the host runs or trusts this file: the command could take over the host"
 
 
 def is_suspicious(text: bytes) -> bool:
@@ -186,7 +186,7 @@ def explain_path(plan: Plan, path: str, *, writes: bool, creates: bool = False) 
         return None  # file modes, or the like
     if _is_system(path, grant):
         if not writes:
-            return _guess(Feature.FS_READ, path, "it is part of the system, and none that commands need")
+            return _guess(Feature.FS_READ, path, "it is a system file that commands do not need")
         return _guess(Feature.FS_WRITE, path, _SYSTEM_REASON)
     if not writes:
         return _guess(Feature.FS_READ, path, UNGRANTED_REASON, _hint(plan, "read", path))

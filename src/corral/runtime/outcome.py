@@ -56,7 +56,7 @@ def decide_outcome(facts: Facts) -> Outcome:
             return Outcome.OUT_OF_MEMORY
         if group is not None and group.has_refused_a_process():
             return Outcome.PIDS_LIMIT
-        if status.is_full:
+        if status.is_full or status.is_layer_full:
             return Outcome.DISK_LIMIT
     return Outcome.EXITED if status.exit_code is not None else Outcome.SIGNALLED
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from corral.model.result import Result
     from corral.model.violation import Violation
     from corral.runtime.handoff import Stamps
-    from corral.runtime.launcher.refused_calls import RefusedCalls
     from corral.runtime.monitor import Monitor
     from corral.runtime.starter import Process, Starter
     from corral.runtime.throttled import ObserverThrottle
@@ -81,7 +80,6 @@ class Run(GuardedRun):
 
             self._throttle = ObserverThrottle(observer)
         self._notes: tuple[str, ...] = ()  # what the result has to say of the run itself
-        self._calls: RefusedCalls | None = None  # that the filter has refused
         self._process: Process | None = None
         self._stamps: Stamps = {}  # of what the host runs later
         self._ending = -1  # a descriptor that tells of its end
@@ -254,6 +252,7 @@ class Run(GuardedRun):
             raise
         finally:
             self._end()
+        self._tell_refused()  # ORDER: before the last words are guessed from: they may be about the same
         streams.drain()
         self._over_output |= streams.is_over_limit  # also of what had ended before it was seen
 
@@ -340,15 +339,6 @@ class Run(GuardedRun):
             self._release()
         return True
 
-    def _tell_refused(self) -> None:
-        """What the filter has refused, as soon as the launcher says so."""
-        if self._status.refused or self._status.traced:
-            from corral.runtime.launcher.refused_calls import RefusedCalls
-
-            self._calls = self._calls or RefusedCalls(self._plan, self._status)
-            for violation in self._calls.take_new():
-                self._reporter.hear(violation)
-
     def _release(self) -> None:
         """The launcher waits for this, so that its group is still there to be read."""
         with self._lock:
@@ -395,9 +385,7 @@ class Run(GuardedRun):
             self._status.take_end(status, spent)
 
     def _refused(self) -> tuple[Violation, ...]:
-        self._tell_refused()
-        for again in () if self._calls is None else self._calls.repeated():
-            self._reporter.hear(again)
+        self._count_refused()
         if self._observer is not None:
             return self._observer.finish()
         return self._network.violations() if self._network is not None else ()

@@ -64,7 +64,7 @@ class Scratch:
                 "scratch",
                 "the run's private directory could not be made",
                 why=str(problem),
-                fix="make room on the file system of TMPDIR, or point TMPDIR elsewhere",
+                fix="free some space on the file system of TMPDIR, or point TMPDIR elsewhere",
             ) from problem
 
     def __exit__(

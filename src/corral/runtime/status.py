@@ -23,7 +23,6 @@ _MARKS = {
     "started": "started",
     "timed-out": "timed_out",
     "lost": "lost",
-    "full": "is_full",
     "done": "is_done",
     "left": "has_left",
 }
@@ -39,6 +38,7 @@ _FIXES = {
     "guard": "make the directory readable, or raise the limit on open files",
     "namespaces": "run `corral doctor`; user namespaces may be forbidden here: try `--backend landlock`",
     "helper": "run the command again; if that fails too, too many processes run here (`ulimit -u`)",
+    "identity": "do without requiring proc.identity, or use a workspace on ext4, xfs, btrfs or tmpfs",
     "lock": "run `corral doctor`; a second user namespace may be forbidden here (`sysctl "
     "user.max_user_namespaces`)",
     "session": "run the command again; if the kernel refuses a keyring, the caller's quota of keys may be "
@@ -77,6 +77,7 @@ class Status:
         self.signal: int | None = None
         self.usage: tuple[int, ...] | None = None  # us user and system, KiB, blocks in and out, processes
         self.is_full = False  # the private areas, when the command ended
+        self.is_layer_full = False  # or a trial's layer in memory
         self.exceeded = ""  # the limit that the launcher itself found broken
         self.is_done = False  # all is said, and the launcher waits to be released
         self.has_left = False  # the command has ended, and something that it started goes on
@@ -159,6 +160,9 @@ class Status:
         elif word == "usage" and len(rest) < _MAX_USAGE and _are_numbers(rest):
             numbers = tuple(map(int, rest.split(" ")))
             self.usage = numbers if len(numbers) == 6 else None
+        elif word == "full":
+            self.is_full |= rest != "layer"
+            self.is_layer_full |= rest == "layer"
         elif word in _OF_THE_GUARD:
             self.guarded.append(line)
         elif word == "limit":

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from corral.protected_names.guard import Guard
     from corral.protected_names.session_guard import SessionGuard
     from corral.runtime.early_inference import EarlyInference
+    from corral.runtime.launcher.refused_calls import RefusedCalls
     from corral.runtime.status import Status
     from corral.streams.streams import InheritedStreams
 
@@ -63,6 +64,7 @@ class Supervision:
         self._seen: list[Event] = []  # that are no violations
         self._words: EarlyInference | None = None  # of the command, on standard error
         self._reported = 0  # how much of what the guard has found
+        self._calls: RefusedCalls | None = None  # that the filter has refused
         self._lock = RLock()  # again by the same thread: a signal handler may come in between
 
     @property
@@ -186,6 +188,21 @@ class Supervision:
             self._reported += 1
             self._reporter.hear(violation)
 
+    def _tell_refused(self) -> None:
+        """What the filter has refused, as soon as the launcher says so."""
+        if self._status.refused or self._status.traced:
+            from corral.runtime.launcher.refused_calls import RefusedCalls
+
+            self._calls = self._calls or RefusedCalls(self._inferred_from(), self._status)
+            for violation in self._calls.take_new():
+                self._reporter.hear(violation)
+
+    def _count_refused(self) -> None:
+        """In the end: each as often as it came."""
+        self._tell_refused()
+        for again in () if self._calls is None else self._calls.repeated():
+            self._reporter.hear(again)
+
     def _is_hopeless(self) -> bool:
         """Whether it was told to end, long ago, and has not."""
         return False
@@ -223,6 +240,7 @@ class Supervision:
             signal=status.signal,
             lost=status.lost,
             by_launcher=bool(status.exceeded),
+            is_layer_full=status.is_layer_full,
         )
         events = self._reporter.settle((*violations, *self._seen))
         return Result(

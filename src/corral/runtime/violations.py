@@ -25,6 +25,7 @@ _BY_LAUNCHER = {
     Outcome.OUT_OF_MEMORY: "it had more memory than permitted, and the launcher ended it",
     Outcome.PIDS_LIMIT: "it had more processes than permitted, and the launcher ended it",
 }
+_FULL_LAYER = "the trial was full when it ended; --trial-size and --trial-files give it more"
 _SIGXFSZ = 25
 #: The clause that sets each limit.
 _CLAUSES = {
@@ -49,6 +50,7 @@ def collect(
     signal: int | None = None,
     lost: bool = False,
     by_launcher: bool = False,
+    is_layer_full: bool = False,
 ) -> tuple[Violation, ...]:
     """Everything that is known, observed first."""
     found = list(guarded)
@@ -56,7 +58,10 @@ def collect(
         feature, detail = _LIMIT_OUTCOMES[outcome]
         if by_launcher:
             detail = _BY_LAUNCHER.get(outcome, detail)
-        found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, _twice(plan, feature)))
+        hint = _twice(plan, feature)
+        if outcome is Outcome.DISK_LIMIT and is_layer_full:
+            detail, hint = _FULL_LAYER, ""
+        found.append(Violation(feature, "the command", Evidence.OBSERVED, detail, hint))
     if lost and outcome is not Outcome.OUT_OF_MEMORY:  # then the kernel chose PID 1, and all ended with it
         detail = "a process of the run could not be ended"
         found.append(Violation(Feature.PROC_CONTAINED, "the command", Evidence.OBSERVED, detail))

@@ -79,7 +79,7 @@ def run_unconfined(probe: EscapeProbe, stage: Stage) -> AttackTrace:
     for script in filter(None, (probe.earlier, probe.script)):
         argv = command_of(probe, stage, script)
         if probe.needs_terminal:
-            return _with_terminal(stage, partial(os.execvpe, argv[0], argv, staged_environment(stage)))
+            return with_terminal(stage, partial(os.execvpe, argv[0], argv, staged_environment(stage)))
         with open(stage.at(probe.stdin) if probe.stdin else os.devnull, "rb") as stdin:
             trace = _run_plain(argv, stage, stdin)
     return trace
@@ -123,7 +123,7 @@ def run_confined(probe: EscapeProbe, stage: Stage, backend: str, enforces: froze
 def _run_in(sandbox: Sandbox, probe: EscapeProbe, stage: Stage, argv: tuple[str, ...]) -> AttackTrace:
     if probe.needs_terminal:
         command = sandbox.read_command(argv, stdio=StdioMode.INHERIT)
-        return _with_terminal(stage, lambda: sandbox.prepare(command).run())
+        return with_terminal(stage, lambda: sandbox.prepare(command).run())
     if probe.stdin:
         with _own_stdin(stage.at(probe.stdin)):
             result = sandbox.prepare(sandbox.read_command(argv, stdin=None)).run()
@@ -174,7 +174,7 @@ def _state_directory(stage: Stage) -> Iterator[None]:
             os.environ["XDG_STATE_HOME"] = before
 
 
-def _with_terminal(stage: Stage, action: Callable[[], object]) -> AttackTrace:
+def with_terminal(stage: Stage, action: Callable[[], object]) -> AttackTrace:
     """Do something in a process that has a new controlling terminal; the stage keeps both its ends."""
     ours, theirs = pty.openpty()
     stage.on_leaving(lambda: os.close(ours))

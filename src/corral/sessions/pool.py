@@ -53,7 +53,7 @@ class PoolStats(Record):
 
 
 class Pool:
-    """Runs every command in a sandbox of its own that nothing else has run in, or ever will.
+    """Runs every command in a fresh sandbox that nothing else uses.
 
     `sandbox` is a Sandbox, a Policy or the name of a preset. The pool keeps `size` sandboxes ready, replaces
     one that has waited for `idle_seconds`, and runs up to `max_parallel` commands at a time (`size`, at least
@@ -98,7 +98,7 @@ class Pool:
         self.close()
 
     def run(self, command: str | Sequence[str], **options: Unpack[PoolOptions]) -> Result:
-        """Run a command in a sandbox of its own and return what happened; see `Session.run`.
+        """Run a command in a fresh sandbox and return what happened; see `Session.run`.
 
         When it returns, nothing that the command has started runs any more. `timeout` is for the command;
         `wait` is how many seconds to stand in line at most, after which SetupError (`pool-busy`) is raised.
@@ -112,7 +112,7 @@ class Pool:
         return PooledRun(self, arguments_of(command), read_options(**options), wait)
 
     def session(self) -> Session:
-        """A fresh sandbox to keep. It is the caller's, who closes it, and does not count as a run."""
+        """A fresh sandbox to keep. The caller closes it; it does not count as a run."""
         self._check_open()
         ready = self._take()
         if ready.freshness.further_environment(self._surroundings) != {} or not stands(ready.session):
@@ -306,7 +306,7 @@ class PooledRun:
 def _closed() -> SetupError:
     return SetupError(
         "pool-closed",
-        "the pool takes no more commands",
+        "the pool accepts no more commands",
         why="it has been closed",
         fix="make a new one, or run commands inside of its `with` block",
     )

@@ -26,11 +26,12 @@ from corral.sessions.stateful import remember
 from corral.streams.destinations import Destinations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
     from corral.model.result import Result, UsageSample
     from corral.pipeline.call_options import KeptOptions
+    from corral.protected_names.session_guard import SessionGuard
     from corral.runtime.launcher.job import Job
     from corral.sandbox import Sandbox
     from corral.sandbox_files.base import Files
@@ -81,7 +82,7 @@ class SeparateSession(Session):
         return False
 
     def lost(self) -> SetupError:
-        return _not_kept(self._backend, "every command has a sandbox of its own")
+        return _not_kept(self._backend, "every command has its own sandbox")
 
     @property
     def output_bytes(self) -> int | None:
@@ -182,7 +183,7 @@ class SeparateSession(Session):
         argv = arguments_of(command)
         return self.finish(cast("Job", self._planned(sandbox, argv, None, stdio=StdioMode.TERMINAL)))
 
-    def _file_access(self) -> Files:
+    def _file_access(self, watch: Callable[[SessionGuard], object] | None = None) -> Files:
         self._refuse("its workspace is an ordinary directory, and its home is gone with it")
 
     def usage(self) -> UsageSample:

@@ -22,7 +22,7 @@ from corral.streams.streams import PipedStreams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -45,7 +45,7 @@ _END_SECONDS = 15.0
 
 
 class Session(SessionFiles):
-    """One sandbox, made once, in which commands run one after the other or at the same time.
+    """One sandbox, made once, in which commands run one after another or at the same time.
 
     What they leave stays for the next: files, what lies in the private areas, servers that run on. Limits of
     memory, processors, processes and disk hold for all of them together, and every command that runs counts
@@ -81,7 +81,7 @@ class Session(SessionFiles):
 
     @property
     def backend(self) -> str:
-        """The backend that holds it."""
+        """The backend that enforces its policy."""
         return self._kept.launch.backend
 
     @property
@@ -110,12 +110,12 @@ class Session(SessionFiles):
 
     @property
     def is_open(self) -> bool:
-        """Whether it still takes commands."""
+        """Whether it still accepts commands."""
         return not self._is_closed and (self._kept.is_alive or self._is_waiting)
 
     @property
     def network(self) -> LiveNetwork:
-        """Who may be reached, from now on, and what has passed. Not the same after `reset`."""
+        """Which hosts may be reached from now on, and the traffic. Another object after `reset`."""
         from corral.sessions.live_network import LiveNetwork
 
         kept = self._kept
@@ -239,7 +239,7 @@ class Session(SessionFiles):
         stdin: bytes | str = b"",
         timeout: float | None = None,
     ) -> Background:
-        """Start a command and come back at once; it runs until it ends, is ended, or the session is.
+        """Start a command and return at once; it runs until it ends, is ended, or the session ends.
 
         The policy's limit of time does not count for it, unless `timeout` is given.
         """
@@ -251,7 +251,7 @@ class Session(SessionFiles):
         return process
 
     def processes(self) -> tuple[Background, ...]:
-        """What was started with `start` and still runs."""
+        """The commands started with `start` that are still running."""
         with self._lock:
             return tuple(process for process in self._background if process.is_running)
 
@@ -264,7 +264,7 @@ class Session(SessionFiles):
         return self.finish(self.prepare_on(streams, arguments_of(command), env=env, terminal=True))
 
     def usage(self) -> UsageSample:
-        """What all that runs in it has cost until now."""
+        """What everything in it has used so far."""
         from corral.sessions.session_usage import sample_usage
 
         with self._lock:
@@ -273,7 +273,7 @@ class Session(SessionFiles):
         return sample_usage(kept, self.began)
 
     def reset(self) -> None:
-        """End everything that runs in it, forget what lies in its private areas, and begin anew."""
+        """End everything that runs in it, discard its private areas, and start again."""
         with self._lock:
             self._check_open(alive=False)
             self._end()
@@ -370,19 +370,24 @@ class Session(SessionFiles):
         self._kept, self._guard = make_server(self._sandbox, self._handover)
         self._is_waiting = False
 
-    def _file_access(self) -> Files:
+    def _file_access(self, watch: Callable[[SessionGuard], object] | None = None) -> Files:
         with self._lock:
-            self._check_open(alive=self._frozen is None)
-            if self._frozen is not None:  # to be looked at
-                return self._opened_files()
-            try:  # TRUST: what is denied and was made since the last command is hidden by nothing yet
-                if self._guard is not None:
-                    self._guard.check()
-            except SetupError as stale:
-                if stale.code != "session-stale":
-                    raise
-                self._succeed(stale)
+            self._check_open(alive=self._frozen is None or watch is not None)
+            if self._frozen is None:  # else to be looked at
+                self._watch(watch or (lambda guard: guard.check()))
             return self._opened_files()
+
+    def _watch(self, watch: Callable[[SessionGuard], object]) -> None:
+        """TRUST: what is denied and was made since the last command is hidden by nothing yet."""
+        try:
+            if self._guard is not None:
+                watch(self._guard)
+        except SetupError as stale:
+            if stale.code != "session-stale":
+                raise
+            self._succeed(stale)
+            if self._guard is not None:
+                watch(self._guard)
 
     def _opened_files(self) -> Files:
         if self._files is None:

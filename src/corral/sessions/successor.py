@@ -91,6 +91,8 @@ def _lost(private: tuple[str, ...]) -> str:
 
 def make_server(sandbox: Sandbox, handover: Handover) -> Standing:
     """A kept sandbox that fits the host as it is now, with the handover of the one before it."""
+    if sandbox.planner.renew_trial is not None:  # ORDER: the one before it has ended
+        sandbox.planner.trial = sandbox.planner.renew_trial()
     try:
         return _planned_twice(sandbox, handover)
     except SetupError as problem:
@@ -187,7 +189,7 @@ def quarantined(event: Event) -> SetupError:
     """The error of a command that comes after everything in the session was frozen."""
     return SetupError(
         "session-quarantined",
-        "this session is frozen, and takes no more commands",
+        "this session is frozen, and accepts no more commands",
         why=f"its policy has refusal:quarantine, and this was refused: {event.describe()}",
         fix=f"look at its files and processes, then end them: {RESET}",
     )

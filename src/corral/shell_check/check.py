@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check(command: str | Sequence[str], *, rules: Iterable[str | os.PathLike[str]] = ()) -> CheckResult:
-    """Say what rules have to say about a command: a text for a shell, or its words.
+    """Judge a command by rules: a text for a shell, or its words.
 
     `rules` are files of your own; where one of their rules is about a command, corral's have no say in it.
     The answer is advice from the text alone. Raises PolicyError if a file is wrong, or the extra is missing.

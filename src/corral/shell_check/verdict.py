@@ -19,7 +19,7 @@ _LONGEST = 120
 
 
 class CheckVerdict(StrEnum):
-    """From the mildest to the strictest."""
+    """From the most lenient to the strictest."""
 
     ALLOW = "allow"  # no rule objects
     ASK = "ask"  # a person should look; also whatever cannot be resolved
@@ -35,7 +35,7 @@ _ORDER = (CheckVerdict.ALLOW, CheckVerdict.ASK, CheckVerdict.DENY)
 
 
 class CheckFinding(Record):
-    """One rule that has something to say, about one part of the text."""
+    """One rule that matches, and the part of the text it matches."""
 
     verdict: CheckVerdict
     rule: str

@@ -23,7 +23,12 @@ def errors_pass_by(plan: Plan) -> bool:
     if mode is StdioMode.TERMINAL:
         return True
     is_limited = plan.resolved.limits.output_bytes is not None
-    return mode is StdioMode.INHERIT and not is_limited and (os.isatty(2) or is_one_log())
+    return mode is StdioMode.INHERIT and not is_limited and leads_past_corral()
+
+
+def leads_past_corral() -> bool:
+    """Whether the caller's own standard error is one that corral does not stand in between."""
+    return os.isatty(2) or is_one_log()
 
 
 def is_one_log() -> bool:

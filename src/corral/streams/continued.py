@@ -23,8 +23,9 @@ class ContinuedStream(Record):
 class ContinuedStreams(RelayedStreams):
     """Both outputs, as they are carried on."""
 
-    def __init__(self, begun: tuple[ContinuedStream, ...], *, reads_errors: bool) -> None:
-        super().__init__(None, reads_errors=reads_errors)
+    def __init__(self, begun: tuple[ContinuedStream, ...], room: int | None, *, reads_errors: bool) -> None:
+        """`room`: how much more may be printed."""
+        super().__init__(room, reads_errors=reads_errors)
         self._begun = begun
 
     def __enter__(self) -> Self:

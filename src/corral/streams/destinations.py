@@ -103,7 +103,7 @@ class _Written(Sink):
             "output-not-written",
             f"what the command printed on {self._name} could not be written to {self._label}",
             why=problem.strerror or str(problem),
-            fix="make room or choose another place; the command was ended, and what came before is there",
+            fix="free some space or choose another place; the command was ended, the earlier output is there",
             ran=True,
         )
 

@@ -174,7 +174,7 @@ def deliver(relays: Sequence[Relay], is_enough: Callable[[float], bool]) -> None
                 "output-not-written",
                 "what it printed could not be written",
                 why=relay.problem.strerror or str(relay.problem),
-                fix="make room or choose another place; what came before is there",
+                fix="free some space or choose another place; the earlier output is there",
                 ran=True,
             ) from relay.problem
 

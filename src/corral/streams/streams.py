@@ -9,7 +9,7 @@ import select
 
 from corral.model.errors import SetupError
 from corral.model.plan import StdioMode
-from corral.streams.callers_outputs import is_one_log, is_same_file
+from corral.streams.callers_outputs import is_same_file, leads_past_corral
 from corral.streams.feed import FileFeed
 from corral.streams.sinks import Head, Relay, Sink, deliver
 
@@ -46,7 +46,7 @@ def open_streams(
     if mode is StdioMode.CAPTURE:
         return PipedStreams(limit, plan.command.stdin, wanted, doors=doors)
     # Errors are read on their way, for what they say of denials; on a terminal nothing is changed for that.
-    reads_errors = not plan.hears and not os.isatty(2) and not is_one_log()
+    reads_errors = not plan.hears and not leads_past_corral()
     if limit is not None or reads_errors or (doors is not None and doors.among((0, 1, 2))):
         return RelayedStreams(limit, doors=doors, reads_errors=reads_errors)
     return InheritedStreams()

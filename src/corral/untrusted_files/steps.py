@@ -57,7 +57,7 @@ def _open_looked_at(directory: int, name: str, flags: int) -> int:
     opened = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     if not os.path.samestat(before, os.fstat(opened)):
         os.close(opened)
-        raise OSError(errno.ESTALE, "it is another one by now", name)
+        raise OSError(errno.ESTALE, "it has been replaced", name)
     return opened
 
 

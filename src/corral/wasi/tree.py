@@ -188,7 +188,7 @@ class Tree:
             raise ModuleRefusal(numbers.READ_ONLY, Feature.FS_WRITE, subject, "it may only be read", hint)
         above = _upwards(self._host_path(parts))
         if not self._kept.isdisjoint(above) or not self._names.isdisjoint(parts[length:]):
-            detail = "the host may run or trust it later, so it stays as it is"
+            detail = "the host may run or trust it later, so commands cannot change it"
             raise ModuleRefusal(numbers.ACCESS, Feature.FS_PROTECT, subject, detail)
 
     def check_move(self, parts: Parts) -> None:

@@ -188,9 +188,7 @@ class ModuleSandbox:
             feature = _LIMITS.get(limit, Feature.LIMIT_CPU_TIME)
             self.hear(Violation(feature, self.name, Evidence.OBSERVED, f"its limit was reached: {limit}"))
             why = f"its limit was reached: {limit}"
-        fix = (
-            "raise the limit, or let it do less" if limit else "look at `error.backtrace`, and fix the module"
-        )
+        fix = "raise the limit, or let it do less" if limit else "read `error.backtrace`, and fix the module"
         what = f"{self.name}.{function} did not return"
         return ModuleTrap(code, what, why=why, fix=fix, backtrace=backtrace, limit=limit, output=self.output)
 
@@ -302,7 +300,7 @@ def _check_response(response: Response) -> None:
         raise PolicyError(
             "refusal-module",
             f"refusal:{response.value} cannot be held for a module that is kept",
-            why="a call that is refused fails, and the module goes on; nobody slows, ends or freezes it",
+            why="a refused call fails, and the module continues; nothing slows, ends or freezes it",
             fix="leave it out and use on_event, or run it as a command: corral run --backend wasm",
         )
 

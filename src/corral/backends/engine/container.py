@@ -97,7 +97,7 @@ def check_root(container: Container, plan: Plan, *, is_owner: bool) -> None:
         raise UnenforceableError(
             "unenforceable",
             "a writable root has no limit of disk",
-            why="it lies where the engine keeps its data, and no engine bounds it everywhere",
+            why="it is where the engine keeps its data, and no engine bounds it everywhere",
             fix="leave out container.root, or the limit of disk",
             lacking=unheld,
         )
@@ -141,7 +141,7 @@ def publish_arguments(container: Container, net: NetMode) -> Iterator[str]:
         raise PolicyError(
             "container-ports",
             f"the port {container.ports[0]!r} cannot be published",
-            why="the policy grants no network, and who connects to a port is a way in",
+            why="the policy grants no network, and a published port is a way in",
             fix="grant `network:full`, or publish no port",
         )
     for text in container.ports:

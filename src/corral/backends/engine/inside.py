@@ -84,6 +84,7 @@ def build_spec(plan: Plan, layout: Layout, abi: int, machine: str, *, is_mapped:
     user, group = inner_ids(resolved, is_mapped=is_mapped)
     shown = (None, None) if about.user == CALLER else user_ids(about.user)
     sockets = SocketPolicy.HOST if resolved.net.mode is NetMode.FULL else SocketPolicy.NAMESPACED
+    telling = common.telling_of(plan)
     return encode(
         common.command_spec(plan, build_environment(plan, layout)).replace(
             argv=(*plan.container.entrypoint, *plan.command.argv),
@@ -97,8 +98,9 @@ def build_spec(plan: Plan, layout: Layout, abi: int, machine: str, *, is_mapped:
             rlimits=common.rlimits(resolved.limits),
             landlock=_landlock(layout, abi, about) if abi else None,
             seccomp=common.resolved_filter(
-                resolved, machine, sockets, by_filter=False, kept=plan.command.keeps
+                resolved, machine, sockets, by_filter=False, kept=plan.command.keeps, telling=telling
             ),
+            listens=common.listens(machine, telling),
             expects=tuple(_expects(layout, about)),
         )
     )

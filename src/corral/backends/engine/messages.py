@@ -15,9 +15,19 @@ DOCKER, PODMAN = "docker", "podman"
 CONDITIONS = (
     (
         frozenset({Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}),
-        "needs control groups of the engine, with their controllers",
+        "needs an engine with control groups and their controllers",
     ),
     (frozenset({Feature.FS_WRITE}), "needs Landlock"),
+)
+
+#: Why they are not used from macOS and Windows. cli/windows.py, which imports nothing, says the same.
+ELSEWHERE = (
+    "its containers are in a virtual machine with a separate Linux (Docker Desktop), in which the launcher "
+    "could not see that what is mounted is what was meant"
+)
+ELSEWHERE_FIX = (
+    "use --backend seatbelt or lima on a Mac; on Windows install corral inside WSL2, which is Linux "
+    "and reaches Docker Desktop's engine too"
 )
 
 #: Of the caller's environment, what the engines' command lines depend on. They are given nothing else.
@@ -120,8 +130,8 @@ def start_failures(engine: str, image: str, name: str = "") -> tuple[StartFailur
         StartFailure(
             "no space left on device",
             "engine-disk-full",
-            f"the {engine} engine has no room left",
-            f"make room where it keeps its data (`{engine} system df`, `{engine} system prune`)",
+            f"the {engine} engine has no space left",
+            f"free some space where it keeps its data (`{engine} system df`, `{engine} system prune`)",
         ),
         StartFailure(
             "error setting rlimit",

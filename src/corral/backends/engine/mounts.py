@@ -221,7 +221,7 @@ def _check_room(placed: tuple[Place, ...]) -> None:
     if room > _MOST_ARGUMENT_BYTES:
         raise UnenforceableError(
             "unenforceable",
-            f"{len(placed)} mounts are more than a container engine can be told of",
+            f"{len(placed)} mounts are more than a container engine accepts",
             why=f"they take {room} bytes, and a program can be given {_MOST_ARGUMENT_BYTES}",
             fix="deny or protect directories instead of the files in them, or use another backend",
             lacking=frozenset({Feature.FS_DENY, Feature.FS_PROTECT}),
@@ -236,7 +236,7 @@ def check_place(path: str) -> None:
             "container-place",
             f"{path} cannot be mounted in a container",
             why="the engine mounts something there itself",
-            fix="grant what lies deeper, or use another backend",
+            fix="grant a directory further down, or use another backend",
         )
 
 

@@ -17,7 +17,7 @@ from corral.linux.encode import encode
 from corral.linux.spec import Spec
 from corral.model.container import DEFAULT_IMAGE
 from corral.model.feature import Feature
-from corral.model.probe import LIMITS_FILE, Probe, read_hard_limits
+from corral.model.probe import LIMITS_FILE, LISTENS, Probe, read_hard_limits
 from corral.model.record import Record
 
 TYPE_CHECKING = False
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _CLAIMS = frozenset(Feature) - {
     Feature.FS_TRIAL,
+    Feature.PROC_IDENTITY,
     Feature.NET_EXCEPT,
     Feature.LIMIT_MEMORY,
     Feature.LIMIT_CPU,
@@ -37,7 +38,7 @@ _CLAIMS = frozenset(Feature) - {
     Feature.LIMIT_PIDS,
     Feature.LIMIT_DISK_FILES,
 }
-_WITHOUT_LANDLOCK = "all that is not granted is read-only, but not /dev, nor volumes that the image declares"
+_WITHOUT_LANDLOCK = "what is not granted is read-only, except /dev and volumes that the image declares"
 _SECONDS = 20.0
 _YES = "yes"
 _RELEASE, _PID_MAX = "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max"
@@ -73,6 +74,8 @@ class _Answer(Record):
 
 def probe_engine(engine: str, host: Host) -> Probe:
     """Say what an engine offers here. Never raises."""
+    if host.platform != "linux":
+        return Probe(engine, False, reason=words.ELSEWHERE, fix=words.ELSEWHERE_FIX)
     unusable = common.base_probe(engine, host)
     if unusable is not None:
         return unusable
@@ -110,7 +113,7 @@ def _claims(
         version=answer.version,
         details=(
             *(("launcher", host.launcher()[0]), ("program", program)),
-            *(("landlock_abi", str(abi)), ("machine", host.machine)),
+            *(("landlock_abi", str(abi)), ("machine", host.machine), (LISTENS, _YES)),
             *(("runtime", answer.runtime), ("nonrecursive", answer.nonrecursive)),
             *(("chosen runtime", answer.chosen_runtime), ("storage", answer.storage)),
             *((name, _YES if is_so else "") for name, is_so in answer.traits()),

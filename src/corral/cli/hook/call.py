@@ -77,7 +77,7 @@ def _check_command(command: str) -> None:
     if not command.strip():
         raise BadCall("the command is empty")
     if "\0" in command:
-        raise BadCall("the command has a NUL character, which no shell takes")
+        raise BadCall("the command has a NUL character, which no shell accepts")
     if TICKET in command:  # it may have been in a question that was answered with no
         raise BadCall("the command has a ticket of corral's own in it")
     try:

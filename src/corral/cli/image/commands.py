@@ -36,9 +36,9 @@ def list_(*, as_json: bool) -> None:
 def build(
     variant: str | None, *, engine: str, output: str, suite: str, mirror: tuple[str, ...], as_json: bool
 ) -> None:
-    """Build a VARIANT from the packages of Debian: minimal, python, node, full or latest.
+    """Build a VARIANT from Debian packages: minimal, python, node, full or latest.
 
-    Needs mmdebstrap, and no registry. Whatever ends it early, nothing is left behind.
+    Needs mmdebstrap, and no registry. If it ends early, it leaves nothing behind.
     """
     from corral.cli.image.show import build as build_image
     from corral.cli.policy.show import answer
@@ -61,7 +61,7 @@ def build(
 def inspect(name: str, *, engine: str, verbose: bool, as_json: bool) -> None:
     """Say what is in an image: a variant, any other name of an image, or an archive.
 
-    It says so if a program in it changes its user, or a user has a password.
+    It warns if a program in it changes its user, or a user has a password.
     """
     from corral.cli.image.show import inspect as inspect_image
     from corral.cli.policy.show import answer

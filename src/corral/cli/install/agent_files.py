@@ -56,7 +56,7 @@ def plan_edits(
     changes = [change for edit in edits if (change := _change(edit, remove=remove)) is not None]
     words = [line for change in changes for line in _difference(change)]
     if not changes:
-        words = [f"nothing to do: corral is {'not ' if remove else ''}there already"]
+        words = [f"nothing to do: corral is {'not there' if remove else 'there already'}"]
     elif outside:
         words += ["", *outside]
     return Installation(tuple(words), question, lambda: _carry_out(changes, remove=remove))
@@ -135,7 +135,7 @@ def _carry_out(changes: list[FileChange], *, remove: bool) -> str:
             "install-settings",
             f"{problem.filename or 'a file'} could not be written",
             why=problem.strerror or str(problem),
-            fix="see that you may write there, then try again; what was written before can be removed",
+            fix="check that you may write there, then try again; you can remove what was already written",
         ) from problem
     done = "removed from" if remove else "written to"
     return f"{done} {', '.join(change.path for change in changes)}" if changes else "nothing was changed"
@@ -193,7 +193,7 @@ def _check_program(name: str) -> None:
         raise SetupError(
             "install-program",
             "nothing was changed",
-            why=f"there is no `{AGENTS[name].program}` on the PATH that says its version",
+            why=f"there is no `{AGENTS[name].program}` on the PATH that prints its version",
             fix=f"install {name} first: what corral can rely on depends on its version",
         )
     check_version(name, found, text)

@@ -165,7 +165,7 @@ export const Corral = async ({{ directory }}) => ({{
     if (input.tool !== "bash") return
     const command = output.args.command
     if (typeof command !== "string" || !command.trim() || command.includes("\\0"))
-      throw new Error("corral: the command is not a text that a shell takes")
+      throw new Error("corral: the command is not a text that a shell accepts")
     const words = [{program}, "hook", "exec", "opencode", input.sessionID, directory, command]
     output.args.command = words.map(quote).join(" ")
   }},

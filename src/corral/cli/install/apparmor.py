@@ -132,7 +132,7 @@ def _install(file: str, text: str) -> str:
 def _remove(file: str) -> str:
     if not os.path.exists(file):
         return f"there is no {file}: nothing was changed"
-    _call((_find_parser(), "--remove", file), "the profile could not be taken out")
+    _call((_find_parser(), "--remove", file), "the profile could not be removed")
     os.unlink(file)
     return f"removed: {file}"
 

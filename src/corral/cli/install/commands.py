@@ -21,9 +21,9 @@ def install() -> None:
 def with_install_options(function: Any) -> Any:
     """The options of everything that writes the settings of others."""
     for decorate in (
-        click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask; required without a terminal."),
         click.option("--dry-run", is_flag=True, help="Only show what would be done."),
-        click.option("--remove", is_flag=True, help="Take it out again."),
+        click.option("--remove", is_flag=True, help="Remove it again."),
         click.option("--json", "as_json", is_flag=True, help="Print it as JSON; asks nothing."),
     ):
         function = decorate(function)
@@ -33,7 +33,7 @@ def with_install_options(function: Any) -> Any:
 @install.command()
 @with_install_options
 def apparmor(*, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Permit user namespaces to corral's launcher, where AppArmor keeps them from programs (Ubuntu).
+    """Let corral's launcher create user namespaces, where AppArmor forbids them (Ubuntu).
 
     Writes a profile to /etc/apparmor.d and loads it, as root. Nothing else on the host is permitted more.
     """
@@ -44,7 +44,7 @@ def apparmor(*, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
 
 
 def _agent_command(name: str) -> click.Command:
-    @click.option("--project", is_flag=True, help="In the settings of this directory alone.")
+    @click.option("--project", is_flag=True, help="Only in the settings of this directory.")
     @with_install_options
     def install_agent(*, project: bool, remove: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
         from corral.cli.install.agent_files import plan_agent

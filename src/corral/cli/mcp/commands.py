@@ -17,7 +17,7 @@ from corral.cli.policy.commands import with_session_options
 @click.group(invoke_without_command=True)
 @click.pass_context
 def mcp(ctx: click.Context) -> None:
-    """Give an agent a sandbox as tools, by MCP; or confine an MCP server.
+    """Give an agent a sandbox through MCP, or confine an MCP server.
 
     Alone it is `corral mcp serve`.
     """
@@ -32,13 +32,13 @@ mcp.command_class = BriefCommand
 
 
 @mcp.command()
-@click.option("--http", metavar="PORT", help="Serve on this port of 127.0.0.1, with a token; 0: a free one.")
+@click.option("--http", metavar="PORT", help="Serve on this port of 127.0.0.1 (0: a free one).")
 @with_session_options
 def serve(*, http: str | None, **options: Any) -> None:
     """Serve a client on stdin and stdout, or several over HTTP.
 
     The tools are bash, python, read_file, write_file, edit_file, list_dir, sandbox_status and explain_denial.
-    Each client has a sandbox of its own. The other options are those of `corral run`.
+    Each client has its own sandbox. The other options are those of `corral run`.
     """
     from corral.cli.mcp.serve import serve as serve_clients
     from corral.cli.options import defaults
@@ -50,7 +50,7 @@ def serve(*, http: str | None, **options: Any) -> None:
 @with_session_options
 @click.argument("server", nargs=-1, type=click.UNPROCESSED, required=True, metavar="SERVER...")
 def wrap(server: tuple[str, ...], **options: Any) -> None:
-    """Run an MCP server of somebody else's in a sandbox.
+    """Run somebody else's MCP server in a sandbox.
 
     Put this before its command in the settings of a client. Options are those of `corral run`. Without --cwd
     it works in an empty directory, and sees nothing of the one that it was started in.
@@ -70,7 +70,7 @@ def install() -> None:
 
 
 def _client_command(name: str) -> click.Command:
-    @click.option("--project", is_flag=True, help="In the settings of this directory alone.")
+    @click.option("--project", is_flag=True, help="Only in the settings of this directory.")
     @with_install_options
     @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS...]")
     def install_client(

@@ -133,7 +133,7 @@ def _port(text: str) -> int:
             "mcp-port",
             f"--http {text} is not a port",
             why=f"it is a number from 0 to {_MOST_PORT}",
-            fix="--http 0 takes one that is free",
+            fix="--http 0 takes a free one",
         )
     return int(text)
 
@@ -170,7 +170,7 @@ def _token_file(token: str, port: int) -> Iterator[str]:
             "mcp-token",
             "the token of the server cannot be kept",
             why=problem.strerror or str(problem),
-            fix="see that you can write your state directory, or set XDG_STATE_HOME",
+            fix="check that you can write to your state directory, or set XDG_STATE_HOME",
         ) from problem
     path = os.path.join(state_directory(), name)
     try:

@@ -16,10 +16,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 def _parent(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say what the module's parent has."""
     for option in (
-        click.option("--cwd", default=None, metavar="DIR", help="The workspace; else where you are."),
+        click.option("--cwd", default=None, metavar="DIR", help="The workspace; this directory by default."),
         click.option("--cap", multiple=True, metavar="TEXT", help="Add a capability to what may be granted."),
         click.option(
-            "-p", "--profile", default="strict", metavar="NAME", help="What may be granted at most."
+            "-p", "--profile", default="strict", metavar="NAME", help="The most that may be granted."
         ),
     ):
         function = option(function)
@@ -28,7 +28,7 @@ def _parent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def module() -> None:
-    """Run WebAssembly modules, each with capabilities of its own.
+    """Run WebAssembly modules, each with its own capabilities.
 
     A module asks in a section `corral.capabilities` of its own, or in a file FILE.caps beside it: one
     capability a line. Without either it gets nothing.

@@ -160,7 +160,7 @@ def _number(text: str) -> float:
     except ValueError:
         raise PolicyError(
             "module-arguments",
-            f"{text!r} is no number",
+            f"{text!r} is not a number",
             why="functions take numbers",
             fix="pass one: 7, 0x1f, 2.5",
         ) from None

@@ -61,7 +61,7 @@ def list_(*, as_json: bool) -> None:
 @policy.command()
 @_JSON
 def bundles(*, as_json: bool) -> None:
-    """Show which hosts @pip, @npm and the like stand for here, and who says so."""
+    """Show which hosts @pip, @npm and other bundles contain here, and why."""
     from corral.cli.policy.show import answer, list_bundles
 
     sys.exit(answer(list_bundles, as_json=as_json))
@@ -69,7 +69,7 @@ def bundles(*, as_json: bool) -> None:
 
 @policy.command()
 @click.argument("name", required=False)
-@click.option("--effective", is_flag=True, help="What holds for a run here, each value with its origin.")
+@click.option("--effective", is_flag=True, help="What applies to a run here, each value with its origin.")
 @with_policy_options
 @_VERBOSE
 @_JSON
@@ -94,9 +94,9 @@ def show(name: str | None, *, effective: bool, verbose: bool, as_json: bool, **o
 @click.argument("files", nargs=-1)
 @_JSON
 def validate(files: tuple[str, ...], *, as_json: bool) -> None:
-    """Check configuration files: all mistakes at once, each with its place.
+    """Check configuration files, and show all mistakes with their lines.
 
-    Without FILES, those that count here are checked.
+    Without FILES, it checks the ones that apply here.
     """
     from corral.cli.policy.show import answer
     from corral.cli.policy.show import validate as check_files
@@ -123,7 +123,7 @@ def check(*, verbose: bool, as_json: bool, **options: Any) -> None:
 @click.argument("second")
 @_JSON
 def diff(first: str, second: str, *, as_json: bool) -> None:
-    """Compare two presets or files: what each says alone, and which of them permits more."""
+    """Compare two presets or files, and say which permits more."""
     from corral.cli.policy.show import answer, compare
 
     sys.exit(answer(lambda: compare(first, second), as_json=as_json))
@@ -131,14 +131,14 @@ def diff(first: str, second: str, *, as_json: bool) -> None:
 
 @policy.command()
 @click.option("--profile", metavar="NAME", help="The preset to start from.")
-@click.option("--backend", metavar="NAME", help="Who enforces it.")
+@click.option("--backend", metavar="NAME", help="The backend that enforces it.")
 @click.option("--network", metavar="MODE", help="none, limited or full.")
 @click.option("--writable/--read-only", "writable", default=None, help="May commands write to the workspace?")
 @click.option("--memory", metavar="SIZE", help="Memory limit.")
-@click.option("--pids", metavar="COUNT", help="Limit of processes.")
+@click.option("--pids", metavar="COUNT", help="Limit on processes.")
 @click.option("--time", metavar="TIME", help="Time limit.")
 @click.option("--user", is_flag=True, help="Write your own configuration instead of the project's.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--stdout", "to_stdout", is_flag=True, help="Print the file instead of writing it.")
 @_JSON
 def init(*, user: bool, force: bool, to_stdout: bool, as_json: bool, **given: Any) -> None:
@@ -154,10 +154,10 @@ def init(*, user: bool, force: bool, to_stdout: bool, as_json: bool, **given: An
 @policy.command()
 @click.argument("file", required=False)
 @click.option("--show", "only_show", is_flag=True, help="Say which of the project's files are trusted.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; required without a terminal.")
 @_JSON
 def trust(file: str | None, *, only_show: bool, yes: bool, as_json: bool) -> None:
-    """Let a project's file allow what your own does not, as it is now. Any change takes that back."""
+    """Trust a project's file as it is now: it may then allow what yours does not. Any change revokes that."""
     from corral.cli.policy.show import accept, answer, trust_state
 
     can_ask = sys.stdin.isatty() and not as_json
@@ -170,7 +170,7 @@ def trust(file: str | None, *, only_show: bool, yes: bool, as_json: bool) -> Non
 @click.argument("file", required=False)
 @_JSON
 def distrust(file: str | None, *, as_json: bool) -> None:
-    """Take the trust in a project's file back."""
+    """Stop trusting a project's file."""
     from corral.cli.policy.show import answer, reject
 
     sys.exit(answer(lambda: reject(file), as_json=as_json))
@@ -189,11 +189,11 @@ def schema() -> None:
 @click.command(cls=BriefCommand)
 @click.argument("operation", required=False)
 @click.argument("target", required=False)
-@click.option("--last", is_flag=True, help="What the last run was refused that was refused anything.")
+@click.option("--last", is_flag=True, help="What was refused in the last run with refusals.")
 @with_policy_options
 @_JSON
 def why(operation: str | None, target: str | None, *, last: bool, as_json: bool, **options: Any) -> None:
-    """Tell whether a command may do something, and by which rule.
+    """Say whether a command may do something, and by which rule.
 
     OPERATION is read, write, exec or connect, and TARGET a path, a program, or a host. The exit status is
     0 for yes, 1 for no, 3 if nothing would run. Instead of both, what a failed program printed is enough:

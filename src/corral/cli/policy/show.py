@@ -205,13 +205,13 @@ def accept(path: str | None, *, yes: bool, can_ask: bool) -> Answer:
         click.confirm("Trust it, as it is now?", abort=True, err=True)
         lines = []
     digest = trust(file)
-    lines.append(f"trusted: {shorten(file.path)} (sha256 {digest[:16]}...); any change takes that back")
+    lines.append(f"trusted: {shorten(file.path)} (sha256 {digest[:16]}...); any change revokes that")
     value = {"file": file.path, "sha256": digest, "allows": [cut.to_json() for cut in cuts]}
     return 0, lines, {"trusted": value}
 
 
 def reject(path: str | None) -> Answer:
-    """Take the trust in a project's file back."""
+    """Stop trusting a project's file."""
     paths = [_real(path)] if path else [_project_file(None)[0].path]
     done = [path for path in paths if distrust(path)]
     lines = [f"no longer trusted: {shorten(path)}" for path in done] or ["none of the files here was trusted"]

@@ -66,7 +66,7 @@ def session() -> None:
         refused = SetupError(
             "not-kept",
             "named sessions cannot be kept on this platform",
-            why="they need a sandbox that is kept, and to know who asks; both are there on Linux only",
+            why="they need a sandbox that is kept, which works on Linux only",
             fix="use `corral run`, or `Sandbox.session()` in Python; docs/macos.md says what works",
         )
         sys.exit(report_error(refused, as_json=False, about_command=False))
@@ -77,18 +77,20 @@ session.command_class = BriefCommand
 
 @session.command()
 @_NAME
-@click.option("--idle", metavar="TIME", help="End it when nothing has run for so long: 30m.")
+@click.option("--idle", metavar="TIME", help="End it when no command has run for this long: 30m.")
 @click.option("--lifetime", metavar="TIME", help="End it after this long, even if something runs: 8h.")
-@click.option("--reuse", is_flag=True, help="Use one that runs, if it was started the same way.")
-@click.option("--try", "trial", is_flag=True, help="Keep what its commands change in the workspace apart.")
+@click.option("--reuse", is_flag=True, help="Use a running one, if it was started the same way.")
+@click.option("--try", "trial", is_flag=True, help="Keep changes to the workspace in a trial.")
+@click.option("--trial-size", metavar="SIZE", help="Try them in memory, with this much space: 500M.")
+@click.option("--trial-files", metavar="COUNT", help="Try them in memory, with this many files.")
 @with_session_options
 @_JSON
 def start(
     name: str | None, *, idle: str | None, lifetime: str | None, reuse: bool, as_json: bool, **options: Any
 ) -> None:
-    """Start a sandbox that stays, and print its name.
+    """Start a session, and print its name.
 
-    Without NAME it is called after the workspace. It takes the same options as `corral run`, and ends with
+    Without NAME it is named after the workspace. It takes the same options as `corral run`, and ends with
     `corral session stop`.
     """
     from corral.cli.options import defaults
@@ -106,8 +108,8 @@ def start(
 def exec_(**parsed: Any) -> None:
     """Run a command in a session, on your own stdin, stdout and stderr.
 
-    Without NAME, that is with `--` right away, the session of the workspace is meant. Exit status and
-    messages are those of `corral run`. If you end, so does the command, unless it is detached.
+    Without NAME (`exec -- COMMAND`), it uses the session of the workspace. Exit status and
+    messages are those of `corral run`. If you stop it, the command ends too, unless it is detached.
     """
     from corral.cli.session.exec import execute
 
@@ -127,7 +129,7 @@ def shell(name: str | None) -> None:
 @_NAME
 @_JSON
 def status(name: str | None, *, as_json: bool) -> None:
-    """Say how a session is: backend, state, age, what runs, what it has cost. Status 0 if it runs."""
+    """Show the state of a session: backend, age, commands, usage. Exit status 0 if it is running."""
     from corral.cli.policy.show import answer
     from corral.cli.session.show import show_status
 
@@ -183,7 +185,7 @@ def logs(name: str | None, *, as_json: bool) -> None:
 @_JSON
 @_last_name
 def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
-    """Pass a signal on to a command that runs in a session; `status` shows their numbers."""
+    """Send a signal to a command in a session; `status` shows the ids."""
     from corral.cli.policy.show import answer
     from corral.cli.session.show import signal_command
 
@@ -192,7 +194,9 @@ def kill(command: str, name: str | None, *, word: str, as_json: bool) -> None:
 
 @session.command()
 @click.argument("host")
-@click.option("--for", "length", metavar="TIME", help="For so long: 10m. Else until the session ends.")
+@click.option(
+    "--for", "length", metavar="TIME", help="For this long: 10m. By default until the session ends."
+)
 @_JSON
 @_last_name
 def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> None:
@@ -211,7 +215,7 @@ def allow(host: str, *, length: str | None, name: str | None, as_json: bool) -> 
 @_JSON
 @_last_name
 def revoke(host: str, *, name: str | None, as_json: bool) -> None:
-    """Keep a session from a host from now on, whoever permitted it, and end its connections there."""
+    """Refuse a host to a session from now on, and end its connections there."""
     from corral.cli.policy.show import answer
     from corral.cli.session.network import revoke_host
 
@@ -232,7 +236,7 @@ def network(name: str | None, *, as_json: bool) -> None:
 @session.command()
 @_JSON
 def clean(*, as_json: bool) -> None:
-    """Forget the sessions that are over, with their logs."""
+    """Remove the records and logs of ended sessions."""
     from corral.cli.policy.show import answer
     from corral.cli.session.show import clean_sessions
 
@@ -241,7 +245,7 @@ def clean(*, as_json: bool) -> None:
 
 @click.group(hidden=True)
 def sandbox() -> None:
-    """The same as `corral session`, for those who say sandbox: start, stop, status, shell."""
+    """Another name for `corral session`: start, stop, status, shell."""
 
 
 for _command in (start, stop, status, shell):
@@ -250,8 +254,8 @@ for _command in (start, stop, status, shell):
 
 @click.command("status")
 @_NAME
-@click.option("--line", is_flag=True, help="One line, for prompts and footers; or nothing.")
-@click.option("--color", type=click.Choice(WHEN), default="auto", help="With --line; NO_COLOR counts.")
+@click.option("--line", is_flag=True, help="Print one line, for prompts and footers, or nothing.")
+@click.option("--color", type=click.Choice(WHEN), default="auto", help="With --line; NO_COLOR is respected.")
 @_JSON
 def status_here(name: str | None, *, line: bool, color: str, as_json: bool) -> None:
     """Show the state of this workspace's session."""

@@ -9,7 +9,7 @@ from corral.cli.run import passed_on, print_json, report_error, say, stop_and_go
 from corral.cli.session.here import name_or_default
 from corral.model.errors import CorralError, PolicyError
 from corral.model.rules.quantities import parse_duration
-from corral.sessions.named.client import call
+from corral.sessions.named.client import ClientConnection, call
 from corral.sessions.named.request import ExecRequest, no_command
 
 TYPE_CHECKING = False
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from corral.cli.session.options import ExecLine
-    from corral.sessions.named.client import ClientConnection
     from corral.sessions.named.record import SessionRecord
 
 
@@ -41,9 +40,24 @@ def execute(line: ExecLine) -> int:
     if as_json:
         print_json({**answer["result"], "session": name})
     if request.is_verbose or not as_json:
-        for text in answer["lines"]:
-            say(str(text))
+        _say_lines(answer)
     return int(answer["exit_status"])
+
+
+def finish_answered(descriptor: int, name: str) -> int:
+    """The entry program has asked for a command; the answer waits to be read, and has something to tell."""
+    try:
+        with ClientConnection.of_asked(name, descriptor) as connection:
+            answer = connection.hear()
+    except CorralError as error:
+        return report_error(error, as_json=False)
+    _say_lines(answer)
+    return int(answer["exit_status"])
+
+
+def _say_lines(answer: Mapping[str, Any]) -> None:
+    for text in answer["lines"]:
+        say(str(text))
 
 
 def _check(entry: SessionRecord, command: str | tuple[str, ...]) -> None:
@@ -76,7 +90,7 @@ def _request(options: Mapping[str, Any], words: tuple[str, ...]) -> ExecRequest:
     if options["detach"] and (options["terminal"] or options["stateful"]):
         raise PolicyError(
             "contradiction",
-            "a detached command has neither a terminal nor a state that goes on",
+            "a detached command has neither a terminal nor a state",
             why="--detach was given with --tty or --stateful",
             fix="leave one of them out",
         )
@@ -107,7 +121,7 @@ def seconds(flag: str, text: str) -> float:
     except ValueError as problem:
         raise PolicyError(
             "duration",
-            f"{flag} {text[:40]} is no duration",
+            f"{flag} {text[:40]} is not a duration",
             why=str(problem),
             fix="write it like 90s, 30m, 8h or 2m30s",
         ) from None

@@ -34,7 +34,7 @@ def _check_host(host: str) -> None:
         raise PolicyError(
             "allow-host",
             f"--allow takes a host name, not a URL: {host!r}",
-            why="what is permitted is a host, by http and https, with all of its paths",
+            why="corral permits a host, by http and https, with all of its paths",
             fix=f"write --allow {within}",
         )
     why = why_too_broad(host.rpartition(":")[0] if has_port(host) else host)

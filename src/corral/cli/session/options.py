@@ -8,11 +8,13 @@ from corral.model.record import Record
 EXEC_OPTIONS: tuple[Option, ...] = (
     Option("line", ("-c",), "Run a shell line instead of a command.", "LINE"),
     Option("terminal", ("-t", "--tty"), "Give it its own terminal."),
-    Option("detach", ("-d", "--detach"), "Come back at once; its output goes to the session's log."),
-    Option("stateful", ("--stateful",), "Begin with the directory and variables of the last such command."),
+    Option("detach", ("-d", "--detach"), "Return at once; its output goes to the session's log."),
+    Option("stateful", ("--stateful",), "Start with the directory and variables of the last such command."),
     Option("env", ("--env",), "Pass a variable (NAME), or set one (NAME=VALUE).", "NAME", multiple=True),
     Option("cwd", ("--cwd",), "Directory to work in; yours, if that is in the workspace.", "DIR"),
-    Option("timeout", ("--timeout",), "Time until it is ended; it can only shorten the policy's.", "TIME"),
+    Option(
+        "timeout", ("--timeout",), "Stop it after this time; can only shorten the policy's limit.", "TIME"
+    ),
     Option("json", ("--json",), "Print the whole result record as JSON."),
     Option("verbose", ("-v", "--verbose"), "Say what protected the run."),
 )

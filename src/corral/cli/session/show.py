@@ -9,6 +9,7 @@ import time
 from corral.audit import caller
 from corral.cli.advice import advise
 from corral.cli.limits import list_limits
+from corral.cli.options import OF_A_TRIAL
 from corral.cli.request import build_request
 from corral.cli.run import announce, describe_result, say
 from corral.cli.session.exec import seconds
@@ -64,9 +65,9 @@ def start_session(
         check_rules="" if configuration is None else "\n".join(configuration.check_rules),
     )
     _forget_old()
-    if options["trial"] or request.is_tried:
+    if request.is_tried or any(options[name] for name in OF_A_TRIAL):
         _check_trial(entry, reuse=reuse)
-        _start_trial(entry, sandbox)
+        _start_trial(entry, sandbox, options)
         is_reused = False
     else:
         is_reused = _started(entry, sandbox, reuse=reuse)
@@ -98,25 +99,29 @@ def _check_trial(entry: SessionRecord, *, reuse: bool) -> None:
         raise PolicyError(
             "contradiction",
             f"--try and {'--reuse' if reuse else 'keep_alive = false'} do not go together",
-            why="a session on trial has a layer of its own, in one sandbox",
+            why="a session on trial has one layer, in one sandbox",
             fix="leave one of them out",
         )
 
 
-def _start_trial(entry: SessionRecord, sandbox: Sandbox) -> None:
+def _start_trial(entry: SessionRecord, sandbox: Sandbox, options: Mapping[str, Any]) -> None:
     """A session whose commands write in a layer over the workspace. Raises CorralError."""
     from corral.sessions.named.daemon import start
     from corral.sessions.trial import begin_trial
+    from corral.trials.record import layer_size
 
-    trial = begin_trial(sandbox, f"session {entry.name}")
+    size = layer_size(options["trial_size"], options["trial_files"])
+    trial = begin_trial(sandbox, f"session {entry.name}", size)
     for path in trial.record.direct:
         say(f"not on trial: {path} is written directly, as the policy permits")
     try:
-        start(entry, sandbox.on_trial(trial.record.mounted), _describe, trial)
+        start(entry, trial.sandbox, _describe, trial)
     except CorralError:
         trial.discard()
         raise
-    say(f"on trial {trial.id}: `corral changes {trial.id}` lists the changes; apply them when it has stopped")
+    also = "" if size is None else ", in memory"
+    see = f"`corral changes {trial.id}` lists the changes; apply them when it has stopped"
+    say(f"on trial {trial.id}{also}: {see}")
 
 
 def _describe(result: Result, command: str | tuple[str, ...], verbose: bool) -> list[str]:
@@ -212,7 +217,7 @@ def signal_command(key: str, name: str | None, text: str) -> Answer:
 
 
 def clean_sessions() -> Answer:
-    """Forget the sessions that are over, with their logs."""
+    """Remove the records and logs of ended sessions."""
     gone = [entry.name for place, entry in list_entries() if not entry.is_living and _forget(place, entry)]
     return 0, [f"{name} forgotten" for name in gone] or ["nothing to clean"], {"forgotten": gone}
 

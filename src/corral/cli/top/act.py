@@ -114,6 +114,6 @@ def safely(work: object) -> str:
     try:
         return str(work())
     except CorralError as error:
-        return clean(f"{error.what}: {error.why}")
+        return clean(f"{error.what}: {error.why}; {error.fix}")
     except OSError as problem:
         return clean(str(problem))

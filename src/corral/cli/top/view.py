@@ -72,7 +72,7 @@ class TopView(App[None]):
         """Begin to look."""
         self._is_shown = True
         self._set_columns()
-        self._log_widget.write(Text("what is refused or decided is shown here", style="dim"))
+        self._log_widget.write(Text("refusals and decisions appear here", style="dim"))
         self.set_interval(_EVERY_SECONDS, self.look_again)
         self.look_again()
 
@@ -220,7 +220,7 @@ class TopView(App[None]):
         """Open a shell in the session that is chosen; the view waits."""
         row = self._chosen()
         if row is None or row.kind == RUN:
-            self.notify("only a session has room for a shell: start one with n", markup=False)
+            self.notify("only a session can open a shell: start one with n", markup=False)
             return
         try:
             with self.suspend():

@@ -55,6 +55,8 @@ def show_changes(identity: str | None, cwd: str | None, *, as_json: bool) -> int
             )
             return
         running = "; a command runs in it" if is_busy(record) else ""
+        if running and record.size_bytes:
+            running += ", in memory: its changes are listed when that has ended"
         sys.stdout.write(f"trial {record.identity}: {summarize(changes, git)}{running}\n")
         sys.stdout.writelines(f"{line}\n" for line in describe_changes(changes, git=git))
 
@@ -82,20 +84,20 @@ def apply_words(words: Sequence[str], options: Mapping[str, Any]) -> int:
     """`corral apply`."""
 
     def act() -> None:
-        if options["theirs"] and options["ours"]:
+        preferred = [each for each in (Prefer.THEIRS, Prefer.OURS, Prefer.MERGE) if options[each.value]]
+        if len(preferred) > 1:
             raise PolicyError(
                 "contradiction",
-                "--theirs and --ours contradict each other",
-                why="one takes the trial's files, the other leaves the host's",
-                fix="leave one of them out",
+                " and ".join(f"--{each.value}" for each in preferred) + " contradict each other",
+                why="each says what to do where the workspace has changed as well",
+                fix="use one of them",
             )
         record, paths = _split(words, options["cwd"])
-        prefer = Prefer.THEIRS if options["theirs"] else Prefer.OURS if options["ours"] else Prefer.NEITHER
         applied = apply_trial(
             *(record, paths),
             without=_relative(record, options["without"], options["cwd"]),
             protected=_relative(record, options["protected"], options["cwd"]),
-            prefer=prefer,
+            prefer=preferred[0] if preferred else Prefer.NEITHER,
         )
         if options["as_json"]:
             listed = [change.to_json() for change in applied.changes]

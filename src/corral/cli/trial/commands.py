@@ -20,7 +20,7 @@ _CWD = click.option("--cwd", metavar="DIR", help="The workspace; this directory 
 @with_options(without=("trial", "debug"))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def try_(command: tuple[str, ...], **options: Any) -> None:
-    """Run a command on a copy of the workspace, then apply it or not.
+    """Run a command in a trial of the workspace, then apply it or not.
 
     The same as `corral run --try`. The workspace does not change. Afterwards corral says what the command
     would have changed there; on a terminal it asks whether to apply it.
@@ -58,13 +58,14 @@ def diff(words: tuple[str, ...], cwd: str | None, *, stat: bool) -> None:
 @click.command()
 @click.argument("words", nargs=-1, metavar="[ID] [PATH]...")
 @_CWD
-@click.option("--except", "without", multiple=True, metavar="PATH", help="But not this; can be repeated.")
+@click.option("--except", "without", multiple=True, metavar="PATH", help="Skip this path; can be repeated.")
 @click.option("--protected", multiple=True, metavar="PATH", help="Also this protected path; can be repeated.")
-@click.option("--theirs", is_flag=True, help="Where the host changed the same: take the trial's.")
-@click.option("--ours", is_flag=True, help="Where the host changed the same: leave it as it is.")
+@click.option("--theirs", is_flag=True, help="If the host changed the same path: use the trial's version.")
+@click.option("--ours", is_flag=True, help="If the host changed the same path: keep the host's version.")
+@click.option("--merge", is_flag=True, help="If the host changed the same path: merge both, or refuse.")
 @_JSON
 def apply(words: tuple[str, ...], **options: Any) -> None:
-    """Take over what a trial changed: all of it, or some paths."""
+    """Apply the changes of a trial: all of them, or some paths."""
     from corral.cli.trial.act import apply_words
 
     sys.exit(apply_words(words, options))
@@ -76,7 +77,7 @@ def apply(words: tuple[str, ...], **options: Any) -> None:
 @click.option("--ours", is_flag=True, help="Leave what has changed since as it is, and undo the rest.")
 @_JSON
 def undo(identity: str | None, cwd: str | None, *, ours: bool, as_json: bool) -> None:
-    """Take back what the last `corral apply` changed."""
+    """Undo the last `corral apply`."""
     from corral.cli.trial.act import undo_last
 
     sys.exit(undo_last(identity, cwd, ours=ours, as_json=as_json))
@@ -100,7 +101,7 @@ def discard(identities: tuple[str, ...], cwd: str | None, *, as_json: bool) -> N
 @_CWD
 @click.option("--all", "everywhere", is_flag=True, help="Of every workspace.")
 @click.option("--prune", is_flag=True, help="Discard those that have nothing left to apply.")
-@click.option("--older", metavar="TIME", help="With --prune: also those that are older, such as 14d.")
+@click.option("--older", metavar="TIME", help="With --prune: also older ones, such as 14d.")
 @_JSON
 def trials(cwd: str | None, *, everywhere: bool, prune: bool, older: str | None, as_json: bool) -> None:
     """List the trials of this workspace, the latest first."""

@@ -94,6 +94,12 @@ def _mark(change: TrialChange) -> str:
             return "! the host runs this later" if change.is_run_later else ""
 
 
+def describe_room(record: TrialRecord) -> str:
+    """How much of its size a trial has used."""
+    used, size = (format_size(each, rounded=True) for each in (record.used_bytes, record.size_bytes))
+    return f"{used} of {size} and {record.used_files} of {record.files} files are used"
+
+
 def describe_trial(
     record: TrialRecord, changes: Sequence[TrialChange], size: int, git: Sequence[GitChanges] = ()
 ) -> str:

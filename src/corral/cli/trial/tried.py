@@ -8,7 +8,7 @@ import signal
 import sys
 
 from corral.cli.run import report_error, say
-from corral.cli.trial.show import MOST_LINES, describe_change, describe_changes, summarize
+from corral.cli.trial.show import MOST_LINES, describe_change, describe_changes, describe_room, summarize
 from corral.model.errors import CorralError
 from corral.model.printable import printable
 from corral.sessions.trial import begin_trial
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from corral.sessions.trial import Trial
     from corral.trials.apply import Applied
     from corral.trials.change import TrialChange
+    from corral.trials.record import LayerSize
 
 _MOST_COMMAND = 80
 _QUESTION = "corral: [a]pply, [c]hoose, show the [d]iff, [k]eep for later, or discard [x]? "
@@ -32,9 +33,9 @@ _QUESTION = "corral: [a]pply, [c]hoose, show the [d]iff, [k]eep for later, or di
 class TriedCommand:
     """One command on trial, at the command line."""
 
-    def __init__(self, sandbox: Sandbox, command: Command) -> None:
+    def __init__(self, sandbox: Sandbox, command: Command, size: LayerSize | None = None) -> None:
         words = shlex.join(command.argv)
-        self.trial: Trial = begin_trial(sandbox, words[:_MOST_COMMAND])
+        self.trial: Trial = begin_trial(sandbox, words[:_MOST_COMMAND], size)
         self.command = command.replace(trial=self.trial.record.mounted)
         for path in self.trial.record.direct:
             say(f"not on trial: {path} is written directly, as the policy permits")
@@ -54,6 +55,8 @@ class TriedCommand:
     def finish(self, *, asks: bool) -> int:
         """Say what the command changed, and ask what becomes of it if somebody is there to answer."""
         changes, git = self.trial.changes(), self.trial.git_changes()
+        if self.trial.record.is_full:
+            say(f"the trial is full: {describe_room(self.trial.record)}; run it again with more for the rest")
         if not changes and not git:
             self.trial.discard()
             say("the command changed nothing in the workspace")

@@ -17,6 +17,7 @@ from corral.integrations.mcp_server.denials import describe_hidden_in, describe_
 from corral.integrations.mcp_server.output import BoundedOutput, cut_lines, describe
 from corral.integrations.mcp_server.shell_state import stateful_command
 from corral.integrations.mcp_server.status import describe_sandbox
+from corral.integrations.own_directories import ENDS_WITH_IT, is_own, leads_out
 from corral.model.errors import CorralError
 from corral.model.printable import printable
 from corral.model.record import Record
@@ -140,8 +141,9 @@ class ClientSandbox:
         """A whole file, or nothing."""
         path, session = arguments["path"], await self._open()
         data = arguments["content"].encode()
+        await self._check_inside(path)
         await self._file(path, "write", lambda: session.write_file(path, data, parents=True))
-        return ToolAnswer(f"wrote {len(data)} bytes to {printable(path)}")
+        return ToolAnswer(f"wrote {len(data)} bytes to {printable(path)}{await self._where(path)}")
 
     async def edit_file(self, arguments: dict[str, Any]) -> ToolAnswer:
         """A text in a file replaced by another."""
@@ -163,7 +165,8 @@ class ClientSandbox:
 
         async with self._state_lock:  # two edits of one file do not lose each other
             count = await self._file(path, "write", edit)
-        return ToolAnswer(f"replaced {count} {'place' if count == 1 else 'places'} in {printable(path)}")
+        places = f"{count} {'place' if count == 1 else 'places'}"
+        return ToolAnswer(f"replaced {places} in {printable(path)}{await self._where(path)}")
 
     async def list_dir(self, arguments: dict[str, Any]) -> ToolAnswer:
         """What lies in a directory, a line each."""
@@ -195,6 +198,19 @@ class ClientSandbox:
             return ToolAnswer("\n\n".join(self._refusals))
         sandbox, operation = self._settings.sandbox, arguments.get("operation")
         return ToolAnswer(await call_short(lambda: describe_target(sandbox, target, operation)))
+
+    async def _check_inside(self, path: str) -> None:
+        """Raise FileRefused for `../x`, if the host would never have that file."""
+        sandbox = self._settings.sandbox
+        if await call_short(lambda: leads_out(sandbox, path)):
+            why = await call_short(lambda: describe_target(sandbox, path, "write"))
+            self._refusals.append(why)
+            raise FileRefused(f"[not done] {why}")
+
+    async def _where(self, path: str) -> str:
+        """What there is to say of where a file was written."""
+        sandbox = self._settings.sandbox
+        return f", in {ENDS_WITH_IT}" if await call_short(lambda: is_own(sandbox, path)) else ""
 
     async def _file(self, path: str, verb: str, work: Callable[[], T]) -> T:
         """Do something with a file. Raises FileRefused with why the sandbox does not have it."""

@@ -26,7 +26,7 @@ _SENTENCES = {
     Reason.READ_ONLY: "the policy grants it for reading only",
     Reason.DENIED: "the policy denies it",
     Reason.HIDDEN: "it is hidden: a key, a login or a history",
-    Reason.PROTECTED: "the host may run or trust this file later, so it stays as it is",
+    Reason.PROTECTED: "the host may run or trust this file later, so commands cannot change it",
     Reason.PRIVATE: "the sandbox has a private directory there, empty at first; the host's files do not show",
     Reason.NOT_GRANTED: "no rule of the policy grants it",
 }

@@ -63,7 +63,7 @@ def listen(port: int) -> socket.socket:
             "mcp-port",
             f"port {port} of {LOOPBACK} cannot be used",
             why=problem.strerror or str(problem),
-            fix="choose another one; --http 0 takes one that is free",
+            fix="choose another one; --http 0 takes a free one",
         ) from problem
     return made
 

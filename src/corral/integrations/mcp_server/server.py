@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 INSTRUCTIONS = (
-    "Commands and files are in a sandbox. What it refuses is said in the answer, with what the user could"
+    "Commands and files are in a sandbox. The answer says what was refused, and what the user could"
     " permit; do not try to get around it. sandbox_status says what is permitted, explain_denial why"
     " something is not."
 )

@@ -155,7 +155,7 @@ TOOLS = {
         Tool(
             "list_dir",
             "List a directory",
-            "List what lies in a directory, as commands in the sandbox see it.",
+            "List a directory, as commands in the sandbox see it.",
             (
                 _PATH.replace(
                     is_required=False, description="Relative to the workspace, which is the default."
@@ -166,7 +166,7 @@ TOOLS = {
         Tool(
             "sandbox_status",
             "Show the sandbox",
-            "Say what the sandbox permits: paths, network, limits; what it has used; and what holds it.",
+            "Say what the sandbox permits: paths, network, limits; what it has used; and what enforces it.",
             only_reads=True,
         ),
         Tool(
@@ -228,13 +228,13 @@ def _check_text(field: Field, value: str) -> None:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise BadArguments(f"`{field.name}` is no valid Unicode") from None
+        raise BadArguments(f"`{field.name}` is not valid Unicode") from None
     if size > field.most_bytes:
         instead = ": write a file and run that" if field.name == "command" else ""
         raise BadArguments(f"`{field.name}` has {size} bytes, and may have {field.most_bytes}{instead}")
     is_content = field.name in {"content", "new_string", "old_string", "code"}
     if "\0" in value and not is_content:
-        raise BadArguments(f"`{field.name}` has a NUL character, which nothing here takes")
+        raise BadArguments(f"`{field.name}` has a NUL character, which nothing here accepts")
     if field.is_required and field.name in {"command", "path", "code", "old_string"} and not value.strip():
         if field.name == "old_string" and value:
             return

@@ -17,7 +17,7 @@ _COUNTRY = 2  # letters
 def why_too_broad(pattern: str) -> str:
     """What a canonical host pattern stands for, if that is hardly meant; empty otherwise."""
     if pattern == "*":
-        return "it stands for every host of the Internet"
+        return "it covers every host of the Internet"
     beneath = pattern.removeprefix("*.")
     if beneath == pattern:
         return ""

@@ -58,7 +58,7 @@ SENTENCES: dict[NetReason, str] = {
     NetReason.UNREACHABLE: "nothing answered at its address",
     NetReason.TOO_MANY: "there were too many connections",
     NetReason.TOO_MUCH: "all the bytes that may pass had passed",
-    NetReason.TOO_LATE: "it did not say in time what it wants",
+    NetReason.TOO_LATE: "it did not send its request in time",
     NetReason.MALFORMED: "what it said makes no sense",
     NetReason.NO_TOKEN: "it did not have the token of this run",
     NetReason.REVOKED: "what permitted it has ended",
@@ -98,7 +98,7 @@ class NetEvent(Record):
 
 
 class HostTraffic(Record):
-    """What was asked of one host and port, and how much passed."""
+    """Requests to one host and port, and the traffic."""
 
     host: str
     port: int
@@ -114,7 +114,7 @@ class HostTraffic(Record):
 
 
 class Traffic(Record):
-    """All of a run, or of a session until now. Lists are bounded; counters are not."""
+    """The traffic of a run, or of a session so far. Lists are bounded; counters are not."""
 
     hosts: tuple[HostTraffic, ...] = ()  # the busiest first
     refusals: tuple[NetEvent, ...] = ()  # the first of each kind, and of each kind of failure

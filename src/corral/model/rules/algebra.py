@@ -48,6 +48,7 @@ def meet(a: Policy, b: Policy) -> Policy:
         publish=a.publish & b.publish,
         modules=a.modules & b.modules,
         response=max(a.response, b.response, key=lambda response: response.severity),
+        requires=a.requires | b.requires,
     )
 
 
@@ -67,6 +68,7 @@ def is_within(a: Policy, b: Policy) -> bool:
         and a.publish <= b.publish
         and a.modules <= b.modules
         and a.response.severity >= b.response.severity
+        and a.requires >= b.requires
     )
 
 

@@ -30,7 +30,16 @@ from corral.model.rules.quantities import (
     parse_size,
 )
 from corral.model.rules.syscall_groups import expand_group
-from corral.model.rules.targets import assignment, endpoint, module, path_word, ports, system_call, variable
+from corral.model.rules.targets import (
+    assignment,
+    endpoint,
+    feature,
+    module,
+    path_word,
+    ports,
+    system_call,
+    variable,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +108,7 @@ class PolicyDraft:
         self._modules = set(base.modules)
         self._read_only = set(base.read_only)
         self._response = base.response
+        self._requires = set(base.requires)
 
     def add(self, capability: Capability, *, optional: bool = False) -> None:
         """Take one capability. An optional path need not exist on the host."""
@@ -120,6 +130,8 @@ class PolicyDraft:
             self._modules.add(target)
         elif kind == "refusal":
             self._response = Response(verb)
+        elif kind == "feature":
+            self._requires.add(target)
         elif verb == "default":
             self._defaults = self._defaults.replace(**_default(kind, target))
         else:
@@ -200,13 +212,14 @@ class PolicyDraft:
             modules=frozenset(self._modules),
             read_only=frozenset(self._read_only),
             response=self._response,
+            requires=frozenset(self._requires),
         )
 
 
 def is_narrowing(capability: Capability) -> bool:
     """Whether it only ever takes away: a limit, a denial, a protected name, a private area."""
     kind, verb = capability.kind, capability.verb
-    if kind == "refusal":
+    if kind in {"refusal", "feature"}:
         return True
     return (kind, verb) in _LIMITS or verb in {"deny", "protect", "private", "none", "default"}
 
@@ -233,6 +246,7 @@ def capabilities_of(policy: Policy) -> tuple[Capability, ...]:
     found += [Capability("module", "call", name) for name in sorted(policy.modules)]
     if policy.response is not Response.DENY:
         found.append(Capability("refusal", policy.response.value))
+    found += [Capability("feature", "require", name) for name in sorted(policy.requires)]
     return tuple(found)
 
 
@@ -313,7 +327,7 @@ def _check_text(target: str) -> None:
     try:
         target.encode("utf-8", "surrogateescape")  # as the system will be told of it
     except UnicodeEncodeError:
-        raise ValueError(f"{target!r} holds half of a surrogate pair") from None
+        raise ValueError(f"{target!r} contains half of a surrogate pair") from None
 
 
 def _size(target: str) -> str:
@@ -387,6 +401,7 @@ _VERBS: dict[str, dict[str, Callable[[str], str] | None]] = {
     "syscall": {"deny": system_call},
     "module": {"call": module},
     "refusal": dict.fromkeys(response.value for response in Response),
+    "feature": {"require": feature},
 }
 
 

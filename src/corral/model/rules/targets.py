@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corral.model.feature import Feature
 from corral.model.network.endpoint import parse_endpoint, parse_port
 from corral.model.rules.syscall_groups import GROUPS
 
@@ -50,6 +51,13 @@ def module(target: str) -> str:
     """The name of a module."""
     if not target.isascii() or not target.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise ValueError(f"{target!r} is not the name of a module: letters, digits, -, _ and .")
+    return target
+
+
+def feature(target: str) -> str:
+    """The name of a feature."""
+    if target not in tuple(Feature):
+        raise ValueError(f"there is no feature {target!r}; they are {', '.join(Feature)}")
     return target
 
 

@@ -1,12 +1,13 @@
 """Connections of a command that has no network of its own: the kernel asks about each, and corral makes it.
 
-The command's filter hands every connect(2) to corral (seccomp_unotify(2)). Corral reads which address was
+The command's filter hands every connect(2) to its supervisor (seccomp_unotify(2)), who passes the question
+on to corral, with the descriptor that it is answered on (launcher/listen.c). Corral reads which address was
 meant, and connects the command's own socket to its proxy if it was that one. If it was an address that the
 policy names, it connects the socket to itself, and makes the connection in its stead. Every other is refused.
 
 INVARIANT: the call itself is never let through. What is connected is a descriptor that corral holds, to an
 address that corral keeps, so whoever changes the address or the descriptor meanwhile changes nothing. If
-corral is gone, the kernel answers ENOSYS: there is no network then.
+corral is gone, the supervisor refuses, and ends the command: there is no network then.
 """
 
 from __future__ import annotations
@@ -22,17 +23,24 @@ import socket
 import struct
 import sys
 import threading
+import time
 from functools import cache
 from typing import Protocol
 
 from corral.model.network.addresses import canonical_address
 from corral.model.record import Record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # linux/seccomp.h: struct seccomp_notif with its struct seccomp_data, struct seccomp_notif_resp, an id
 _REQUEST = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _ID = struct.Struct("=Q")
-_RECEIVE, _SEND, _IS_VALID = 0xC050_2100, 0xC018_2101, 0x4008_2102
+_SEND, _IS_VALID = 0xC018_2101, 0x4008_2102
+_INT = struct.Struct("=i")
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux has it
 
 _PIDFD_GETFD = 438  # one number on every machine
 _PIDFD_THREAD = os.O_EXCL  # Linux 6.9
@@ -41,6 +49,7 @@ _MOST_ADDRESS = 128  # struct sockaddr_storage
 _LEAST_ADDRESS = {_AF_INET: 8, _AF_INET6: 24}
 _LOOPBACK = "127.0.0.1"
 _END_SECONDS, _ACCEPT_SECONDS = 5.0, 2.0
+_RETRY_SECONDS = 0.02
 
 
 class ConnectCall(Record):
@@ -110,19 +119,24 @@ class Notified:
     a file of a host that does not answer. Nobody but itself is kept waiting.
     """
 
-    def __init__(self, listener: int, port: int, judge: Judge) -> None:
-        """Begin. The filter's descriptor belongs to this from now on; `port` is the proxy's."""
-        self._listener, self._port, self._judge = listener, port, judge
+    def __init__(self, questions: int, port: int, judge: Judge) -> None:
+        """Begin. The socket by which questions come belongs to this from now on; `port` is the proxy's."""
+        self._port, self._judge = port, judge
+        self._answers = -1  # the listener of the filter that has asked
+        self._spare = -1  # kept for it: a question must not wait because corral has no descriptor left
         self._door: socket.socket | None = None  # where sockets are connected to that pass the proxy by
         self._lock = threading.Lock()
         self._held = -1  # the socket that is being connected
         self._thread = threading.Thread(target=self._serve, name="corral-notified", daemon=True)
+        self._questions = socket.socket(fileno=questions)
         ends: tuple[int, ...] = ()
         try:
             ends = self._woken, self._wake = os.pipe()
+            self._keep_spare()
             self._thread.start()
         except BaseException:
-            for descriptor in (listener, *ends):  # INVARIANT: whoever is not answered is refused
+            self._questions.close()  # INVARIANT: whoever is not answered is refused
+            for descriptor in (*ends, *((self._spare,) if self._spare >= 0 else ())):
                 os.close(descriptor)
             raise
 
@@ -140,38 +154,71 @@ class Notified:
 
     def _serve(self) -> None:
         poller = select.poll()
-        poller.register(self._listener, select.POLLIN)
+        poller.register(self._questions, select.POLLIN)
         poller.register(self._woken, 0)
         try:
             while True:
                 ready = dict(poller.poll())
-                if self._woken in ready or ready[self._listener] & (select.POLLHUP | select.POLLERR):
+                if self._woken in ready or not ready[self._questions.fileno()] & select.POLLIN:
                     return
-                self._answer_next()
+                if not self._answer_next(self._decide):
+                    time.sleep(_RETRY_SECONDS)
+                self._keep_spare()
+        except BrokenPipeError:  # nobody asks any more
+            return
         finally:
-            os.close(self._listener)
+            self._questions.setblocking(False)
+            with contextlib.suppress(OSError):  # INVARIANT: nobody is left who waits for an answer
+                while self._answer_next(lambda _: errno.ENOSYS):
+                    pass
+            self._questions.close()
             os.close(self._woken)
+            if self._spare >= 0:
+                os.close(self._spare)
             if self._door is not None:
                 self._door.close()
 
-    def _answer_next(self) -> None:
-        raw = bytearray(_REQUEST.size)
+    def _keep_spare(self) -> None:
+        if self._spare < 0:
+            with contextlib.suppress(OSError):
+                self._spare = os.dup(self._woken)
+
+    def _answer_next(self, decide: Callable[[ConnectCall], int]) -> bool:
+        """Whether there was a question, and a descriptor to answer it on. Raises OSError."""
+        raw = self._take_question()
+        if raw is None:
+            return False
+        request = read_request(raw)
         try:
-            fcntl.ioctl(self._listener, _RECEIVE, raw)
-        except OSError as problem:
-            if problem.errno in {errno.ENOENT, errno.EINTR}:  # whoever asked is gone
-                return
-            raise
-        request = read_request(bytes(raw))
-        try:
-            error = self._decide(request)
+            error = decide(request)
         except OSError:
             error = errno.EACCES
         try:
-            fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(request.id, 0, -error, 0)))
+            fcntl.ioctl(self._answers, _SEND, bytearray(_RESPONSE.pack(request.id, 0, -error, 0)))
         except OSError as problem:
-            if problem.errno not in {errno.ENOENT, errno.EINPROGRESS}:
+            if problem.errno not in {errno.ENOENT, errno.EINPROGRESS}:  # whoever asked is gone
                 raise
+        finally:
+            os.close(self._answers)
+            self._answers = -1
+        return True
+
+    def _take_question(self) -> bytes | None:
+        """ORDER: looked at first. One whose descriptor finds no room stays where it is."""
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
+        room, flags = socket.CMSG_SPACE(_INT.size), socket.MSG_PEEK | _CLOSE_ON_EXEC
+        raw, ancillary, _, _ = self._questions.recvmsg(_REQUEST.size, room, flags)
+        if not raw:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and len(payload) >= _INT.size:
+                (self._answers,) = _INT.unpack_from(payload)
+        if self._answers < 0:
+            return None
+        self._questions.recv(_REQUEST.size)
+        return raw
 
     def _decide(self, request: ConnectCall) -> int:
         """The error that the call returns, or 0."""
@@ -239,7 +286,7 @@ class Notified:
 
     def _is_valid(self, id_: int) -> bool:
         try:
-            fcntl.ioctl(self._listener, _IS_VALID, _ID.pack(id_))
+            fcntl.ioctl(self._answers, _IS_VALID, _ID.pack(id_))
         except OSError:
             return False
         return True

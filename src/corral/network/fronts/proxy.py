@@ -225,7 +225,7 @@ class Entrance:
         if self._handshake is not None:
             _tell(
                 self._network,
-                BadRequest(NetReason.TOO_LATE, "a client of the proxy did not say what it wants"),
+                BadRequest(NetReason.TOO_LATE, "a client of the proxy did not send its request"),
             )
         self.close()
 

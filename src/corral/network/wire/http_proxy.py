@@ -102,7 +102,7 @@ class HttpHandshake:
         self._tries += 1
         if self._tries == _MOST_TRIES or head.body != 0:
             raise BadRequest(NetReason.NO_TOKEN, "no password for the proxy")
-        return _answer(_STATUS[NetReason.NO_TOKEN], "corral: the proxy wants a password", closes=False)
+        return _answer(_STATUS[NetReason.NO_TOKEN], "corral: the proxy requires a password", closes=False)
 
     def _take(self, head: ProxyHead, after: bytes) -> None:
         request = read_request(head)

@@ -16,6 +16,7 @@ from corral.model.result import GroupUsage
 from corral.runtime.run import Run
 from corral.runtime.starter import Process, Starter
 from corral.runtime.status import Status
+from corral.streams.callers_outputs import leads_past_corral
 from corral.streams.continued import ContinuedStreams
 from corral.streams.streams import InheritedStreams
 
@@ -43,6 +44,7 @@ class BegunRun(Record):
     ]  # the path and the locked descriptor of what says that repositories were not checked
     copies: int  # the locked directory of copies; -1
     originals: tuple[bytes, ...]  # of which they were made
+    room: int | None = None  # how much more it may print
 
 
 class ToldStatus(Status):
@@ -113,8 +115,10 @@ class ContinuedRun(Run):
 
     def run(self) -> Result:
         """Watch over it until its end. Raises as `Run.run` does."""
-        begun, reads_errors = self._begun.streams, not self._plan.hears
-        streams = ContinuedStreams(begun, reads_errors=reads_errors) if begun else InheritedStreams()
+        begun, reads_errors = self._begun, not self._plan.hears and not leads_past_corral()
+        streams = InheritedStreams()
+        if begun.streams:
+            streams = ContinuedStreams(begun.streams, begun.room, reads_errors=reads_errors)
         with streams, self._resume_copies() or contextlib.nullcontext() as self._copies:
             self._group = ToldGroup(self._told)
             self._starter = _Started(self._launch, self._group, self._begun.process)

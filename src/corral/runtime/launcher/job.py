@@ -247,7 +247,9 @@ class Job(Supervision):
             return False
         if self._ends is None or descriptor != self._ends.status:
             return None
-        return self._status.read(descriptor) and not self._status.is_told
+        goes_on = self._status.read(descriptor)
+        self._tell_refused()
+        return goes_on and not self._status.is_told
 
     def _is_hopeless(self) -> bool:
         """Whether the job was told to end the command, long ago, and has not."""
@@ -259,6 +261,7 @@ class Job(Supervision):
 
     def _refused(self) -> tuple[Violation, ...]:
         """Connections that were refused meanwhile, to this command or to another one beside it."""
+        self._count_refused()
         network = self._kept.network
         return network.violations(self._network_mark) if network is not None else ()
 

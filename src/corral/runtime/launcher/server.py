@@ -114,7 +114,7 @@ class SandboxServer:
             raise SetupError(
                 "not-kept",
                 f"the backend {launch.backend} cannot keep a sandbox",
-                why="it starts each command by itself, without corral's launcher",
+                why="it starts each command separately, without corral's launcher",
                 fix="use another backend for sessions: native, landlock, bubblewrap, docker or podman",
             )
         self.plan = plan
@@ -446,5 +446,5 @@ class SandboxServer:
 def _text(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")
     if b"\0" in raw:
-        raise ValueError(f"{text!r} holds a NUL byte")
+        raise ValueError(f"{text!r} contains a NUL byte")
     return raw + b"\0"

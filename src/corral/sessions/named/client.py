@@ -10,14 +10,13 @@ import socket
 
 from corral.model.errors import CorralError, SetupError
 from corral.sessions.named.frames import MOST_REPLY_BYTES, VERSION, BadFrame, decode_error, receive, send
-from corral.sessions.named.record import find_entry
+from corral.sessions.named.record import RUNNING, SessionRecord, find_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from corral.sessions.named.record import SessionRecord
     from corral.sessions.named.request import ExecRequest
     from corral.sessions.named.session_directory import SessionDirectory
     from corral.streams.terminal import TerminalStreams
@@ -45,6 +44,15 @@ class ClientConnection:
             self._connection.close()
             raise lost(entry.name, problem.strerror or str(problem)) from problem
 
+    @classmethod
+    def of_asked(cls, name: str, descriptor: int) -> ClientConnection:
+        """One over which somebody else has asked for a command; only its answer is to be heard."""
+        made = cls.__new__(cls)
+        made.entry = SessionRecord(name, RUNNING)
+        made._has_asked, made._alarm = True, -1
+        made._connection = socket.socket(fileno=descriptor)
+        return made
+
     def close(self) -> None:
         """Be gone."""
         self._connection.close()
@@ -58,7 +66,7 @@ class ClientConnection:
     def ask(self, operation: str, **fields: object) -> Message:
         """A question that is answered soon. Raises CorralError."""
         self._send(operation, fields)
-        return self._hear()
+        return self.hear()
 
     def ask_quickly(self, operation: str, **fields: object) -> Message | None:
         """The same, but None if there is no answer in time."""
@@ -83,7 +91,7 @@ class ClientConnection:
         poller = self._poller()
         while not any(descriptor == self._connection.fileno() for descriptor, _ in poller.poll()):
             self._calm()
-        return self._hear()
+        return self.hear()
 
     def execute_on(self, request: ExecRequest, streams: TerminalStreams) -> Message:
         """Run a command on a terminal of its own, which is relayed to the caller's here."""
@@ -105,7 +113,7 @@ class ClientConnection:
                     is_over = True
                     self._tell({"op": "over"})
             streams.drain()
-            answer = self._hear()
+            answer = self.hear()
             streams.flush(lambda idle_seconds: idle_seconds >= _GRACE_SECONDS)
             return answer
 
@@ -149,7 +157,8 @@ class ClientConnection:
             raise lost(self.entry.name, problem.strerror or str(problem)) from problem
         self._has_asked = operation == "exec"
 
-    def _hear(self) -> Message:
+    def hear(self) -> Message:
+        """The answer. Raises CorralError, also for one that says that there was an error."""
         try:
             received = receive(self._connection, MOST_REPLY_BYTES)
         except (OSError, BadFrame) as problem:

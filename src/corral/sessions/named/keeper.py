@@ -97,7 +97,7 @@ class Keeper:
             write_entry(self._place, self.entry)
         except OSError as problem:
             why = problem.strerror or str(problem)
-            fix = "make room in the runtime directory, or look at its modes"
+            fix = "free some space in the runtime directory, or check its modes"
             error = SetupError("session-place", "the session cannot be reached", why=why, fix=fix)
             self._finish(FAILED, why)
             raise error from problem

@@ -141,7 +141,7 @@ def _open(path: str) -> SessionDirectory | None:
     status = os.fstat(handle)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(handle)
-        raise _unusable(path, "others than you own it or may enter it")
+        raise _unusable(path, "it belongs to somebody else, or others may enter it")
     return SessionDirectory(path, handle)
 
 
@@ -167,7 +167,7 @@ def check_name(name: str) -> str:
             f"a session cannot be called {name[:80]!r}",
             why=f"a name has up to {_MOST_NAME} letters, digits, dots, underlines and hyphens, and does not "
             "begin with a dot or a hyphen",
-            fix="choose another one, or leave it out: then it is called after the workspace",
+            fix="choose another one, or leave it out to name it after the workspace",
         )
     return name
 
