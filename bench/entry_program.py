@@ -1,25 +1,37 @@
-"""The entry program: how many of an agent's commands it runs without Python, and what the second run costs.
+"""The command line: how many of an agent's commands it runs without Python, and what the second run costs.
 
-    .venv/bin/python bench/entry_program.py
-
-It stores plans in the state directory of whoever runs it, for a project in a temporary directory.
+`python bench/entry_program.py` prints the tables, `--record` puts them into docs/performance.md as well;
+`--quick` only looks whether everything can be measured at all. It stores plans in your state directory, for
+a project in a temporary directory. Other tools are measured if they are on the PATH or in
+`.agents`: `npm install --prefix .agents @anthropic-ai/sandbox-runtime @openai/codex`.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+from corral import Sandbox
+from document import measure_and_tell
+from goals import Goal
+from peers import bubblewrap_line, spec_of
+from report import goal_lines, rows_of
+from timing import BARE, Missing, Row, Timed, take_turns
 
 _BESIDE = Path(sys.executable).parent
-_ROUNDS = 60
-_LEAST_RATE = 0.95
-_MOST_RATIO = 1.2
+_AGENTS = Path(__file__).resolve().parents[1] / ".agents/node_modules/.bin"
+_ROUNDS, _MOST_SHOWN = 120, 10
+_LEAST_RATE, _MOST_RATIO, _MOST_EXEC, _MOST_ALLOW = 0.95, 1.2, 3.0, 30.0
+PLAIN, SAME, SECOND, LINE = "plain bwrap", "bwrap, same isolation", "corral run", "corral run -c"
+STRICT, EXEC, ALLOW = "corral run -p strict", "corral session exec", "corral run --allow"
 _COMMIT = "git -c user.name=a -c user.email=a@example.org commit -qm"
 _BWRAP = (
     "bwrap",
@@ -102,33 +114,141 @@ def replay(project: Path, corral: Path, log: Path) -> tuple[int, int, list[str]]
     return len(lines) + 1, len(lines) + 1 - len(missed), missed
 
 
-def time_second() -> tuple[float, float]:
-    """Medians in milliseconds of `corral run -- true` and of bwrap, each started by a shell, in turns."""
-    commands = ((str(_BESIDE / "corral"), "run", "--", "true"), (*_BWRAP, "true"))
-    took: tuple[list[float], list[float]] = ([], [])
-    for number in range(_ROUNDS + 2):
-        for samples, command in zip(took, commands, strict=True):
-            began = time.perf_counter()
-            pid = os.posix_spawn(shutil.which(command[0]) or command[0], command, os.environ)
-            os.waitpid(pid, 0)
-            if number >= 2:  # the first ones store the plan
-                samples.append((time.perf_counter() - began) * 1000)
-    return statistics.median(took[0]), statistics.median(took[1])
+def _spawn(line: tuple[str, ...]) -> None:
+    """As a shell starts it: nothing of Python's is in between, and nothing is captured."""
+    pid = os.posix_spawn(line[0], line, os.environ)
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise RuntimeError(f"it failed: {' '.join(line)}")
+
+
+def _find(program: str) -> str:
+    """On the PATH, or where npm has put it. Raises Missing."""
+    found = shutil.which(program, path=f"{os.environ['PATH']}:{_AGENTS}")
+    if found is None:
+        raise Missing(f"there is no {program}")
+    return found
+
+
+def _row(name: str, *line: str, base: str = BARE, every: int = 1) -> Row:
+    whole = (_find(line[0]), *line[1:])
+    try:
+        _spawn(whole)
+    except RuntimeError as problem:
+        raise Missing(str(problem)) from problem
+    shown = " ".join((os.path.basename(line[0]), *line[1:]))
+    return Row(name, f"`{shown[:60]}`", lambda: _spawn(whole), base, every)
+
+
+def _same_isolation(project: Path) -> Row:
+    """What corral's own launch has, made by bwrap."""
+    spec = spec_of(Sandbox(workspace=str(project)).explain(["/bin/true"]))
+    whole = (_find("bwrap"), *bubblewrap_line(spec)[1:])
+    rules = os.memfd_create("filter", 0)
+    os.write(rules, spec.seccomp)
+
+    def run() -> None:
+        os.lseek(rules, 0, os.SEEK_SET)
+        _spawn((*whole, "--seccomp", str(rules), "--", "/bin/true"))
+
+    return Row(SAME, "`bwrap`, same mounts, namespaces and filter", run, PLAIN)
+
+
+def _rows(project: Path, session: str, missing: list[str]) -> Iterator[Row]:
+    """Command line against command line."""
+    own, jail = (
+        str(_BESIDE / "corral"),
+        "firejail --quiet --noprofile --private-dev --net=none --caps.drop=all",
+    )
+    wanted: tuple[tuple[str, tuple[str, ...], str, int], ...] = (
+        (BARE, ("/bin/true",), BARE, 1),
+        (PLAIN, (*_BWRAP, "/bin/true"), BARE, 1),
+        (SECOND, (own, "run", "--", "/bin/true"), PLAIN, 1),
+        (LINE, (own, "run", "-c", "true"), PLAIN, 1),
+        (STRICT, (own, "run", "-p", "strict", "--", "/bin/true"), PLAIN, 1),
+        (EXEC, (own, "session", "exec", session, "--", "/bin/true"), BARE, 1),
+        (ALLOW, (own, "run", "--allow", "example.org", "--", "/bin/true"), PLAIN, 5),
+        ("firejail", (*jail.split(), "/bin/true"), PLAIN, 5),
+        ("srt", ("srt", "true"), PLAIN, 10),
+        ("codex", ("codex", "sandbox", "--", "/bin/true"), PLAIN, 5),
+    )
+    for name, line, base, every in wanted:
+        try:
+            yield _row(name, *line, base=base, every=every)
+        except Missing as reason:
+            missing.append(f"{name}: {reason}")
+    yield _same_isolation(project)
+
+
+class Found(NamedTuple):
+    """Everything that one run has found."""
+
+    count: int
+    native: int
+    missed: list[str]
+    idle: dict[str, Timed]
+    busy: dict[str, Timed]
+    missing: list[str]
+
+
+@contextmanager
+def _busy_loops() -> Iterator[None]:
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def measure(*, quick: bool) -> Found:
+    rounds, missing = 3 if quick else _ROUNDS, list[str]()
+    with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as top:
+        project = make_project(Path(top))
+        replayed = replay(project, *make_counted(Path(top)))
+        os.chdir(project)
+        start = [_BESIDE / "corral", "session", "start"]
+        session = subprocess.run(start, check=True, capture_output=True, text=True).stdout.strip()
+        try:
+            rows = [*_rows(project, session, missing)]
+            idle = take_turns(rows, rounds)
+            with _busy_loops():
+                busy = take_turns(rows, rounds)
+        finally:
+            subprocess.run([_BESIDE / "corral", "session", "stop", session], check=True, capture_output=True)
+            os.chdir("/")
+    return Found(*replayed, idle, busy, missing)
+
+
+def judge(found: Found) -> list[Goal]:
+    """What was promised, of the quiet machine."""
+    at = {name: timed.median for name, timed in found.idle.items()}
+    rate = found.native / found.count
+    return [
+        Goal(f"an agent's commands without Python: >= {_LEAST_RATE:.0%}", _LEAST_RATE, rate, at_least=True),
+        Goal(f"{SECOND}: <= {_MOST_RATIO:g} x {PLAIN}", _MOST_RATIO, at[SECOND] / at[PLAIN]),
+        Goal(f"{EXEC}: <= {_MOST_EXEC:g} x {BARE}", _MOST_EXEC, at[EXEC] / at[BARE]),
+        Goal(f"{ALLOW}: <= {_MOST_ALLOW:g} ms over {PLAIN}", _MOST_ALLOW, at[ALLOW] - at[PLAIN]),
+    ]
+
+
+def render(found: Found, judged: list[Goal]) -> Iterator[str]:
+    yield from goal_lines(judged)
+    yield ""
+    yield f"{found.native} of {found.count} commands of an agent ran without Python. With it:"
+    yield ""
+    yield from (f"- `{line[:90]}`" for line in found.missed[:_MOST_SHOWN])
+    for title, timed in (("With nothing beside it:", found.idle), ("With busy loops beside it:", found.busy)):
+        yield from ("", title, "")
+        yield from rows_of(timed.values())
+    yield from (
+        ("", "Not measured:", "", *(f"- {reason}" for reason in found.missing)) if found.missing else ()
+    )
 
 
 def main() -> int:
-    """0 if both goals were reached."""
-    with tempfile.TemporaryDirectory(dir=os.path.expanduser("~")) as top:
-        project = make_project(Path(top))
-        count, native, missed = replay(project, *make_counted(Path(top)))
-        print(f"an agent's commands without Python   {native} of {count}  {native / count:.0%}   goal >= 95%")
-        for line in missed:
-            print(f"    with Python: {line[:90]}")
-        os.chdir(project)
-        second, plain = time_second()
-        print(f"`corral run -- true`, second time    {second:.2f} ms   plain bwrap {plain:.2f} ms", end="")
-        print(f"   {second / plain:.2f} x   goal <= {_MOST_RATIO} x")
-    return int(native / count < _LEAST_RATE or second / plain > _MOST_RATIO)
+    described = str(__doc__)
+    return measure_and_tell(described, measure, judge, render, document="performance.md", part="second runs")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ import time
 from corral.pipeline import planner
 from corral.sandbox import Sandbox
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.sessions.session import Session
+
 _PYTHON = "/usr/bin/python3"
 #: Processes, files and output, and nothing that is refused.
 _WORK = "i=0; while [ $i -lt 300 ]; do /bin/true; echo $i > f$i; cat f$i >/dev/null; i=$((i+1)); done; rm f*"
@@ -54,6 +58,7 @@ def main() -> None:
             f"a refused system call: {statistics.median(told):.1f} us, without a listener"
             f" {statistics.median(silent):.1f} us"
         )
+        print(f"a command of a session: {_percent(_session_ratios(sandbox))} longer by the clock")
         for name, (attempt, sign) in _ATTEMPTS.items():
             waits = [_seen_after(work, attempt, sign) for _ in range(rounds)]
             middle, worst = statistics.median(waits) * 1000, max(waits) * 1000
@@ -70,6 +75,28 @@ def _spent(sandbox: Sandbox, listens: bool) -> float:
     _run(sandbox, ("/bin/sh", "-c", _WORK), listens)
     after = os.times()
     return (after.children_user + after.children_system) - (before.children_user + before.children_system)
+
+
+def _session_ratios(sandbox: Sandbox) -> list[float]:
+    """Of fifty commands in each of two sessions that take turns, forty times."""
+    kept = planner.can_listen
+    with sandbox.session() as told:
+        planner.can_listen = lambda _: False
+        try:
+            silent = sandbox.session()
+        finally:
+            planner.can_listen = kept
+        with silent:
+            return [_median_of(told) / _median_of(silent) for _ in range(40)]
+
+
+def _median_of(session: Session) -> float:
+    taken = []
+    for _ in range(50):
+        began = time.perf_counter()
+        session.run(["/bin/true"])
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
 
 
 def _denial(sandbox: Sandbox, *, listens: bool) -> float:

@@ -20,11 +20,13 @@ from timing import Row, take_turns
 
 MEGABYTE = 1_000_000
 DIRECT, VIA, NAMED, TLS = "direct connection", "through the gateway", "with a lookup", "with a TLS hello"
+#: Of streams: the bytes come from the server, or go there.
+DOWN, UP = ("direct, down", "gateway, down"), ("direct, up", "gateway, up")
 _SECONDS = 60.0
 
 
 def serve() -> None:
-    """Sends as many bytes as a client asks for, by eight bytes; or one byte back for anything else."""
+    """Sends or takes as many bytes as a client says, by eight bytes; one byte back for anything else."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     print(listener.getsockname()[1], flush=True)
     block = memoryview(bytes(MEGABYTE))
@@ -37,27 +39,48 @@ def serve() -> None:
 def _serve_one(client: socket.socket, block: memoryview) -> None:
     with contextlib.suppress(OSError), client:
         wanted = client.recv(4096)
-        if wanted[:1] != b"?":
+        if wanted[:1] not in {b"?", b"!"}:
             client.sendall(b"x")
             client.recv(1)
             return
         left = struct.unpack_from("!Q", wanted, 1)[0]
+        if wanted[:1] == b"!":
+            client.sendall(b"x")
+            _take(client, left)
+            client.sendall(b"x")
+            return
         while left:
             left -= client.send(block[: min(left, len(block))])
 
 
+def _take(source: socket.socket, left: int) -> None:
+    buffer = bytearray(MEGABYTE)
+    while left:
+        count = source.recv_into(buffer)
+        if not count:
+            raise ConnectionError(f"{left} bytes are missing")
+        left -= count
+
+
 def _fetch(address: str, port: int, size: int) -> float:
     """The bytes per second of one stream."""
-    buffer = bytearray(MEGABYTE)
     with socket.create_connection((address, port), timeout=_SECONDS) as client:
         began = time.perf_counter()
         client.sendall(b"?" + struct.pack("!Q", size))
-        left = size
+        _take(client, size)
+        return size / (time.perf_counter() - began)
+
+
+def _bring(address: str, port: int, size: int) -> float:
+    """The same for one in the other direction, until all of it has come."""
+    block = memoryview(bytes(MEGABYTE))
+    with socket.create_connection((address, port), timeout=_SECONDS) as client:
+        client.sendall(b"!" + struct.pack("!Q", size))
+        client.recv(1)
+        began, left = time.perf_counter(), size
         while left:
-            count = client.recv_into(buffer)
-            if not count:
-                raise ConnectionError(f"{left} bytes are missing")
-            left -= count
+            left -= client.send(block[: min(left, len(block))])
+        client.recv(1)
         return size / (time.perf_counter() - began)
 
 
@@ -104,10 +127,11 @@ def measure_stream(rounds: int, where: dict[str, int | str]) -> dict[str, tuple[
     """Megabytes per second of one stream, in turns."""
     address = _look_up(int(where["lookups"]), str(where["name"]))
     size = int(where["megabytes"]) * MEGABYTE
-    found: dict[str, list[float]] = {DIRECT: [], VIA: []}
+    found: dict[str, list[float]] = {name: [] for name in (*DOWN, *UP)}
     for _ in range(rounds):
-        found[DIRECT].append(_fetch("127.0.0.1", int(where["direct"]), size) / MEGABYTE)
-        found[VIA].append(_fetch(address, int(where["via"]), size) / MEGABYTE)
+        for (direct, via), stream in ((DOWN, _fetch), (UP, _bring)):
+            found[direct].append(stream("127.0.0.1", int(where["direct"]), size) / MEGABYTE)
+            found[via].append(stream(address, int(where["via"]), size) / MEGABYTE)
     return {name: tuple(speeds) for name, speeds in found.items()}
 
 

@@ -30,7 +30,7 @@ def render(report: Report) -> Iterator[str]:
     yield from goal_lines(report.goals)
     if report.found:
         yield ""
-        yield from _rows(report.found.values())
+        yield from rows_of(report.found.values())
     if report.crowd is not None:
         yield ""
         yield from _crowd(report.crowd)
@@ -49,7 +49,8 @@ def goal_lines(goals: Iterable[Goal]) -> Iterator[str]:
     yield from table(heads, [(goal.text, goal.measured, goal.verdict) for goal in goals], right={1})
 
 
-def _rows(rows: Iterable[Timed]) -> Iterator[str]:
+def rows_of(rows: Iterable[Timed]) -> Iterator[str]:
+    """One line for each, compared with its base."""
     by_name = {timed.row.name: timed for timed in rows}
     cells = []
     for timed in by_name.values():
