@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LEAKY = "leaky"
 #: `seatbelt` as on a Mac, with a stand-in for the program that macOS has for it: support/mac_stage.py.
 STANDIN = "seatbelt"
-KEPT = "-session"
+KEPT, STORED = "-session", "-stored"
 #: Proved again in sessions: everything on the quickest backend, elsewhere what a kept sandbox does otherwise
 #: than a single run, and on engines, whose containers take seconds, that it is the same sandbox at all.
 KEPT_FEATURES: dict[str, tuple[str, ...]] = {
@@ -165,9 +165,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [pytest.param(name) for name in BUILTIN if name not in {UNCONFINED, MODULES, *UNPROVED}]
     names.append(pytest.param(STANDIN))
     names += [
-        pytest.param(name + KEPT) for name, begins in KEPT_FEATURES.items() if feature.startswith(begins)
+        pytest.param(name + KEPT)
+        for name, begins in KEPT_FEATURES.items()
+        if feature.startswith(begins) and feature != "proc.identity"  # which is for single commands
     ]
+    names += _stored(feature)
     metafunc.parametrize("backend", [*names, pytest.param(LEAKY, marks=must_fail)], indirect=True)
+
+
+def _stored(feature: str) -> list[object]:
+    """Once more by the entry program, of which `make test` tries a sample."""
+    from support.stored_runs import FEATURES, SAMPLE
+
+    marks = () if feature in SAMPLE else pytest.mark.thorough
+    return [pytest.param(f"native{STORED}", marks=marks)] if feature.startswith(FEATURES) else []
 
 
 @pytest.fixture
@@ -180,7 +191,7 @@ def backend(request: pytest.FixtureRequest) -> Case:
     from support.summary import CLAIM
 
     feature = request.node.get_closest_marker("proves").args[0]
-    name = request.param.removesuffix(KEPT)
+    name = request.param.removesuffix(KEPT).removesuffix(STORED)
     if name == LEAKY:
         return Case(LeakyBackend(), LeakyBackend().probe(None), feature)
     if name == STANDIN:
@@ -189,8 +200,13 @@ def backend(request: pytest.FixtureRequest) -> Case:
     probe = probe_of(name)
     if feature not in probe.enforces:
         pytest.skip(f"{name} does not claim {feature.value} here")
+    kinds = {"is_kept": request.param.endswith(KEPT), "is_stored": request.param.endswith(STORED)}
+    if kinds["is_stored"]:
+        from support.entry_home import check_available
+
+        check_available()
     request.node.user_properties.append((CLAIM, f"{request.param} {feature.value}"))
-    return Case(get_backend(name), probe, feature, _container(name), is_kept=request.param.endswith(KEPT))
+    return Case(get_backend(name), probe, feature, _container(name), **kinds)
 
 
 def _on_a_mac(request: pytest.FixtureRequest, feature: Feature) -> Case:

@@ -167,7 +167,7 @@ def test_a_pool_gives_each_command_a_fresh_sandbox(sandbox: aio.Sandbox) -> None
                 await session.run("echo 2 > /tmp/mark")
                 assert (await session.run("cat /tmp/mark")).stdout == "2\n"
             assert pool.stats().used == 22
-        with pytest.raises(SetupError, match="takes no more"):
+        with pytest.raises(SetupError, match="accepts no more"):
             await pool.run("true")
 
     asyncio.run(main())

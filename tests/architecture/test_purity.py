@@ -31,6 +31,7 @@ HARMLESS = {
     "re",  # patterns
     "struct",
     "typing",
+    "unicodedata",
 }
 #: The one pure module that reads files: its own data.
 READERS = {"policy/preset.py": {"os"}}

@@ -121,6 +121,18 @@ def test_links_that_lead_git_elsewhere_do_not_stay(moderate: Stage, script: str,
     assert os.readlink(moderate.project / "own") == "/usr"
 
 
+def test_nothing_stays_that_git_would_write_through_or_wait_for(moderate: Stage) -> None:
+    (moderate.project / "1").symlink_to("/etc/hostname")
+
+    done = moderate.run(
+        "sh", "-c", "mkdir d; ln -s /etc/hostname d/0001-fix.patch; mkfifo d/.gitattributes; ls d"
+    )
+
+    assert done.stdout == b"0001-fix.patch\n"
+    assert os.listdir(moderate.project / "d") == []
+    assert (moderate.project / "1").is_symlink()  # the host's own
+
+
 def test_a_plan_stays_valid_when_files_and_directories_come_and_go(moderate: Stage) -> None:
     assert moderate.run("sh", "-c", "mkdir -p new/dir; touch new/file; rm data").returncode == 0
     (moderate.project / "hosts/own").mkdir(parents=True)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from corral.limits.hierarchy import find_hierarchy
+from corral.model.result import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from support.plan_stage import Stage
 
 OPEN = ("--waive", "fs.protect", "--write", "{project}")
+#: Two processes with 40 MiB each at the same time, of which nobody waits for the second.
+_TWO_AT_ONCE = """
+import subprocess, sys
+hold = "import sys; held = b'x' * (40 << 20); print(flush=True); sys.stdin.read()"
+child = subprocess.Popen(["python3", "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+held = b"x" * (40 << 20)
+child.returncode = 0
+"""
 LANDLOCK = ("--backend", "landlock", "--waive", "fs.metadata,proc.contained,proc.hidden")
 
 
@@ -68,6 +81,26 @@ def test_limits_of_control_groups_are_held_by_a_plan(
 
     assert ran.returncode != 0 and b"all" not in ran.stdout
     assert said in ran.stderr.decode()
+
+
+@pytest.mark.parametrize("counts", [True, False], ids=["by-groups", "by-waiting"])
+def test_a_plan_tells_what_a_command_has_cost(stage: Stage, *, counts: bool) -> None:
+    """Of all processes together where groups count, those included that nobody has waited for."""
+    if counts and not _has_groups(stage):
+        pytest.skip("no control group can be made here")
+    done = stage.corral("compile", "-p", "strict", *(["--usage"] if counts else []), "-o", str(stage.plan))
+    assert done.returncode == 0, done.stderr
+    line = stage.line("python3", "-c", _TWO_AT_ONCE)
+    line[line.index("--") : line.index("--")] = ["--usage", "2"]
+
+    ran = subprocess.run(line, cwd=stage.project, env=stage.environment(), capture_output=True, check=False)
+
+    told = json.loads(ran.stderr)
+    assert told["is_whole_tree"] is counts
+    assert set(told) == set(Usage._fields)
+    assert told["peak_memory_bytes"] > (80 if counts else 40) << 20
+    assert not counts or told["peak_pids"] > 1
+    assert told["user_seconds"] + told["system_seconds"] > 0
 
 
 def test_a_plan_without_its_limit_lets_the_same_command_through(stage: Stage) -> None:

@@ -264,3 +264,9 @@ def test_wrong_usage_runs_nothing(stage: Stage) -> None:
 
         assert (done.returncode, done.stdout) == (2, b"")
         assert b"fix: write `corral-launch --plan FILE -- COMMAND`" in done.stderr
+
+    # Nothing is open there.
+    words = ["--plan", plan, "--usage", "9", "--", *RAN]
+    done = subprocess.run([stage.launcher, *words], capture_output=True, cwd=stage.project, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"its descriptor is not open for writing" in done.stderr

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.proves(Feature.ENVIRONMENT)
 @pytest.fixture(autouse=True)
 def secret(monkeypatch: pytest.MonkeyPatch) -> str:
     """A token in the caller's environment."""
-    monkeypatch.setenv("CORRAL_TEST_TOKEN", "the secret")
+    monkeypatch.setenv("A_TEST_TOKEN", "the secret")
     monkeypatch.setenv("LD_AUDIT", "")
     return "the secret"
 

@@ -1,4 +1,4 @@
-"""fs.metadata: modes, owners, times and attributes outside the writable paths stay as they are."""
+"""fs.metadata: modes, owners, times and attributes outside the writable paths cannot be changed."""
 
 from __future__ import annotations
 

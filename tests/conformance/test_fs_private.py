@@ -1,4 +1,4 @@
-"""fs.private: temporary files and the home directory belong to the run and vanish with it."""
+"""fs.private: temporary files and the home directory belong to the run and are removed with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fs.trial: what a command writes in a workspace on trial stays in a layer of its own."""
+"""fs.trial: what a command writes in a trial's workspace stays in a separate layer."""
 
 from __future__ import annotations
 

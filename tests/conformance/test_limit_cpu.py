@@ -1,4 +1,4 @@
-"""limit.cpu: the whole tree together stays within its share of the processors."""
+"""limit.cpu: all processes together stay within their share of the processors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""limit.cpu-time: the whole tree together stays within its processor time."""
+"""limit.cpu-time: all processes together stay within their processor time."""
 
 from __future__ import annotations
 

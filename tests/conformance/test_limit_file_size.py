@@ -1,4 +1,4 @@
-"""limit.file-size: no single file grows beyond its size."""
+"""limit.file-size: no file grows beyond its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""limit.memory: the whole tree together stays within its memory."""
+"""limit.memory: all processes together stay within their memory."""
 
 from __future__ import annotations
 

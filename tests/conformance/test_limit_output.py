@@ -1,4 +1,4 @@
-"""limit.output: the run ends when it has printed too much."""
+"""limit.output: the run ends when it hits the output limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""limit.pids: the whole tree together stays within its number of processes."""
+"""limit.pids: all processes together stay within their number."""
 
 from __future__ import annotations
 

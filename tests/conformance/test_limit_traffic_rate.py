@@ -1,4 +1,4 @@
-"""limit.traffic-rate: all connections together carry no more bytes in a second than permitted."""
+"""limit.traffic-rate: all connections together carry no more bytes per second than permitted."""
 
 from __future__ import annotations
 

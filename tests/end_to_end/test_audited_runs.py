@@ -142,7 +142,7 @@ def test_a_function_takes_records_of_single_runs_and_sessions(tmp_path) -> None:
     assert found[3]["session"] == found[5]["session"] != ""
     assert found[3]["run"] == found[5]["run"] != found[0]["run"]
     assert found[3]["program"] == "false"
-    with pytest.raises(library.PolicyError, match="takes no records"):
+    with pytest.raises(library.PolicyError, match="does not accept records"):
         library.Sandbox(audit=3)
 
 

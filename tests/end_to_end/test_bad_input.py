@@ -97,7 +97,7 @@ def test_inside_corral_a_further_sandbox_is_refused_with_that_before_all_else(
     # The one around tells of calls that it refuses.
     own = [line for line in done.stderr.splitlines() if not line.startswith(b"corral: syscalls: ")]
     assert own[0].startswith(b"corral: the command did not run: already inside corral")
-    assert b"run the command by itself" in done.stderr
+    assert b"run the command directly" in done.stderr
     assert not (project / "ran").exists()
 
 

@@ -220,7 +220,7 @@ def test_explain_runs_nothing_and_names_the_mechanisms(corral: Corral, project: 
     done = corral("explain", "-v", "--", "touch", "made")
 
     assert done.returncode == 0
-    assert brief[0] == "it would run in native, which enforces all of moderate" and len(brief) < 10
+    assert brief[0] == "it would run with native, which enforces all of moderate" and len(brief) < 10
     assert not (project / "made").exists()
     for words in (b"may write", str(project).encode(), b"fs.read", b"mount bind", b"seccomp"):
         assert words in done.stdout

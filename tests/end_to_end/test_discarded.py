@@ -35,18 +35,41 @@ def test_a_file_beside_the_workspace_is_told_at_the_command_line(corral: Corral,
     place = project.parent
 
     assert done.returncode == 0 and not (place / "result.txt").exists()
-    assert f"fs.private: {place}/result.txt: it was written into a private area" in done.stderr.decode()
+    assert f"fs.private: {place}/result.txt: it was written to a private area" in done.stderr.decode()
     # The home lies there too, in this test: that is more than anybody is told to grant.
     assert done.stderr.decode().endswith("write into the workspace instead\n")
 
 
-def test_a_worktree_beside_the_workspace_is_told(project: Path) -> None:
+def test_a_worktree_beside_the_workspace_is_told_and_stays_with_the_hint(project: Path) -> None:
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "first"], cwd=project, check=True)
-    (project / "file").touch()
+    place = project.parent / "code"
+    place.mkdir()
+    project = project.rename(place / "project")
     (event,) = _discarded(_run(project, "git worktree add -q ../tree"))
+    subprocess.run(["git", "branch", "-q", "-D", "tree"], cwd=project, check=True)
+    again = _run(project, "git worktree add -q ../tree", event.hint)
+    listed = subprocess.run(["git", "worktree", "list"], cwd=project, check=True, capture_output=True).stdout
 
-    assert (event.subject, event.evidence) == (str(project.parent / "tree" / ".git"), Evidence.OBSERVED)
-    assert event.hint == f"filesystem:write:{project.parent}/tree"
+    assert (event.subject, event.evidence) == (str(place / "tree" / ".git"), Evidence.OBSERVED)
+    assert (event.hint, event.risk) == (f"filesystem:write:{place}", "everything there can be changed")
+    assert again.ok and again.events == () and os.fsencode(place / "tree") in listed
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("mkdir ../other; echo x > ../other/.envrc", "make it outside"),  # it would be taken away there
+        (
+            "git init -q ../other && rm -r ../other/.git && touch ../other/.git",
+            "inside of the workspace stays",
+        ),
+    ],
+)
+def test_no_hint_that_would_not_keep_it(project: Path, script: str, reason: str) -> None:
+    """The home lies beside the project in this test: the directory above is nobody's to grant."""
+    (event,) = _discarded(_run(project, script))
+
+    assert event.hint == "" and event.reason.endswith(reason)
 
 
 def test_a_granted_file_in_a_private_area_is_not_told(project: Path) -> None:
@@ -93,7 +116,7 @@ def test_the_home_is_told_and_caches_are_not(
     for event in found:
         assert event.feature is Feature.FS_PRIVATE and event.subject.startswith(str(home))
         assert event.describe().isprintable()
-        more = "" if count == 1 else f"{count - 1} more file" if count else "gone"
+        more = "" if count == 1 else f"{count - 1} more file" if count else "deleted"
         assert more in event.reason and not event.hint.endswith(str(home))
 
 

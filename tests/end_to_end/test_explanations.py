@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("message", "said", "status"),
     [
-        ('open("/etc/shadow"): Permission denied', "fs.read: /etc/shadow: it is part of the system", 1),
+        ('open("/etc/shadow"): Permission denied', "fs.read: /etc/shadow: it is a system file", 1),
         ("sh: 1: cannot create .git/hooks/x: Read-only file system", "to permit it: --waive fs.protect", 1),
         ("cat: HOME/.ssh/id_ed25519: No such file or directory", "no, it is hidden: read", 1),
         ("Segmentation fault", "nothing in this policy explains it", 0),

@@ -92,7 +92,7 @@ def test_a_hint_for_a_file_that_is_there_is_that_file_alone(
 def test_what_gives_the_host_away_says_so(run: Callable[..., Result]) -> None:
     event = _hinted(run("echo x > .git/hooks/pre-commit", ()), Feature.FS_PROTECT)
 
-    assert event.hint == "waive:fs.protect" and "gives the host away" in event.describe()
+    assert event.hint == "waive:fs.protect" and "could take over the host" in event.describe()
 
 
 def test_a_host_that_was_refused_is_reached_with_its_hint(tmp_path: Path) -> None:

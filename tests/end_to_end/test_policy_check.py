@@ -101,7 +101,7 @@ def test_explain_has_a_line_for_each_backend(corral: Corral) -> None:
     lines = [" ".join(line.split()) for line in section.partition("\nlaunch\n")[0].splitlines()]
     assert lines[0] == "native enforces all"
     assert lines[1].startswith("landlock lacks ")
-    assert lines[-1] == "none confines nothing; only when asked for by name"
+    assert lines[-1] == "none confines nothing; only if you ask for it by name"
     backends = json.loads(corral("explain", "--json").stdout)["backends"]
     assert backends["native"] == {"available": True, "lacks": []}
 

@@ -210,7 +210,7 @@ def test_why_says_that_settings_of_git_are_changed_in_a_copy(corral: Corral, pro
 
     assert said["config"].splitlines()[:2] == [
         "in part: write .git/config",
-        "  because  a command changes a copy; what is harmless of that is taken over when it has ended",
+        "  because  a command changes a copy; harmless changes are taken over when it has ended",
     ]
     assert said["hooks"].startswith("no: write .git/hooks\n")
     assert ran.returncode == 0

@@ -99,10 +99,10 @@ def test_quarantine_keeps_what_ran_and_what_lay_in_its_private_areas(project: Pa
 
 def test_a_session_ends_the_command_and_goes_on(project: Path, home: Path) -> None:
     with sandbox(project, "terminate", *LIMITED).session() as session:
-        ended = session.run(f"{LOOKUP}; sleep 300")
+        ended = [session.run(f"{what}; sleep 300").outcome for what in (LOOKUP, REFUSED)]
         after = session.run("touch after")
 
-    assert ended.outcome is Outcome.BLOCKED
+    assert ended == [Outcome.BLOCKED, Outcome.BLOCKED]
     assert after.ok and (project / "after").exists()
 
 
@@ -136,10 +136,11 @@ def test_a_session_in_quarantine_is_frozen_until_it_is_reset(project: Path, home
 
 def test_a_pool_records_and_ends_a_command_in_quarantine(project: Path, home: Path) -> None:
     with Pool(sandbox(project, "quarantine", *LIMITED), size=1) as pool:
-        ended = pool.run(f"{LOOKUP}; sleep 300")
+        ended = [pool.run(f"{what}; sleep 300") for what in (LOOKUP, REFUSED)]
         after = pool.run("touch after")
 
-    assert ended.outcome is Outcome.BLOCKED and any("what ran" in note for note in ended.notes)
+    for one in ended:
+        assert one.outcome is Outcome.BLOCKED and any("what ran" in note for note in one.notes)
     assert after.ok and (project / "after").exists()
 
 

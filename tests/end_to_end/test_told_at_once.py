@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import shutil
 import subprocess
 import sys
 
@@ -15,6 +17,7 @@ from corral.model.violation import Evidence
 from corral.parallel.executor import SandboxExecutor
 from corral.policy.compose import build_policy
 from corral.runtime.reporter import MOST_EVENTS
+from corral.runtime.run import Run
 from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
     from corral.model.event import Event, Listener
     from corral.model.result import Result
+    from corral.runtime.starter import Process
+    from corral.streams.streams import InheritedStreams
 
 #: Asks for what nobody permits, twice, and goes on when whoever runs it has heard.
 ASK_AND_WAIT = """
@@ -123,6 +128,39 @@ def test_without_a_network_a_server_inside_is_reached(tmp_path: Path) -> None:
     result = Sandbox(backend="native", workspace=tmp_path).run(["python3", "-c", f"import socket; {server}"])
 
     assert result.ok and result.events == ()
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_without_a_network_npm_tries_once(tmp_path: Path) -> None:
+    """The control: with a retry, by the user's own word, it asks twice as often."""
+    (tmp_path / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
+    once, twice = (
+        Sandbox(build_policy("moderate", more), backend="native", workspace=tmp_path).run(
+            "npm install some-package --fetch-retry-mintimeout=1"
+        )
+        for more in ((), ("env:set:npm_config_fetch_retries=1",))
+    )
+
+    assert [event.subject for event in once.events] == ["registry.npmjs.org"]
+    assert twice.events[0].count == 2 * once.events[0].count
+
+
+def test_what_was_observed_is_not_guessed_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the command has ended before anything was heard of it."""
+
+    def hear_late(run: Run, streams: InheritedStreams, began: float, process: Process) -> None:
+        streams.register(select.poll())
+        streams.read_errors(run._infer)
+        while run._status.read(process.status) and not run._status.is_done:
+            pass
+        run._release()
+
+    monkeypatch.setattr(Run, "_loop", hear_late)
+    events: list[Event] = []
+    _sandbox(tmp_path).run(["unshare", "-U", "true"], on_event=events.append)
+
+    assert [(event.subject, event.evidence) for event in events] == [("unshare", Evidence.OBSERVED)]
 
 
 def test_a_flood_of_lookups_is_bounded_and_ends_with_its_command(tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ REQUESTS = (
     (("-c", "mkdir made; echo x > made/file; rm -r made"), "native"),
     (("--", "cat", "/etc/shadow"), "native"),
     (("--timeout", "30s", "--", "true"), "native"),
-    (("-p", "strict", "--", "ls", "/"), "python"),  # its output is limited
+    (("-p", "strict", "--", "ls", "/"), "native"),
+    (("-p", "strict", "-c", "head -c 300000 /dev/zero | tr '\\0' x; echo err >&2"), "native"),
+    (("-p", "strict", "-c", "head -c 1100000 /dev/zero | tr '\\0' x"), "continued"),
+    (("--output-limit", "9", "-c", "echo 12345; echo 6789 >&2; sleep 9"), "continued"),
     (("--net", "full", "--", "true"), "native"),
     (("--", "no-such-program"), "python"),
     (("-c", "touch .bashrc; sleep 0.2"), "continued"),
@@ -37,7 +40,7 @@ REQUESTS = (
     (("-c", "echo x > /usr/x"), "continued"),
     (("-c", "mount -t tmpfs x /mnt"), "continued"),
     (("-c", "kill -9 $$"), "continued"),
-    (("-c", "docker ps || exit 1"), "continued"),
+    (("-c", "docker ps 2>/dev/null || exit 1"), "continued"),
     (("--timeout", "1s", "-c", "sleep 9"), "continued"),
     (("--json", "--", "true"), "python"),
     (("-v", "--", "true"), "python"),
@@ -134,6 +137,16 @@ def test_what_a_killed_run_left_is_checked_by_the_next(warm) -> None:
     assert way == "python"
     assert "was not checked when it ended" in errors
     assert not (warm.workspace / _HOOK).exists()
+
+
+def test_after_a_killed_run_somebody_looks_though_there_is_nothing(warm) -> None:
+    process = warm.start("run", "-c", "echo ready; sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.communicate(timeout=30)
+
+    assert warm.run("--", "true")[0] == "python"
 
 
 def test_others_see_it_while_it_lasts(warm) -> None:

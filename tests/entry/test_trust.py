@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
+from corral.host.real import RealHost
+
+_NAME = 64  # letters of a stored plan's name
+_KEY_AT = 20  # where it stands in the file
+
 
 def test_what_has_changed_makes_it_pythons(warm) -> None:
-    (warm.workspace / "corral.toml").write_text("[policy]\n")
+    configuration = warm.home / ".config/corral/corral.toml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("[policy]\n")
 
+    assert warm.run("--", "true")[0] == "python"
+    (warm.workspace / "corral.toml").write_text("[policy]\n")
     assert warm.run("--", "true")[0] == "python"
 
 
@@ -34,29 +44,87 @@ def test_the_place_comes_from_the_password_database(warm) -> None:
         assert warm.run("--", "true", env=warm.environment(**variables))[0] == "python"
 
 
-def test_who_else_may_write_there_is_not_believed(warm) -> None:
-    for place in (warm.stored, warm.stored.parent, warm.home):
-        mode = place.stat().st_mode
-        place.chmod(0o770)
+_KEY_OF = """
+import sys
+from corral.cli.stored import request_key
+from corral.compiled_plans.compiler import build_of
+print(request_key([], build_of(sys.argv[1]), hears=False).hex())
+"""
+
+
+def test_a_plan_in_a_home_by_variable_is_not_used(warm) -> None:
+    """Whoever chooses HOME can also compute the name of a plan, and write one for it."""
+    planted = warm.home.parent / "planted"
+    env = warm.environment(HOME=str(planted))
+    shutil.copytree(warm.home / ".local", planted / ".local")
+    planted.chmod(0o700)
+    program = (warm.python, "-c", _KEY_OF, RealHost().launcher()[0])
+    key = warm.start(program=program, env=env).communicate(timeout=60)[0].strip()
+    file = planted / ".local/state/corral/stored" / key
+    whole = _file(warm).read_bytes()
+    file.write_bytes(whole[:_KEY_AT] + bytes.fromhex(key) + whole[_KEY_AT + len(key) // 2 :])
+    file.chmod(0o600)
+
+    assert warm.run("--", "true", env=env)[0] == "python"
+    own = warm.stored / key  # the control: where it is believed, it is used
+    shutil.copyfile(file, own)
+    own.chmod(0o600)
+    assert warm.run("--", "true", env=env)[0] == "native"
+
+
+def _file(entry) -> Path:
+    (found,) = (path for path in entry.stored.iterdir() if len(path.name) == _NAME)
+    return found
+
+
+@pytest.mark.parametrize("more", [0o020, 0o002], ids=["group", "others"])
+def test_who_else_may_write_there_is_not_believed(warm, more) -> None:
+    for place in (_file(warm), warm.stored, warm.stored.parent, warm.home):
+        mode = place.stat().st_mode & 0o7777
+        place.chmod(mode | more)
         assert warm.run("--", "true")[0] == "python", place
-        place.chmod(mode & 0o7777)
-    file = next(path for path in warm.stored.iterdir() if len(path.name) == 64)
-    file.chmod(0o620)
-    assert warm.run("--", "true")[0] == "python"
+        place.chmod(mode)
 
 
-def test_what_is_another_users_is_not_believed(warm) -> None:
-    os.chown(next(warm.stored.iterdir()), 12345, 12345)
+@pytest.mark.parametrize("find", [_file, lambda entry: entry.stored], ids=["file", "directory"])
+def test_what_is_another_users_is_not_believed(warm, find) -> None:
+    os.chown(find(warm), 12345, 12345)
 
     assert warm.run("--", "true")[0] == "python"
 
 
-def test_no_link_is_followed(warm) -> None:
-    moved = warm.home / "moved"
-    warm.stored.rename(moved)
-    warm.stored.symlink_to(moved)
+@pytest.mark.parametrize("find", [_file, lambda entry: entry.stored], ids=["file", "directory"])
+def test_no_link_is_followed(warm, find) -> None:
+    place, moved = find(warm), warm.home / "moved"
+    place.rename(moved)
+    place.symlink_to(moved)
 
     assert warm.run("--", "true")[0] == "python"
+
+
+def test_a_file_with_a_second_name_is_not_believed(warm) -> None:
+    """Whoever made that name may have opened it before it was the caller's."""
+    (warm.home / "second").hardlink_to(_file(warm))
+
+    assert warm.run("--", "true")[0] == "python"
+
+
+def test_another_directory_is_another_request(warm) -> None:
+    (warm.workspace / "below").mkdir()
+    program = ("env", "--chdir", "below", str(warm.program))  # with the same variables
+
+    way, _, out, _ = warm.run("--", "pwd", program=program)
+    assert (way, out) == ("python", f"{warm.workspace}/below\n")
+
+
+def test_other_options_are_another_request(warm) -> None:
+    assert warm.run("--read", "/srv", "--", "true")[0] == "python"
+
+
+def test_other_groups_are_another_request(warm) -> None:
+    program = ("setpriv", "--groups", "12345", str(warm.program))
+
+    assert warm.run("--", "true", program=program)[0] == "python"
 
 
 def test_a_copy_under_another_name_is_not_used(warm) -> None:
@@ -99,23 +167,27 @@ def test_no_command_writes_there_whatever_the_variables_say(warm, variables) -> 
     assert not target.exists()
 
 
+def _mounted(entry, line: str, *program: str) -> tuple[str, int, str, str]:
+    """What a program does in a mount namespace of its own in which a line of shell was run before."""
+    return entry.call("-c", f'{line} && "$@"', "sh", *program, program=("sh",))
+
+
 def test_what_is_denied_and_mounted_once_more_is_refused(entry) -> None:
-    """By whichever way: a stored plan is not used where other things are mounted than when it was made."""
-    secret, place = entry.home / "secret", entry.workspace / "place"
-    for path in (secret, place):
+    """By whichever way: a stored plan is not used where what is denied has other mounts than before."""
+    secret, place, other = (entry.home / "secret", entry.workspace / "place", entry.home / "other")
+    for path in (secret, place, other):
         path.mkdir()
     (secret / "key").write_text("the key\n")
     words = ("run", "--deny", str(secret), "--", "cat", "place/key")
     time.sleep(0.05)  # what was made a moment ago may change once more without another time
     assert [entry.run(*words[1:])[0] for _ in range(2)] == ["python", "native"]
-    mount = f'mount --bind {secret} {place} && "$@"'
 
-    def read(*program: str) -> tuple[int, str, str]:
-        process = entry.start("-c", mount, "sh", *program, program=("sh",))
-        out, errors = process.communicate(timeout=60)
-        return process.returncode, out, errors
-
-    assert read("cat", "place/key")[:2] == (0, "the key\n")  # the control
-    code, out, errors = read(str(entry.program), *words)
-    assert (code, out) == (2, "")
+    mount = f"mount --bind {secret} {place}"
+    assert _mounted(entry, mount, "cat", "place/key")[1:3] == (0, "the key\n")  # the control
+    way, code, out, errors = _mounted(entry, mount, str(entry.program), *words)
+    assert (way, code, out) == ("python", 2, "")
     assert f"it is mounted at {place} as well" in errors
+
+    # Engines and mounted disks come and go; of the secret's own file system, too.
+    shell = f"mount -t tmpfs x {other} && mkdir {other}/a && mount --bind {entry.workspace} {other}/a"
+    assert _mounted(entry, shell, str(entry.program), *words)[0] == "native"

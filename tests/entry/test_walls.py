@@ -101,7 +101,8 @@ def _descendants(pid: int) -> list[int]:
 def test_no_process_of_the_sandbox_has_the_callers_variables(warm) -> None:
     secret = "a-token-of-" + "the-caller"
     env = warm.environment(TOKEN=secret, ZZ=secret)  # the last of all is digested in a place of its own
-    warm.run("--", "true", env=env)
+    warm.warm_up(env=env)
+    before = warm.calls()
 
     process = warm.start("run", "-c", "echo ready; sleep 30", env=env)
     assert process.stdout is not None
@@ -112,5 +113,59 @@ def test_no_process_of_the_sandbox_has_the_callers_variables(warm) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=30)
+    assert "run" not in warm.calls()[len(before) :], "it is the entry program that ran it"
     assert len(found) >= 3
     assert set(found.values()) == {0}
+
+
+#: Each is an index that is plain as the entry program reads it, and leads git to a hook.
+_TWOFOLD = """
+import hashlib, struct, subprocess
+u32, length, path = struct.Struct(">I").pack, struct.Struct(">H").pack, b".git/hooks/post-checkout"
+blob = bytes.fromhex(subprocess.check_output(["git", "hash-object", "-w", "--stdin"], input="", text=True))
+def entry(path, blob, mode=0o100755, start=b""):
+    whole = start.ljust(24, b"\\0") + u32(mode) + bytes(12) + blob + length(len(path)) + path
+    return whole + bytes(8 - len(whole) % 8)
+def write(data, end):
+    open(".git/index", "wb").write(data + end(data).digest())
+"""
+_FROM_ITS_END = """
+seen = b"DIRC" + u32(2) + u32(1) + entry(b"file", blob)
+hidden = entry(path, blob)
+offsets = b"IEOT" + u32(12) + u32(1) + u32(len(seen) + 8) + u32(1)
+end = b"EOIE" + u32(24) + u32(len(seen) + 8 + len(hidden)) + hashlib.sha1(offsets[:8]).digest()
+inside = hidden + offsets + end
+write(seen + b"TREE" + u32(len(inside)) + inside, hashlib.sha1)
+"""
+_WITH_LONGER_NAMES = """
+plain = entry(b"a", bytes(20), 0o100644)
+data = bytearray(b"DIRC" + u32(2) + u32(3) + plain * 3)
+for at, text in ((84, length(6) + b".aaaaa"), (124, u32(0o100644)), (172, length(24) + b"." + b"b" * 23)):
+    data[at : at + len(text)] = text
+write(bytes(data) + entry(path, blob, start=b"TREE" + u32(108)), hashlib.sha256)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "index"), [((), _FROM_ITS_END), (("--object-format=sha256",), _WITH_LONGER_NAMES)]
+)
+def test_an_index_that_git_reads_otherwise_is_not_left(entry, options, index) -> None:
+    """With several threads git reads from the end of an index; and names of objects have two lengths."""
+    hook = entry.workspace / ".git/hooks/post-checkout"
+    entry.git("init", "-q", "--template=", *options)
+    entry.git("config", "index.threads", "4")
+    entry.run("--", "true")
+    assert entry.run("--", "true")[:2] == ("python" if options else "native", 0)
+
+    assert entry.run("--", "python3", "-c", _TWOFOLD + index)[1] == 0
+    _write_all_files(entry)
+    assert not hook.exists()
+    subprocess.run(["python3", "-c", _TWOFOLD + index], cwd=entry.workspace, check=True)
+    _write_all_files(entry)
+    assert hook.exists(), "the control: unconfined it is written"
+
+
+def _write_all_files(entry) -> None:
+    subprocess.run(
+        ["git", "checkout-index", "-qaf"], cwd=entry.workspace, env=entry.environment(), check=False
+    )

@@ -10,7 +10,19 @@ import pytest
 from launching import ORDINARY, MountFlag, bare, bind, confined, launch, shell
 
 PHASES = [
-    *("group", "cgroup", "namespaces", "helper", "hostname", "mounts", "net", "lock", "session", "limits"),
+    *(
+        "group",
+        "cgroup",
+        "identity",
+        "namespaces",
+        "helper",
+        "hostname",
+        "mounts",
+        "net",
+        "lock",
+        "session",
+        "limits",
+    ),
     *("no_new_privs", "caps", "surroundings", "landlock", "seccomp", "exec"),
 ]
 #: In namespaces alone.

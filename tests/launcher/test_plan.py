@@ -31,6 +31,7 @@ from corral.linux.compiled import (
     resolved_of,
 )
 from corral.linux.encode import encode
+from support.examples import scaled
 
 MUTANTS = 4000
 PLAN = CompiledPlan(
@@ -43,7 +44,7 @@ PLAN = CompiledPlan(
         SeenStamp("/etc/passwd", 1, 2, 3, 4, 5),
         SeenSilence("/pyproject.toml"),
         SeenText("/proc/self/cgroup", "0::/\n"),
-        SeenMounts("/proc/self/mountinfo", "0:1 / /\n"),
+        SeenMounts("/proc/self/mountinfo", "0:1 /srv\n", "0:1 / /\n"),
     ),
     EnvironmentRules(("PATH", "LC_*"), (("PATH", "/bin"),), (("HOME", "/root"), ("EMPTY", ""))),
     1000,
@@ -63,7 +64,7 @@ def _mutants(whole: bytes) -> list[bytes]:
     count = HEADER.unpack_from(whole)[2]
     body = whole[HEADER.size :]
     found = []
-    for _ in range(MUTANTS):
+    for _ in range(scaled(MUTANTS)):
         changed = bytearray(body)
         for _ in range(chance.randrange(1, 4)):
             place = chance.randrange(len(changed))

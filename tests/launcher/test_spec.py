@@ -29,6 +29,7 @@ from corral.linux.spec import (
     Rlimit,
     Spec,
 )
+from support.examples import scaled
 
 CWD = (12, b"/\0")
 ARGUMENT = (13, b"true\0")
@@ -206,9 +207,8 @@ def test_both_decoders_agree_on_mutants(checked: Path) -> None:
     """Under sanitizers: a read past the end would end the launcher, and fewer verdicts would come back."""
     chance = random.Random(20)
     origins = seeds()
-    mutants = (
-        [mutate(chance.choice(origins), chance) for _ in range(MUTANTS)] + list(MALFORMED.values()) + origins
-    )
+    mutants = [mutate(chance.choice(origins), chance) for _ in range(scaled(MUTANTS))]
+    mutants += [*MALFORMED.values(), *origins]
     stream = b"".join(struct.pack("=I", len(data)) + data for data in mutants)
 
     done = subprocess.run([checked, "--check-specs"], input=stream, capture_output=True, check=False)

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from support.bystanders import Listener
-from support.mac_stage import Mac, find_standin, make_mac
+from support.mac_server import MacServer
+from support.mac_stage import TESTS, Mac, find_standin, make_mac
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(scope="session")
+def mac_server() -> Iterator[MacServer]:
+    server = MacServer(str(TESTS))
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def mac(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Mac:
+def mac(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, mac_server: MacServer) -> Mac:
     _, why = find_standin(tmp_path_factory)
     if why:
         pytest.skip(why)
-    return make_mac(tmp_path)
+    return make_mac(tmp_path, mac_server)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_the_build_compiles_nothing_where_the_launcher_cannot_run(
         (("--version",), 0, "corral, version "),
         (("doctor",), 1, "WSL2"),
         (("run", "--", "touch", "made"), 3, "WSL2"),
-        (("explain", "--", "true"), 3, "docker: it needs Linux"),
+        (("explain", "--", "true"), 3, "docker: its containers are in a virtual machine"),
     ],
 )
 def test_windows_is_told_where_corral_works(

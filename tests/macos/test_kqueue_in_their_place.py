@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,9 +32,11 @@ _NOT_LOOKED_BY_INOTIFY = "not nobody_can_tell and not kernel_could_not_tell"
     ],
     ids=["gateway", "guard"],
 )
-def test_what_holds_with_epoll_and_inotify_holds_with_kqueue(files: tuple[str, ...]) -> None:
+def test_what_holds_with_epoll_and_inotify_holds_with_kqueue(files: tuple[str, ...], tmp_path: Path) -> None:
+    # A place of its own: where all have theirs, pytest also removes what others have left.
+    options = ("--basetemp", str(tmp_path / "own"), "-k", _NOT_LOOKED_BY_INOTIFY)
     done = subprocess.run(
-        [sys.executable, "-c", _RUN, "-k", _NOT_LOOKED_BY_INOTIFY, *(str(TESTS / file) for file in files)],
+        [sys.executable, "-c", _RUN, *options, *(str(TESTS / file) for file in files)],
         cwd=TESTS.parent,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(TESTS), "HOME": "/nonexistent"},
         capture_output=True,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from support.mac_stage import WAIVED, Mac
 
 GIVEN_UP = ("--waive", ",".join(WAIVED))
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
 
 
 def test_a_command_runs_and_its_status_is_its_own(mac: Mac) -> None:
@@ -69,6 +67,27 @@ def test_time_that_is_over_ends_the_whole_process_group(mac: Mac) -> None:
 
     assert done.returncode == 124
     assert _ended(child)
+    assert mac.left == []
+
+
+def test_a_command_that_a_signal_ended_is_told_and_leaves_nothing(mac: Mac) -> None:
+    done = mac.run("-c", "kill -KILL $$")
+
+    assert done.returncode == 137
+    assert mac.left == []
+
+
+def test_a_signal_to_corral_ends_the_command_and_leaves_nothing(mac: Mac) -> None:
+    script = "sleep 60 & echo $! > child; echo $$ > pid.new; mv pid.new pid; wait"
+    process = subprocess.Popen([*_line(mac), "-c", script], cwd=mac.work, env=dict(mac.env), stderr=-1)
+    _await(mac.work / "pid")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+    assert process.returncode != 0
+    assert _ended(int((mac.work / "pid").read_text()))
+    assert _ended(int((mac.work / "child").read_text()))
+    assert mac.left == []
 
 
 def test_what_a_command_leaves_in_its_process_group_ends_with_it(mac: Mac) -> None:
@@ -110,17 +129,13 @@ def test_output_is_bounded(mac: Mac) -> None:
     assert "output limit" in done.stderr
 
 
-def test_limits_of_a_process_hold_and_those_of_a_tree_are_refused(mac: Mac) -> None:
+def test_limits_of_a_process_hold(mac: Mac) -> None:
     limits = ("--cap", "files:limit:50", "--cap", "file:limit:64KiB")
     done = mac.run(*limits, "-c", "ulimit -n; head -c 200000 /dev/zero > big; wc -c < big")
     number, size = done.stdout.split()
 
     assert number == "50"
     assert 0 < int(size) <= 65_536
-    for limit in (("--memory", "100m"), ("--pids", "5"), ("--cpus", "1")):
-        refused = mac.run(*limit, "--", "true")
-        assert refused.returncode == 3
-        assert "seatbelt: cannot enforce limit." in refused.stderr
 
 
 def test_only_the_permitted_variables_arrive(mac: Mac) -> None:
@@ -177,9 +192,7 @@ def test_the_profile_is_nobodys_to_read_while_the_command_runs(mac: Mac) -> None
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 30
-    while not (mac.work / "ready").exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    _await(mac.work / "ready")
     (name,) = os.listdir(place)
     mode = os.stat(f"{place}/{name}").st_mode & 0o777
     above = os.stat(place).st_mode & 0o777
@@ -193,14 +206,12 @@ def test_the_profile_is_nobodys_to_read_while_the_command_runs(mac: Mac) -> None
 
 def test_a_killed_corral_leaves_what_the_next_run_removes(mac: Mac) -> None:
     process = subprocess.Popen(
-        [*_line(mac), "-c", "echo $$ > pid; sleep 60"],
+        [*_line(mac), "-c", "echo $$ > pid.new; mv pid.new pid; sleep 60"],
         cwd=mac.work,
         env=dict(mac.env),
         stdout=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 30
-    while not (mac.work / "pid").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    _await(mac.work / "pid")
     process.kill()
     process.wait()
     os.killpg(int((mac.work / "pid").read_text()), 9)
@@ -255,6 +266,12 @@ def _line(mac: Mac) -> list[str]:
     return [*python, "corral", "run", "--backend", "seatbelt", *GIVEN_UP]
 
 
+def _await(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def _ended(pid: int) -> bool:
     """Whether it is gone, or only waits to be waited for."""
     deadline = time.monotonic() + 10
@@ -265,24 +282,3 @@ def _ended(pid: int) -> bool:
             return True
         time.sleep(0.01)
     return False
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("session", "start", "name"), "named sessions cannot be kept on this platform"),
-        (("session", "list"), "named sessions cannot be kept on this platform"),
-        (("try", "--backend", "seatbelt", *GIVEN_UP, "--", "true"), "an overlay mount, which only Linux has"),
-        (("run", "--backend", "seatbelt", *GIVEN_UP, "--trace", "--", "true"), "seatbelt cannot trace"),
-        (("run", "--backend", "native", "--", "true"), "it needs Linux"),
-        (("compile", "--backend", "seatbelt", *GIVEN_UP, "-o", "plan"), "native, landlock"),
-    ],
-    ids=["session", "sessions", "try", "trace", "native", "compile"],
-)
-def test_what_needs_linux_is_refused_in_words(mac: Mac, words: tuple[str, ...], why: str) -> None:
-    done = mac.corral(*words)
-
-    assert done.returncode != 0
-    assert why in done.stderr
-    assert "internal error" not in done.stderr
-    assert mac.left == []

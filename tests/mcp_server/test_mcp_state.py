@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from corral.integrations.mcp_server.client_sandbox import ClientSandbox, ServerSettings
+from corral.integrations.mcp_server.client_sandbox import ClientSandbox, FileRefused, ServerSettings
 from corral.integrations.mcp_server.output import BoundedOutput, cut_lines
+from corral.integrations.own_directories import ENDS_WITH_IT
 from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False
@@ -98,3 +99,31 @@ def test_the_parts_of_a_text_that_are_shown() -> None:
     assert output.text().startswith("0123456789\n[corral: 3 of 23 bytes of output are left out here;")
     assert output.text().endswith("ABCDEFGHIJ")
     assert output.last_line() == "abcABCDEFGHIJ"
+
+
+def test_a_file_that_the_user_would_not_have_is_refused_or_told(home: McpHome) -> None:
+    """The sandbox has a directory of its own around the workspace, which is gone afterwards."""
+
+    async def work() -> list[str]:
+        (home.project / "link").symlink_to("../linked")
+        client = ClientSandbox(ServerSettings(Sandbox(workspace=home.project)))
+        try:
+            with pytest.raises(FileRefused) as refused:
+                await client.write_file({"path": "../notes", "content": "x"})
+            told = [str(refused.value)]
+            for path in ("link", str(home.home / "whole"), "sub/../here"):
+                told.append((await client.write_file({"path": path, "content": "x"})).text)
+            return told
+        finally:
+            await client.close()
+
+    refused, linked, whole, here = asyncio.run(work())
+
+    assert refused.startswith(
+        f"[not done] write {home.home}/notes: the sandbox has a private directory there"
+    )
+    assert linked == f"wrote 1 bytes to link, in {ENDS_WITH_IT}"
+    assert whole == f"wrote 1 bytes to {home.home}/whole, in {ENDS_WITH_IT}"
+    assert here == "wrote 1 bytes to sub/../here"
+    assert {each.name for each in home.home.iterdir()} == {"project", "secret.txt"}
+    assert (home.project / "here").read_text() == "x"

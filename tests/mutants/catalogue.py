@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import launches
+import of_entry
 import of_filter
 import of_guard
 import of_launcher_guard
@@ -32,6 +33,7 @@ def all_mutants() -> list[Mutant]:
         *of_guard.guard_mutants(),
         *of_launcher_guard.launcher_guard_mutants(),
         *of_filter.filter_mutants(),
+        *of_entry.entry_mutants(),
     ]
     names = [mutant.name for mutant in made]
     twice = {name for name in names if names.count(name) > 1}

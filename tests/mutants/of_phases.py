@@ -12,6 +12,7 @@ _GROUP = f"{_L}cgroups.py::test_the_command_lives_in_a_group_of_version_1[plain-
 _PERMITTED = "tests/network/test_tools_allowlist.py::test_what_is_allowed_works"
 _NO_TCP = f"{_C}net_none.py::test_no_tcp_connection_reaches_the_host[native]"
 _OUTLIVES = f"{_C}fs_protect.py::test_a_directory_that_outlives_the_sandbox_is_protected_still"
+_IDENTITY = f"{_C}proc_identity.py::test_"
 _CAPS = f"{_L}command.py::test_no_capability_is_left"
 
 ENTRIES = {
@@ -36,10 +37,15 @@ ENTRIES = {
     ),
     "supervisor.phase_notify": Entry(
         "corral is asked about connections",
-        f"{_L}notify.py::test_the_descriptor_is_sent_and_kept_by_nobody[plain-root]",
+        f"{_L}notify.py::test_questions_come_with_their_listener_and_a_command_holds_neither[plain-root]",
     ),
     "supervisor.phase_lock_inside": Entry(
         "fs.protect when another program's sandbox has ended", f"{_OUTLIVES}[bubblewrap-config]"
+    ),
+    "supervisor.phase_identity": refused(
+        "what a command with ids of its own may do in the workspace",
+        "it is another's",
+        f"{_IDENTITY}what_it_makes_in_the_workspace_belongs_to_root[native]",
     ),
     "supervisor.phase_start": survives(
         "there is a command at all", "not tried: without a child, the supervisor's signals are for everyone"

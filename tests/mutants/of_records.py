@@ -117,6 +117,9 @@ RECORDS = {
         "tests/conformance/test_fs_protect.py::"
         "test_a_directory_that_outlives_the_sandbox_is_protected_still[native-config]",
     ),
+    "IDENTITY": Entry(
+        "proc.identity", f"{_C}proc_identity.py::test_the_hosts_kernel_knows_it_by_another_user_id[native]"
+    ),
     "GUARD": refused("fs.protect of names", "names without a guard are refused", _TAKEN),
     "GUARDED": refused("fs.protect of names", "a name in no directory is refused", _TAKEN),
     "NAME": Entry("fs.protect of names", _TAKEN),

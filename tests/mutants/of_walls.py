@@ -7,8 +7,8 @@ from mutant import Answer, Edit, Mutant
 
 _C, _L, _E = "tests/conformance/test_", "tests/launcher/test_", "tests/end_to_end/test_"
 _MOUNTS = "src/corral/backends/_mounts.py"
-_CONFINE, _CAPS, _START, _MAIN, _LOCK = (
-    f"launcher/{name}.c" for name in ("confine", "caps", "start", "main", "lock")
+_CONFINE, _CAPS, _START, _MAIN, _LOCK, _IDENTITY = (
+    f"launcher/{name}.c" for name in ("confine", "caps", "start", "main", "lock", "identity")
 )
 _DOORS = "src/corral/streams/doors.py"
 _REPOSITORIES = "tests/unit/git_check/test_repositories.py::test_"
@@ -20,6 +20,7 @@ _GIVEN = f"{_C}fs_protect.py::test_a_protected_file_that_the_caller_gives_stays_
 _READ_ONLY = "k_mount_setattr(tree, 0, K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NODEV)"
 _B = "tests/unit/backends/test_engine_launches.py"
 _CLEAR = Edit(_CAPS, "    if ((err = clear_caps())) return err;\n", "")
+_REQUIRED = "tests/unit/planning/test_required_by_name.py::test_"
 _SCOPED = ".scoped = spec->scoped}"
 _NO_CAPS = f"{_L}command.py::test_no_capability_is_left[plain-bare-root]"
 _FROM_THE_ROOT = (
@@ -471,6 +472,32 @@ MUTANTS = (
         f"{_L}lifetime.py::test_init_cannot_be_killed_or_read_from_inside[plain-root]",
         f"{_L}lifetime.py::test_init_cannot_be_killed_or_read_from_inside[plain-ordinary]",
     ),
+    Mutant(
+        "wall.identity-of-the-user",
+        "proc.identity, by the user id",
+        (Edit(_IDENTITY, "setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0", "setresgid(0, 0, 0) < 0"),),
+        (f"{_C}proc_identity.py::test_the_hosts_kernel_knows_it_by_another_user_id[native]",),
+        Answer.REFUSED,
+        "who kept the host's id is another one in all that is mapped, and comes to no path",
+    ),
+    _wall(
+        "identity-of-the-group",
+        "proc.identity, by the group id",
+        Edit(_IDENTITY, "setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0", "setresuid(0, 0, 0) < 0"),
+        f"{_C}proc_identity.py::test_it_is_in_no_group_of_the_hosts[native]",
+    ),
+    _wall(
+        "identity-of-further-groups",
+        "proc.identity, by groups that the caller is in besides",
+        Edit(_IDENTITY, "    if (setgroups(0, NULL) < 0) return -errno;\n", ""),
+        f"{_L}identity.py::test_ids_are_mapped_and_what_is_made_is_the_commands",
+    ),
+    _wall(
+        "identity-without-death-signal",
+        "proc.contained with ids of its own, when the supervisor is killed",
+        Edit(_IDENTITY, "    return prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : 0;\n", "    return 0;\n"),
+        f"{_L}identity.py::test_everything_ends_with_the_supervisor",
+    ),
     _wall(
         "proc-stays-writable",
         "the kernel's settings, which uid 0 may write without a capability",
@@ -622,5 +649,45 @@ MUTANTS = (
         ),
         "tests/unit/config/test_container_settings.py::"
         'test_a_projects_file_narrows_the_container_and_never_widens_it[root-"writable"-"read-only"]',
+    ),
+    _wall(
+        "required-by-name",
+        "a feature that is required by name is enforced, or nothing runs",
+        Edit(
+            "src/corral/planning/require.py",
+            "    return derived | {Feature(name) for name in policy.requires}\n",
+            "    return derived\n",
+        ),
+        f"{_REQUIRED}a_default_that_is_required_by_name_is_no_default_any_more",
+    ),
+    _wall(
+        "required-and-unconfined",
+        "what is required by name is required of `--backend none`",
+        Edit(
+            "src/corral/pipeline/planner.py",
+            " - RUNNER_FEATURES - self.policy.requires)",
+            " - RUNNER_FEATURES)",
+        ),
+        f"{_REQUIRED}what_is_required_by_name_is_not_answered_by_running_unconfined[by-name]",
+    ),
+    _wall(
+        "required-and-fallen-back",
+        "what is required by name is required of a fallback",
+        Edit(
+            "src/corral/pipeline/planner.py",
+            "        return self.falls_back and not self.policy.requires - RUNNER_FEATURES\n",
+            "        return self.falls_back\n",
+        ),
+        f"{_REQUIRED}what_is_required_by_name_is_not_answered_by_running_unconfined[as-fallback]",
+    ),
+    _wall(
+        "usage-of-groups",
+        "what a compiled plan tells of the costs of all processes",
+        Edit(
+            "launcher/group.c",
+            "    if (launch->tells_usage) tell_counted(launch);\n",
+            "    (void)tell_counted;\n",
+        ),
+        "tests/compiled/test_compiling.py::test_a_plan_tells_what_a_command_has_cost[root-by-groups]",
     ),
 )

@@ -404,7 +404,8 @@ tell([attempt(connect, address) for address in ("127.0.0.1", "127.0.0.2")])
 @pytest.mark.parametrize("lacking", ["pipe", "thread"])
 def test_where_nobody_can_answer_the_kernel_is_told_so(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
     """A descriptor that is kept and not served would let commands wait for ever."""
-    listener, other = os.pipe()
+    asked, asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    questions = asked.detach()
     before = count_descriptors()
 
     def fail(*_: object) -> None:
@@ -416,10 +417,10 @@ def test_where_nobody_can_answer_the_kernel_is_told_so(monkeypatch: pytest.Monke
         monkeypatch.setattr(notify.threading.Thread, "start", fail)
 
     with pytest.raises(OSError, match="none left"):
-        Notified(listener, 1, None)  # type: ignore[arg-type]
+        Notified(questions, 1, None)  # type: ignore[arg-type]
 
     assert count_descriptors() == before - 1
-    os.close(other)
+    asking.close()
 
 
 def test_a_connection_that_waits_keeps_nobody_from_ending(proxy: Listening) -> None:

@@ -64,6 +64,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "environment.pass": st.lists(st.sampled_from(VARIABLES), max_size=2),
     "environment.set": st.dictionaries(st.sampled_from(["AB", "PATH"]), st.sampled_from(["", "1"])),
     "capabilities": st.lists(st.sampled_from(CAPABILITIES), max_size=4),
+    "require": st.lists(st.sampled_from(["fs.deny", "syscalls"]), max_size=2),
     "waive": st.lists(st.sampled_from(["fs.read", "net.none"]), max_size=2),
     "bypass_tools": st.lists(st.sampled_from(["sh", "git"]), max_size=2),
     "image": st.sampled_from(["a", "b"]),

@@ -98,7 +98,7 @@ def may(plan: Plan, host: MacHost, path: str, *, writes: bool) -> bool:
 
 
 def real(host: MacHost, more: list[str]) -> set[str]:
-    """Where paths lead: the kernel asks about that. Beneath a file there is nothing to ask about."""
+    """Where paths lead: the kernel asks about that. Beneath a file there is no question."""
     resolver = Resolver(host)
     found = {resolver.resolve(path).path for path in (*_WANTED, *more)}
     return {path for path in found if not any(_is_file(host, above) for above in _above(path))}

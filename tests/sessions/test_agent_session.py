@@ -30,6 +30,7 @@ ADAPTERS = {
     "smolagents": "smolagents",
     "autogen": "autogen",
     "google_adk": "google-adk",
+    "harbor": "harbor",
 }
 
 
@@ -255,6 +256,16 @@ def test_no_path_leads_to_the_host(session: AgentSession, workspace: Path, path:
         with contextlib.suppress(OSError):  # or it is done in a private area of the sandbox
             change(named)
     assert (workspace.parent / "secret").read_text() == SECRET
+
+
+def test_a_file_that_nobody_would_find_is_refused(session: AgentSession, workspace: Path) -> None:
+    session.run("mkdir sub; echo x > ../notes")
+    assert not (workspace.parent / "notes").exists()  # a control: there the sandbox has its own directory
+
+    with pytest.raises(PermissionError, match="the user does not have this file"):
+        session.write("sub/../../notes", b"")
+    session.write("sub/../notes", b"text")
+    assert (workspace / "notes").read_bytes() == b"text"
 
 
 def test_a_link_for_removal_is_removed_itself(session: AgentSession, workspace: Path) -> None:

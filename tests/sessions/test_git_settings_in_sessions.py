@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from corral.model.errors import PolicyError
 from support.keeping import wait_until
 
 TYPE_CHECKING = False
@@ -69,12 +70,22 @@ def test_what_the_host_writes_is_seen_by_the_next_command(keeper: Keeper, config
 def test_what_the_caller_writes_from_outside_is_judged_alike(keeper: Keeper, config: Path) -> None:
     session = keeper.session()
     written = config.read_text() + "[user]\n\tname = A\n"
-    session.write_file(".git/config", f"{written}[core]\n\tfsmonitor = ./evil\n")
-
-    found = session.run("true").violations
+    with pytest.raises(PolicyError, match="did not stay") as refused:
+        session.write_file(".git/config", f"{written}[core]\n\tfsmonitor = ./evil\n")
 
     assert config.read_text() == written
-    assert len(found) == 1 and "core.fsmonitor" in found[0].detail
+    assert "core.fsmonitor" in refused.value.why
+
+
+def test_what_is_found_beside_a_command_is_told_with_its_result(keeper: Keeper, config: Path) -> None:
+    session = keeper.session()
+    first = session.start("touch there; while [ ! -e go ]; do sleep 0.01; done")
+    wait_until((keeper.work / "there").exists, "the first command runs")
+
+    session.write_file(".git/config", f"{config.read_text()}[core]\n\tfsmonitor = ./evil\n")
+    (keeper.work / "go").touch()
+
+    assert "core.fsmonitor" in first.wait().violations[0].detail
 
 
 def test_commands_that_run_at_once_lose_nothing(keeper: Keeper, config: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from corral.model.violation import Evidence
+from corral.sandbox import Sandbox
 from support.keeping import python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from corral.sessions.session import Session
     from support.keeping import Keeper
 
 BACKENDS = ("native", "landlock", "bubblewrap")
@@ -67,3 +72,43 @@ def test_a_command_begins_as_the_one_before_it_began(keeper: Keeper, backend: st
     assert before.exit_code == 0, before.stderr
     assert changed.stdout.startswith("changed 19 "), changed.stderr
     assert after.stdout == before.stdout
+
+
+def _count_refused(session: Session, times: int) -> list[int]:
+    """How often a command is told to have been refused a call, that many times in truth."""
+    script = f"import ctypes; libc = ctypes.CDLL(None); [libc.unshare(0x10000000) for _ in range({times})]"
+    events = session.run(python(script)).events
+    assert all((event.subject, event.evidence) == ("unshare", Evidence.OBSERVED) for event in events)
+    return [event.count for event in events]
+
+
+@pytest.mark.parametrize("waive", [(), ("limit.pids",)], ids=["own", "inherited"])
+def test_each_command_is_told_of_the_calls_that_itself_was_refused(
+    keeper: Keeper, waive: tuple[str, ...]
+) -> None:
+    """Also beside others, and of those that come after: its filter is its own, or that of its job."""
+    times = (1, 0, 4, 2)
+    with (
+        Sandbox(backend="native", workspace=keeper.work, waive=waive).session() as session,
+        ThreadPoolExecutor(len(times)) as threads,
+    ):
+        for _ in range(2):
+            told = list(threads.map(lambda count: _count_refused(session, count), times))
+
+            assert told == [[1], [], [4], [2]]
+
+
+def test_what_a_command_leaves_running_is_refused_and_answered(keeper: Keeper) -> None:
+    """All is said of the command by then; nobody may wait for an answer for ever."""
+    script = (
+        "import ctypes, os, time\nif os.fork(): os._exit(0)\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "ctypes.CDLL(None).unshare(0x10000000); os.mkfifo('answered')"
+    )
+    session = keeper.session()
+    left = session.run(python(script))
+
+    found = session.run("touch go; while [ ! -e answered ]; do sleep 0.01; done")
+
+    assert left.events == found.events == ()
+    assert found.ok

@@ -409,3 +409,44 @@ def test_a_repository_further_down_that_the_host_configures_is_protected(
     assert hook.read_text() == "the user's own"
     assert session.made_anew == 1
     assert session.run("true").ok and session.made_anew == 1
+
+
+@pytest.mark.parametrize(("place", "worktree"), [("n/.git", ".."), ("n", ".")])
+def test_a_repository_that_is_written_file_by_file_runs_nothing(
+    keeper: Keeper, place: str, worktree: str
+) -> None:
+    """By `write_file`: its caller passes on what an agent says. The last file makes it a repository."""
+    ran, monitor = keeper.work.parent / "ran", keeper.work.parent / "monitor"
+    monitor.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    monitor.chmod(0o755)
+    files = {
+        "config": "[core]\nrepositoryformatversion = 0\nbare = false\n"
+        f"worktree = {worktree}\nfsmonitor = {monitor}\n",
+        "objects/x": "",
+        "refs/x": "",
+        "HEAD": "ref: refs/heads/main\n",
+    }
+    session = keeper.session()
+    session.run("true").check()
+
+    refused = []
+    for name, text in files.items():
+        try:
+            session.write_file(f"{place}/{name}", text, parents=True)
+        except PolicyError as problem:
+            refused.append(problem.code)
+    session.run("true").check()
+    session.close()
+
+    assert refused == ["file-protected"]
+    _work_in(keeper.work / "n")
+    assert not ran.exists()
+    for name, text in files.items():
+        (keeper.work / place / name).write_text(text)
+    _work_in(keeper.work / "n")
+    assert ran.exists(), "the control: git runs what it says"
+
+
+def _work_in(directory: Path) -> None:
+    for command in (("add", "."), ("status",)):
+        subprocess.run(["git", *command], cwd=directory, capture_output=True, check=False)

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corral.host.real import RealHost
+from corral.linux.listening import can_listen
 from corral.model.container import Container
 from corral.model.feature import Feature
 from corral.model.plan import Command, StdioMode, TrialLayers
 from corral.model.policy import NetMode
-from corral.model.probe import PROXIED
+from corral.model.probe import LISTENS, PROXIED
 from corral.pipeline.networked_launch import Opening
 from corral.pipeline.planner import Explanation
 from corral.planning.build import build, nested_repositories
@@ -32,6 +33,7 @@ from corral.runtime.run import Run
 from support.control_once import Control
 from support.kept_runs import keep
 from support.leaky import LeakyBackend, run_leaking
+from support.stored_runs import run_stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Case:
     container: Container = NO_CONTAINER
     host: RealHost = field(default_factory=RealHost)
     is_kept: bool = False  # the command runs in a session that others have used
+    is_stored: bool = False  # the command runs by a stored plan, without Python
 
     @property
     def is_leaky(self) -> bool:
@@ -188,6 +191,9 @@ def confine(
         raise RuntimeError(f"the plan does not require {case.feature.value}: there is nothing to prove")
     if case.feature not in case.probe.enforces:
         raise RuntimeError(f"{case.backend.name} does not claim {case.feature.value}")
+    if case.is_stored:
+        words = ("-p", preset, *(f"--cap={text}" for text in (*INTERPRETER, *capabilities)))
+        return run_stored(case, stage, policy, words, argv, stdio)
     if case.is_kept:
         return keep(case, policy, command.cwd, case.container).prepare(command).run()
     plan = build(
@@ -203,6 +209,8 @@ def confine(
     opening = Opening(None)
     if case.probe.detail(PROXIED) == "yes" and resolved.net.mode is NetMode.LIMITED:
         plan = plan.replace(proxy=opening.proxy(plan, case.probe))
+    if case.probe.detail(LISTENS) == "yes":
+        plan = plan.replace(reports=can_listen(resolved.deny_syscalls))
     launch = case.backend.lower(plan, case.probe)
     if case.is_leaky:
         return run_leaking(plan, launch, str(stage.quarantine))

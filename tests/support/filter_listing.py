@@ -81,7 +81,8 @@ def _names(code: Sequence[str], rows: Sequence[_Row]) -> dict[int, str]:
 
 
 def _verdict(line: str) -> str:
-    return line.removeprefix("return ").removeprefix("errno ")
+    word = line.removeprefix("return ").removeprefix("errno ")
+    return word.replace("notify errno ", "notify-")  # one word
 
 
 def _instructions(code: Sequence[str], places: range, names: Mapping[int, str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / ".frameworks"
 INSIDE = ROOT / "tests/frameworks/inside"
 _TOOLS = ("pytest>=8", "pytest-asyncio>=0.24", "pytest-timeout>=2.3")
-_SOURCES = ("src", "launcher", "scripts", "pyproject.toml", "hatch_build.py")
+_SOURCES = ("src", "launcher", "entry", "scripts", "pyproject.toml", "hatch_build.py")
 
 
 class Framework(NamedTuple):
@@ -52,6 +52,7 @@ FRAMEWORKS = {
         Framework("smolagents"),
         Framework("autogen", ("autogen-agentchat>=0.7.5",)),
         Framework("google-adk"),
+        Framework("harbor", python=(3, 12)),
     )
 }
 

@@ -288,6 +288,11 @@ def main(words: list[str]) -> None:
     program, module, *arguments = words
     if sys.platform != "darwin":
         become_mac()
+    run_module(program, module, arguments)
+
+
+def run_module(program: str, module: str, arguments: list[str]) -> None:
+    """As `python -m`, with this `sandbox-exec`."""
     from corral.backends import seatbelt
 
     seatbelt.PROGRAM = program

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from support.mac_server import MacServer
+
 TESTS = Path(__file__).resolve().parent.parent
 #: What `seatbelt` does not claim for anybody, and what it does not claim for root besides.
 LACKING = ("proc.contained", "proc.hidden", "syscalls")
@@ -84,9 +86,13 @@ class Mac:
     work: Path
     outside: Path
     env: Mapping[str, str]
+    server: MacServer | None = None
 
     def corral(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """`corral` as Python on a Mac runs it."""
+        """`corral` as Python on a Mac runs it; by a server, which has started already, if there is one."""
+        if self.server is not None:
+            place, env = str(self.work), dict(self.env)
+            return self.server.run(program=self.program, words=words, cwd=place, env=env, stdin=stdin)
         return subprocess.run(
             [sys.executable, "-m", "support.mac_python", self.program, "corral", *words],
             cwd=self.work,
@@ -110,7 +116,7 @@ class Mac:
         return sorted(str(path) for path in (*Path(self.env["TMPDIR"]).iterdir(), *state.glob("profiles/*")))
 
 
-def make_mac(place: Path) -> Mac:
+def make_mac(place: Path, server: MacServer | None = None) -> Mac:
     """Fresh directories, and the stand-in in one of them."""
     for name in ("bin", "work", "outside", "home", "tmp"):
         (place / name).mkdir()
@@ -124,4 +130,4 @@ def make_mac(place: Path) -> Mac:
     program = "/usr/bin/sandbox-exec"
     if sys.platform != "darwin":
         program = install_program(place / "bin", "sandbox-exec", "sandbox_exec")
-    return Mac(program, place / "work", place / "outside", env)
+    return Mac(program, place / "work", place / "outside", env, server)

@@ -18,6 +18,7 @@ from corral.linux import landlock
 from corral.linux.bpf import compile_filter
 from corral.linux.encode import encode
 from corral.linux.filter import SocketPolicy, default_filter
+from corral.linux.listening import listened, with_questions
 from corral.linux.spec import GatewayFlag, GatewaySockets, Landlock, Spec
 from corral.linux.syscalls import Arch
 from corral.model.launch import Front, GatewayRequest, Launch
@@ -99,6 +100,7 @@ class Command:
     def __init__(self, script: str, port: int, *, walls: str = "both", notifies: bool = True) -> None:
         host = RealHost()
         rules = default_filter(sockets=SocketPolicy.PROXIED, private_ipc_by_filter=True)
+        arch = Arch(host.machine)
         abi = host.landlock_abi()
         spec = Spec(
             argv=(*PYTHON, PRELUDE + script),
@@ -106,7 +108,10 @@ class Command:
             env=(("PORT", str(port)),),
             gateway=GatewaySockets((), GatewayFlag.NOTIFY) if notifies else None,
             landlock=Landlock(0, landlock.handled_net(abi), 0) if walls == "both" else None,
-            seccomp=compile_filter(rules, Arch(host.machine)) if walls != "none" else b"",
+            seccomp=compile_filter(with_questions(rules) if notifies else rules, arch)
+            if walls != "none"
+            else b"",
+            listens=tuple(listened(arch)) if notifies else (),
         )
         launch = Launch("landlock", (host.launcher()[0],), (), {}, gateway=GatewayRequest(Front.PROXY))
         self._output, written = os.pipe()

@@ -102,4 +102,5 @@ def policies(fs: st.SearchStrategy[FsRule] = rules) -> st.SearchStrategy[Policy]
         publish=_sets("3000", "8080:3000"),
         modules=_sets("parser", "report"),
         response=st.sampled_from(Response),
+        requires=_sets("fs.deny", "net.none"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from corral.backends._launcher import compile_seccomp
+from corral.backends._launcher import Telling, compile_seccomp
 from corral.linux.decode import decode
 from corral.linux.filter import SocketPolicy
 from corral.linux.landlock import FsRight, LandlockScope, NetRight
@@ -182,7 +182,11 @@ def filters() -> dict[str, bytes]:
     """Name -> program, of every filter that a policy without denials of its own can lead to."""
     return {
         f"{policy.value}{'-shared-ipc' if by_filter else ''}{'-single' if single else ''}": compile_seccomp(
-            "x86_64", policy, by_filter=by_filter, single=single
+            "x86_64",
+            policy,
+            by_filter=by_filter,
+            single=single,
+            telling=Telling(asks=policy is SocketPolicy.PROXIED),
         )
         for policy in SocketPolicy
         for by_filter in (False, True)

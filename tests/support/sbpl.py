@@ -53,26 +53,29 @@ class Request:
 
 OPERATIONS = frozenset(
     """
-    appleevent-send device-camera device-microphone distributed-notification-post dynamic-code-generation
-    file-chroot file-clone file-ioctl file-issue-extension file-link file-map-executable file-mount
-    file-mount-update file-read-data file-read-metadata file-read-xattr file-revoke file-search
-    file-unmount file-write-acl file-write-create file-write-data file-write-flags file-write-mode
-    file-write-mount file-write-owner file-write-setugid file-write-times file-write-umount
-    file-write-unlink file-write-xattr forbidden-exec-sugid generic-issue-extension hid-control
-    iokit-get-properties iokit-issue-extension iokit-open iokit-set-properties ipc-posix-sem
-    ipc-posix-shm-read-data ipc-posix-shm-write-create ipc-posix-shm-write-data ipc-posix-shm-write-unlink
-    ipc-sysv-msg ipc-sysv-sem ipc-sysv-shm job-creation lsopen mach-bootstrap mach-host-special-port-set
-    mach-issue-extension mach-lookup mach-per-user-lookup mach-priv-host-port mach-priv-task-port
-    mach-register mach-task-name necp-client-open network-bind network-inbound network-outbound
-    nvram-delete nvram-get nvram-set process-codesigning-status-get process-exec process-exec-interpreter
-    process-fork process-info-listpids process-info-pidfdinfo process-info-pidinfo process-info-setcontrol
-    pseudo-tty signal sysctl-read sysctl-write system-acct system-audit system-chud system-debug system-fsctl
-    system-info system-kext-load system-lcid system-mac-label system-nfssvc system-privilege system-reboot
-    system-sched system-set-time system-socket system-swap user-preference-read user-preference-write
+    appleevent-send authorization-right-obtain darwin-notification-post device-camera device-microphone
+    distributed-notification-post dynamic-code-generation file-chroot file-clone file-ioctl
+    file-issue-extension file-link file-map-executable file-mount file-mount-update file-read-data
+    file-read-metadata file-read-xattr file-revoke file-search file-unmount file-write-acl
+    file-write-create file-write-data file-write-flags file-write-mode file-write-mount file-write-owner
+    file-write-setugid file-write-times file-write-umount file-write-unlink file-write-xattr
+    forbidden-exec-sugid fs-snapshot-create generic-issue-extension hid-control iokit-get-properties
+    iokit-issue-extension iokit-open iokit-set-properties ipc-posix-sem ipc-posix-shm-read-data
+    ipc-posix-shm-write-create ipc-posix-shm-write-data ipc-posix-shm-write-unlink ipc-sysv-msg
+    ipc-sysv-sem ipc-sysv-shm job-creation lsopen mach-bootstrap mach-cross-domain-lookup
+    mach-host-special-port-set mach-issue-extension mach-lookup mach-per-user-lookup mach-priv-host-port
+    mach-priv-task-port mach-register mach-task-name necp-client-open network-bind network-inbound
+    network-outbound nvram-delete nvram-get nvram-set process-codesigning-status-get process-exec
+    process-exec-interpreter process-fork process-info-listpids process-info-pidfdinfo
+    process-info-pidinfo process-info-setcontrol pseudo-tty signal sysctl-read sysctl-write system-acct
+    system-audit system-automount system-chud system-debug system-fsctl system-info system-kext-load
+    system-lcid system-mac-label system-nfssvc system-package-check system-privilege system-reboot
+    system-sched system-set-time system-socket system-suspend-resume system-swap user-preference-read
+    user-preference-write
     """.split()
 )
-#: `(deny default)` does not deny them: crbug.com/799149.
-ALLOWED_BY_DEFAULT = ("iokit-get-properties", "process-info", "nvram")
+#: `(deny default)` does not deny them: crbug.com/799149, and what Chromium's profile denies since then.
+ALLOWED_BY_DEFAULT = ("iokit-get-properties", "process-info", "nvram", "file-map-executable")
 
 _TOKEN = re.compile(
     r"""\s+|;[^\n]*|(?P<open>\()|(?P<close>\))|(?P<raw>\#"(?:[^"\\]|\\.)*")

@@ -102,6 +102,7 @@ def specs(draw: st.DrawFn) -> Spec:
     wall = draw(u64)
     filtered = draw(st.integers(0, 3))
     maps = draw(strings), draw(strings)
+    locks = bool(mounted) and all(maps) and draw(st.booleans())
     return Spec(
         argv=tuple(draw(st.lists(strings, min_size=1, max_size=3))),
         cwd=draw(paths),
@@ -119,7 +120,10 @@ def specs(draw: st.DrawFn) -> Spec:
         else None,
         areas=draw(st.builds(Areas, u64.filter(bool), u64.filter(bool))) if mounted else None,
         mounts=mounted,
-        lock=bool(mounted) and all(maps) and draw(st.booleans()),
+        lock=locks,
+        identity=draw(st.none() | st.tuples(st.integers(1, 1 << 31), st.integers(1, 1 << 16)))
+        if locks
+        else None,
         hostname=draw(strings) if spaces & _NEWUTS else "",
         loopback=bool(spaces & _NEWNET) and draw(st.booleans()),
         rlimits=tuple(draw(st.lists(st.builds(Rlimit, u32, u64, u64), max_size=2))),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The calls by which an apply or an undo changes anything, or could fail to.
 _CALLS = (
     *("open", "write", "rename", "link", "unlink", "mkdir", "rmdir", "symlink", "chmod", "fchmod", "utime"),
-    *("copy_file_range", "ftruncate", "stat"),
+    *("copy_file_range", "pread", "pwrite", "ftruncate", "stat"),
 )
 _SCRIPT = (
     "echo more >> README; rm -r old; mkdir -p new/deep; echo n > new/deep/file; ln -s README new/link; "

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from corral import Sandbox
+from corral.model.errors import PolicyError
+from corral.policy.compose import build_policy
 from corral.trials.change import EntryKind
+from support.confinement import INTERPRETER
 from support.git_programs import DATES, git
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from corral.sessions.trial import Trial
 
 _ORIGINAL = "original\n"
@@ -113,6 +120,78 @@ def test_no_index_is_brought_over_that_has_files_behind_a_link(
     git(work, "rm", "-rqf", "--ignore-unmatch", "new")
     assert not _is_touched(outside)
     assert ["link" in each.problem for each in applied.git_left] == [True]
+
+
+@pytest.fixture
+def in_turn(work: Path, outside: Path) -> Iterator[Callable[..., list[Trial]]]:
+    """Runs lines, each in a trial of its own that is applied before the next begins."""
+    sandbox = Sandbox(build_policy("moderate", INTERPRETER), backend="native", workspace=work)
+    with ExitStack() as stack:
+
+        def apply(*lines: str) -> list[Trial]:
+            made = []
+            for line in lines:
+                made.append(stack.enter_context(sandbox.trial()))
+                assert made[-1].run(["sh", "-ec", DATES + line, "sh", str(outside)]).ok, line
+                made[-1].apply()
+            return made
+
+        yield apply
+
+
+#: Lines of which each is harmless when it is applied; the second is undone.
+_UNDONE = {
+    "a link where a later index has files": (
+        "ln -s $1 new",
+        "rm new",
+        "git update-index --add --cacheinfo 100644,$(git hash-object -w README),new/rc; git commit -qm two",
+    ),
+    "an index with files where a link came later": (
+        "mkdir new; echo x > new/rc; git add new; git commit -qm two",
+        "git rm -rq new; git commit -qm three",
+        "ln -s $1 new",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "prefer"), [*((what, "ours") for what in _UNDONE), (next(iter(_UNDONE)), "theirs")]
+)
+def test_undo_puts_nothing_back_that_leads_git_elsewhere(
+    in_turn, work: Path, outside: Path, what: str, prefer: str
+) -> None:
+    trial = in_turn(*_UNDONE[what])[1]
+    with pytest.raises(PolicyError):
+        trial.undo()
+
+    trial.undo(prefer=prefer)
+
+    git(work, "rm", "-rqf", "--ignore-unmatch", "new")
+    assert not _is_touched(outside)
+
+
+def test_undo_completes_no_repository(in_turn, work: Path) -> None:
+    made = "mkdir -p bare/objects; touch bare/objects/x bare/HEAD"
+    trial = in_turn(made, "rm bare/HEAD", "mkdir bare/refs; touch bare/refs/x")[1]
+    with pytest.raises(PolicyError, match="git would"):
+        trial.undo()
+
+    trial.undo(prefer="ours")
+
+    assert not (work / "bare/HEAD").exists()
+
+
+def test_undo_puts_a_link_and_its_index_back(in_turn, work: Path, outside: Path) -> None:
+    """Together they are what they were."""
+    (work / "way").symlink_to(outside)
+    git(work, "add", "way")
+    git(work, "commit", "-qm", "way")
+    (trial,) = in_turn("rm way; mkdir way; echo x > way/rc; git add way; git commit -qm two")
+    assert (work / "way/rc").exists() and not (work / "way").is_symlink()
+
+    trial.undo()
+
+    assert (work / "way").is_symlink()
 
 
 def test_a_link_is_applied_when_it_is_named(trial: Trial, work: Path, outside: Path) -> None:

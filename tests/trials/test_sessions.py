@@ -76,7 +76,7 @@ def test_a_project_cannot_have_commands_write_where_the_user_does_not(root_perso
     assert not (root_person.project / "made").exists()
 
 
-@pytest.mark.parametrize("name", ["landlock", "bubblewrap"])
+@pytest.mark.parametrize("name", ["landlock"])
 def test_another_backend_refuses_and_names_the_one_that_can(work: Path, name: str) -> None:
     if not probe_of(name).available:
         pytest.skip(f"{name} is not available: {probe_of(name).reason}")

@@ -74,5 +74,5 @@ def test_a_closed_sandbox_says_so(tmp_path: Path) -> None:
     backend.close()
     backend.close()
 
-    assert "takes no more commands" in backend.execute("true").output
-    assert "takes no more commands" in str(backend.download_files(["/etc/passwd"])[0].error)
+    assert "accepts no more commands" in backend.execute("true").output
+    assert "accepts no more commands" in str(backend.download_files(["/etc/passwd"])[0].error)

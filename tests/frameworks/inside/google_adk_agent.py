@@ -77,4 +77,4 @@ async def test_files_and_time(tmp_path: Path) -> None:
     assert "sleep" not in (await environment.execute("ps -e -o args=")).stdout
     await environment.close()
     await environment.close()
-    assert "takes no more commands" in (await environment.execute("true")).stderr
+    assert "accepts no more commands" in (await environment.execute("true")).stderr

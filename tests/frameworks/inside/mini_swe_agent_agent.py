@@ -55,6 +55,6 @@ def test_what_goes_wrong_is_told(tmp_path: Path) -> None:
     assert environment.execute({"command": "a\0b"})["returncode"] == 126
     environment.close()
     environment.close()
-    assert "takes no more commands" in environment.execute({"command": "true"})["exception_info"]
+    assert "accepts no more commands" in environment.execute({"command": "true"})["exception_info"]
     with pytest.raises(ValueError):
         CorralEnvironment(cwd=str(tmp_path), profil="strict")

@@ -15,7 +15,7 @@ from support.fake_host import FakeHost
 from support.tools import DOCKER_INFO, DOCKER_VERSION, PODMAN_INFO, docker, podman, said
 
 ENGINES = ("docker", "podman")
-NOBODY_HOLDS = {Feature.FS_TRIAL, Feature.NET_EXCEPT}  # of engines
+NOBODY_HOLDS = {Feature.FS_TRIAL, Feature.PROC_IDENTITY, Feature.NET_EXCEPT}  # of engines
 BY_GROUP = {Feature.LIMIT_MEMORY, Feature.LIMIT_CPU, Feature.LIMIT_CPU_TIME, Feature.LIMIT_PIDS}
 
 

@@ -297,7 +297,7 @@ def test_files_of_the_kernel_are_not_compared_by_a_device_that_is_new() -> None:
     ],
 )
 def test_what_a_profile_cannot_say_is_refused(name: str) -> None:
-    with pytest.raises(UnenforceableError, match="firejail cannot be told"):
+    with pytest.raises(UnenforceableError, match="firejail cannot be given"):
         grant = f"filesystem:read:/data/{escape(name)}"
         _lower(Case("odd", files={f"/data/{name}/x": ""}, capabilities=(grant,)))
 

@@ -13,6 +13,7 @@ from corral.model.errors import UnenforceableError
 from corral.model.feature import Feature
 from corral.model.plan import StdioMode
 from corral.model.probe import ToolRun
+from corral.planning.retries import retry_variables
 from corral.policy.compose import build_policy
 from corral.policy.remote_request import decode_request
 from support.mac import HOME, INSTANCE, LIMACTL, WORKSPACE, MacHost, mac_plan, mac_probe
@@ -198,7 +199,8 @@ def test_home_is_that_of_this_machine_where_somebody_names_it() -> None:
 def test_variables_are_those_of_this_machine_but_for_what_the_guest_has_itself() -> None:
     env = request_of("env:set:MODE=test", env={"LANG": "de_DE", "TOKEN": "the secret"}).policy.env
 
-    assert dict(env.fixed) == {"LANG": "de_DE", "MODE": "test"}
+    retries = retry_variables(build_policy("moderate"), frozenset())  # which the guest would set as well
+    assert dict(env.fixed) == {"LANG": "de_DE", "MODE": "test", **retries}
     assert env.passed == {"HOME", "LOGNAME", "PATH", "SHELL", "USER"}
 
 

@@ -1,4 +1,4 @@
-"""Completion, JSON everywhere, colours and the line about progress."""
+"""Help that fits a screen, completion, JSON everywhere, colours and the line about progress."""
 
 from __future__ import annotations
 
@@ -46,6 +46,15 @@ def _leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click
             yield from _leaves(inner, f"{path} {name}".strip())
     else:
         yield path, command
+
+
+def test_every_help_fits_a_terminal_of_80_by_24() -> None:
+    for words, command in (("", cli), *cli.commands.items(), *_leaves(cli)):
+        context = click.Context(command, info_name=f"corral {words}", terminal_width=80, max_content_width=80)
+        lines = command.get_help(context).splitlines()
+
+        assert len(lines) <= 23, (words, len(lines))
+        assert max(map(len, lines)) <= 80, words
 
 
 def test_every_command_has_json_or_a_reason() -> None:

@@ -49,6 +49,29 @@ def test_the_environment_holds_what_is_permitted_and_what_is_set() -> None:
     assert (env["HOME"], env["TMPDIR"]) == ("/home/ann", "/tmp")
 
 
+NPM, NPM_PAUSE, PIP = "npm_config_fetch_retries", "npm_config_fetch_retry_maxtimeout", "PIP_RETRIES"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "waived", "expected"),
+    [
+        ((), (), {NPM: "0", PIP: "0"}),
+        (("network:https:example.org",), (), {NPM_PAUSE: "5000"}),
+        (("network:full",), (), {}),
+        ((), (Feature.NET_NONE,), {}),
+        (("env:set:PIP_RETRIES=7",), (), {NPM: "0", PIP: "7"}),
+        (("env:pass:PIP_RETRIES",), (), {NPM: "0", PIP: "3"}),
+        (("env:pass:npm_config_*",), (), {PIP: "0"}),
+    ],
+)
+def test_clients_do_not_wait_for_a_network_that_is_not_there(capabilities, waived, expected) -> None:
+    """The user's own word about it counts, where it reaches the command."""
+    host = FakeHost(env={"PIP_RETRIES": "3"})
+    env = dict(plan_of(*capabilities, host=host, waived=frozenset(waived)).env)
+
+    assert {name: env[name] for name in (NPM, NPM_PAUSE, PIP) if name in env} == expected
+
+
 @pytest.mark.parametrize(
     ("capability", "feature"),
     [
@@ -81,6 +104,7 @@ def test_every_feature_is_required_by_some_policy() -> None:
     required |= plan_of("network:https:example.org", "cpu:time:1s", "process:none").requires
     required |= plan_of("network:limited", "traffic:limit:1g", "traffic:rate:1m").requires
     required |= plan_of("network:full", "network:deny:example.org").requires
+    required |= plan_of("feature:require:proc.identity", host=FakeHost(uid=0)).requires
     on_trial = plan_of()
     command = on_trial.command.replace(trial=TrialLayers("/work", "/state/upper", "/state/work"))
     required |= on_trial.replace(command=command).requires

@@ -78,10 +78,27 @@ def test_what_is_covered_by_another_mount_is_not_seen() -> None:
     check_second_mounts([denied("/srv/keys")], ["/work"], host)  # type: ignore[arg-type]
 
 
+def test_a_plan_has_the_lines_that_show_a_part_of_what_is_denied_and_no_others() -> None:
+    lines = [
+        "22 21 8:2 / /srv rw - ext4 /dev/sdb1 rw",
+        "30 21 8:2 /keys/deep /mnt/deep rw - ext4 /dev/sdb1 rw",
+        "31 21 8:2 /keysmith /mnt/other rw - ext4 /dev/sdb1 rw",
+        "32 21 0:40 / /run/engine rw - tmpfs none rw",
+        "33 21 8:1 /keys /mnt/elsewhere rw - ext4 /dev/sda1 rw",
+    ]
+    there = [denied("/srv/keys"), denied("/srv/keys/two"), denied("/srv/a blank")]
+    view = check_second_mounts(there, ["/work"], Table(ROOT, *lines, same={}))  # type: ignore[arg-type]
+
+    assert view is not None
+    assert view.places == ("8:2 /a\\040blank", "8:2 /keys")
+    assert view.lines == ("8:2 / /srv", "8:2 /keys/deep /mnt/deep")
+
+
 def test_the_table_is_read_only_where_something_is_denied() -> None:
     host = Table(ROOT, same={})
-    check_second_mounts([denied("/srv/keys", PathKind.MISSING)], ["/work"], host)  # type: ignore[arg-type]
+    missing = denied("/srv/keys", PathKind.MISSING)
 
+    assert check_second_mounts([missing], ["/work"], host) is None  # type: ignore[arg-type]
     assert host.reads == 0
 
 
