@@ -57,51 +57,54 @@ _PRESET_FILES = Path(preset.__file__).parent / "presets"
 EXAMPLES = {
     "filesystem:read:/docs": "read, list and execute what is there",
     "filesystem:write:${workspace}/out": "the same, and create, change, move and remove",
-    "filesystem:deny:${workspace}/secrets": "neither read nor written, at any depth; beats read and write",
-    "filesystem:private:/tmp": "empty, writable, belongs to the run, gone afterwards",
-    "filesystem:protect:.git/hooks": "this name inside every writable path stays as it is",
-    "filesystem:tools:path": "the programs on the caller's PATH, wherever they are installed, can be read",
-    "network:none": "nothing but a loopback of its own",
+    "filesystem:deny:${workspace}/secrets": "hidden at any depth; overrides read and write",
+    "filesystem:private:/tmp": "empty and writable; belongs to the run and is removed after it",
+    "filesystem:protect:.git/hooks": "this name cannot be changed or created inside any writable path",
+    "filesystem:tools:path": "read the programs on the caller's PATH, wherever they are installed",
+    "network:none": "only a private loopback",
     "network:limited": "public addresses, ports 80 and 443",
     "network:full": "the host's network, its loopback included",
     "network:http:example.com": "this name by http",
     "network:https:api.example.com": "this name by https",
     "network:tcp:db.example.com:5432": "this name and port by TCP",
-    "network:deny:ads.example.com": "never this name, whatever is permitted; `*.example.com` for all beneath",
-    "network:fronting": "TLS and HTTP may ask for another host than the one that was looked up",
-    "network:publish:3000": "a server inside is reached at this port of localhost; `8080:3000`: at another",
-    "traffic:limit:1GiB": "bytes that all connections carry together, both ways",
-    "traffic:rate:10MB": "of these, in each second",
-    "memory:limit:512MiB": "memory of all processes together, with no swap on top",
+    "network:deny:ads.example.com": "never this name, whatever is permitted; `*.example.com`: all below it",
+    "network:fronting": "TLS and HTTP may name a host other than the one that was looked up",
+    "network:publish:3000": "a server inside is reachable at this port of localhost; `8080:3000`: at another",
+    "traffic:limit:1GiB": "total bytes of all connections, in both directions",
+    "traffic:rate:10MB": "the same, per second",
+    "memory:limit:512MiB": "memory of all processes together, including swap",
     "cpu:limit:50%": "share of one processor for all processes together; `150%` or `1.5` for more",
     "cpu:time:10s": "processor time of all processes together",
     "pids:limit:64": "number of processes and threads",
     "memory:default:75%": (
-        "a default, of a size or a share of the machine: held where the host can hold it, else on record"
+        "a default, as a size or a share of the machine: enforced where the host can, otherwise recorded"
     ),
     "cpu:default:200%": "the same for processors",
     "pids:default:4096": "the same for processes and threads",
     "time:limit:2m30s": "time until SIGTERM; SIGKILL follows two seconds later",
-    "output:limit:1MiB": "stdout and stderr together; past it the run ends",
-    "file:limit:100MiB": "size of each single file that is written",
+    "output:limit:1MiB": "stdout and stderr together; the run ends beyond it",
+    "file:limit:100MiB": "size of each file that is written",
     "files:limit:256": "open files of each process",
     "disk:limit:1GiB": "size of the private areas together",
     "disk:files:10000": "number of files and directories in the private areas together",
-    "env:pass:LANG": "the caller's variable of this name; `LC_*` stands for all that begin so",
+    "env:pass:LANG": "the caller's variable of this name; `LC_*` for all that begin with `LC_`",
     "env:set:MODE=test": "this variable with this value",
-    "process:spawn": "further processes may be started; every preset grants it",
-    "process:debug": "and traced, as `gdb` and `strace` do; nothing outside, nor corral's own",
-    "process:none": "no further process: threads and `exec` in place remain; the default without a preset",
+    "process:spawn": "the command may start other processes; every preset grants it",
+    "process:debug": "and trace them, as `gdb` and `strace` do; nothing outside, nor corral's own processes",
+    "process:none": "no other process: threads and `exec` still work; the default without a preset",
     "syscall:deny:@chmod": (
-        "these system calls answer EPERM: one by its name, or "
-        "a [group](#groups-of-system-calls) for one thing: " + ", ".join(f"`{name}`" for name in GROUPS)
+        "these system calls fail with EPERM: one call by name, or "
+        "a [group](#groups-of-system-calls) of calls: " + ", ".join(f"`{name}`" for name in GROUPS)
     ),
     "module:call:json": "a WebAssembly module may call this one; a native command can call none",
-    "refusal:deny": "what is refused is told, and the command goes on",
-    "refusal:warn": "the same, and guesses are told even if the command succeeds",
-    "refusal:throttle": "whoever goes on trying waits longer for each answer",
+    "refusal:deny": "corral reports the refusal, and the command continues",
+    "refusal:warn": "the same, and corral reports guesses even if the command succeeds",
+    "refusal:throttle": "a command that keeps trying waits longer for each answer",
     "refusal:terminate": "the first refusal that corral observes ends the command",
-    "refusal:quarantine": "the first one freezes everything in the sandbox, to be looked at",
+    "refusal:quarantine": "the first one freezes everything in the sandbox, for inspection",
+    "feature:require:limit.memory": (
+        "corral enforces this guarantee or runs nothing, even if the policy could do without it"
+    ),
 }
 
 
@@ -279,7 +282,7 @@ def kernels() -> str:
         ended = "; ".join(gap for gap in before if gap not in landlock.gaps(abi))
         if ended or abi < 2:
             rows.append([str(abi), *cells, ended])
-    return _table(["ABI", "`native`", "`landlock`", "what was so before this ABI and no longer is"], rows)
+    return _table(["ABI", "`native`", "`landlock`", "below this ABI"], rows)
 
 
 def _kernel_cell(backend: str, abi: int) -> str:
@@ -292,7 +295,7 @@ def _kernel_cell(backend: str, abi: int) -> str:
 
 def backends() -> str:
     """What each backend says about itself."""
-    parts = ["`auto` takes the first that enforces everything, in this order:", _auto_orders()]
+    parts = ["`auto` takes the first backend that enforces everything, in this order:", _auto_orders()]
     for name, target in BUILTIN.items():
         text = import_module(target.partition(":")[0]).__doc__ or ""
         parts.append(f"### {name}\n\n```\n{text.strip()}\n```")
@@ -421,7 +424,7 @@ def variants() -> str:
         recipe = load_recipe(variant)
         rows.append([f"`{recipe.names[0]}`", recipe.description, ", ".join(recipe.packages)])
     rows += [
-        [f"`{REPOSITORY}:{alias}`", f"another name of `{variant}`", ""] for alias, variant in ALIASES.items()
+        [f"`{REPOSITORY}:{alias}`", f"another name for `{variant}`", ""] for alias, variant in ALIASES.items()
     ]
     return _table(["image", "what it is for", "packages"], rows)
 
