@@ -111,6 +111,7 @@ selftest: install ## Attack the sandbox on this host.
 
 bench: packages $(VENV)/.dev ## Measure against bare processes and peers; the tables go to docs/performance.md.
 	@$(BIN)/python bench/run.py --record
+	@$(BIN)/python bench/entry_program.py --record
 	@$(BIN)/python bench/network.py --record
 	@$(BIN)/python bench/wasm.py --record
 	@$(BIN)/python bench/mcp_calls.py --record
