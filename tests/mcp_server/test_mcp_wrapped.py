@@ -77,7 +77,11 @@ def test_a_server_in_a_sandbox_does_its_work_and_nothing_else(home: McpHome, tmp
 def test_lines_signals_statuses_and_refusals_pass(home: McpHome) -> None:
     """A line comes back before the next is sent; SIGTERM reaches the server, whose status is corral's."""
     mark = f"24680.{os.getpid()}"
-    script = f"trap 'exit 7' TERM; while read -r line; do echo \"got $line\"; done; (sleep {mark} & wait)"
+    # Only `wait` is sure to see a signal: one that comes just before the shell starts a command waits for its end.
+    script = (
+        f"trap 'exit 7' TERM; (trap '' TERM; exec sleep {mark}) &"
+        ' while read -r line; do echo "got $line"; done; wait'
+    )
     with subprocess.Popen(
         [CORRAL, "mcp", "wrap", "--allow", "allowed.example.org", "--", "/bin/sh", "-c", script],
         cwd=home.project,
