@@ -77,7 +77,7 @@ def test_a_server_in_a_sandbox_does_its_work_and_nothing_else(home: McpHome, tmp
 def test_lines_signals_statuses_and_refusals_pass(home: McpHome) -> None:
     """A line comes back before the next is sent; SIGTERM reaches the server, whose status is corral's."""
     mark = f"24680.{os.getpid()}"
-    # Only `wait` is sure to see a signal: one that comes just before the shell starts a command waits for its end.
+    # In `wait`, since a signal just before a shell starts a command is handled only when that has ended.
     script = (
         f"trap 'exit 7' TERM; (trap '' TERM; exec sleep {mark}) &"
         ' while read -r line; do echo "got $line"; done; wait'
