@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock
 
 from corral.host.real import open_runs_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from corral.cli.request import Request
@@ -33,16 +34,23 @@ def facts_of(sandbox: Sandbox, backend: str, options: Mapping[str, Any]) -> dict
     }
 
 
+#: What is kept of a command that is refused something before its run can be seen.
+_MOST_EARLY = 1024
+
+
 class NotedRun:
     """One run, seen from when its command has begun.
 
-    Nobody waits for that: what it takes is imported and written while the command runs already.
+    Nobody waits for that: what it takes is imported and written while the command runs already. Other threads
+    may have something to tell before that, which is told then.
     """
 
     def __init__(self, request: Request, prepared: Command, options: Mapping[str, Any]) -> None:
         self._place = open_runs_directory()
         self._request, self._prepared, self._options = request, prepared, options
         self._live: LiveRun | None = None
+        self._early: list[Callable[[LiveRun], None]] = []
+        self._lock = allocate_lock()  # one event at a time, in their order
         self.planned: PlannedRun | None = None
         self.lines: EventLines | None = None  # who else hears of events
 
@@ -51,9 +59,14 @@ class NotedRun:
             return
         from corral.live_runs.live_run import LiveRun
 
-        self._live, self._place = LiveRun(self._place), -1
+        live = LiveRun(self._place)
         facts = facts_of(self._request.sandbox, self.planned.backend, self._options)
-        self._live.begin(self.planned.run_id, self._prepared.argv, **facts)
+        live.begin(self.planned.run_id, self._prepared.argv, **facts)
+        with self._lock:
+            self._live, self._place = live, -1
+            for write in self._early:
+                write(live)
+            self._early.clear()
 
     def note_started(self) -> None:
         self.begin()
@@ -61,14 +74,19 @@ class NotedRun:
             self._live.note_started()
 
     def note_event(self, event: Event) -> None:
-        if self._live is not None:
-            self._live.note_event(event)
+        self._write(lambda live: live.note_event(event))
         if self.lines is not None:
             self.lines(event)
 
     def note_network(self, event: NetEvent) -> None:
-        if self._live is not None:
-            self._live.note_network(event)
+        self._write(lambda live: live.note_network(event))
+
+    def _write(self, write: Callable[[LiveRun], None]) -> None:
+        with self._lock:
+            if self._live is not None:
+                write(self._live)
+            elif self._place >= 0 and len(self._early) < _MOST_EARLY:
+                self._early.append(write)
 
     def end(self, result: Result) -> None:
         if self._live is not None:

@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from corral.cli.seen import NotedRun
 from corral.live_runs.live_run import MOST_BYTES, LiveRun, open_live_run
 from corral.live_runs.seen_run import ENDED, LOST, RUNNING, STARTING, RunDirectory
 from corral.model.event import Event, EventKind
 from corral.model.feature import Feature
 from corral.model.network.traffic import NetAction, NetEvent, NetReason
 from corral.model.violation import Evidence
+from corral.sandbox import Sandbox
 
 FACTS = {"backend": "native", "policy": "moderate", "net": "none", "workspace": "/w", "agent": "codex"}
 _HOLDER = """
@@ -66,6 +69,25 @@ def test_a_run_is_seen_from_its_start_to_its_end(place: Path) -> None:
     (same,) = directory.look()
     assert (same.read_new(), same.state, same.status) == ([], ENDED, 3)
     assert directory.look() == []
+
+
+def test_what_is_refused_before_the_run_can_be_seen_is_told_as_well(tmp_path: Path) -> None:
+    """Other threads tell of a command's first calls while this one has yet to hear that it has started."""
+    sandbox = Sandbox("strict", workspace=tmp_path)
+    run = NotedRun(SimpleNamespace(sandbox=sandbox), sandbox.read_command(["true"]), {"agent": None})
+    run.planned = SimpleNamespace(backend="native", run_id="run")
+    run.note_network(NetEvent(NetAction.LOOKUP, False, NetReason.NOT_GRANTED, "example.org"))
+    run.note_event(_refusal("/etc/shadow"))
+    run.note_started()
+    run.note_event(_refusal("/etc/gshadow"))
+
+    (seen,) = RunDirectory().look()
+    told = seen.read_new()
+    assert seen.state == RUNNING
+    assert [facts.get("subject", facts.get("host")) for facts in told] == [
+        *("example.org", "/etc/shadow", "/etc/gshadow")
+    ]
+    run.close()
 
 
 def test_the_directory_is_the_users_alone(place: Path) -> None:
