@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COPIED = ("src", "launcher", "entry", "tests", "bench", "docs", "pyproject.toml", "hatch_build.py")
 FLAGS = (
     *("-std=c11", "-O2", "-fstack-protector-strong", "-D_GNU_SOURCE", "-w"),
-    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),
+    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", '-DCORRAL_RULES="mutants"'),
 )
 COMPILER = os.environ.get("CC") or shutil.which("musl-gcc") or "cc"
 
