@@ -139,11 +139,11 @@ def _port(text: str) -> int:
 
 
 def _serve_http(settings: ServerSettings, port: int) -> int:
-    from corral.integrations.mcp_server.http import LOOPBACK, listen, make_token, serve_http
+    from corral.integrations.mcp_server.http import ENDED_BY, LOOPBACK, listen, make_token, serve_http
 
     token = make_token()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # until the server has its own: the token does not stay
-        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+    # ORDER: the server takes them when it is ready. One in between would leave the token behind.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDED_BY)
     with contextlib.closing(listen(port)) as listener:
         taken = listener.getsockname()[1]
         with _token_file(token, taken) as path:

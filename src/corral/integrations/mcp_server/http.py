@@ -47,7 +47,7 @@ _PATH = "/mcp"
 _AGENT_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _MOST_AGENT = 64
 _END_SECONDS = 2
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ENDED_BY = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def listen(port: int) -> socket.socket:
@@ -69,7 +69,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve_http(settings: ServerSettings, listener: socket.socket, token: str) -> int:
-    """Serve until a signal comes; returns the exit status."""
+    """Serve until one of `ENDED_BY` comes, which the caller may have blocked; returns the exit status."""
     return asyncio.run(_serve(settings, listener, token))
 
 
@@ -88,9 +88,10 @@ async def _serve(settings: ServerSettings, listener: socket.socket, token: str) 
         ended_by.append(number)
         server.should_exit = True
 
-    for number in _SIGNALS:
+    for number in ENDED_BY:
         if signal.getsignal(number) != signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, end, number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDED_BY)
     async with door.manager.run():
         await server.serve(sockets=[listener])
     return 128 + ended_by[0] if ended_by else 0
