@@ -11,6 +11,7 @@ import click
 import pytest
 
 import corral
+from corral.host.real import RealHost
 from support.plan_stage import Stage
 
 TYPE_CHECKING = False
@@ -28,6 +29,9 @@ def package() -> Iterator[Path]:
     ignore = shutil.ignore_patterns("*.pyc.*")  # compiled files are kept, but for unfinished ones
     for source in (Path(corral.__file__).parent, Path(click.__file__).parent):
         shutil.copytree(source, place / source.name, ignore=ignore)
+    programs = place / "corral" / "bin"
+    programs.mkdir(exist_ok=True)
+    shutil.copy(RealHost().launcher()[0], programs / "corral-launch")  # the one that is tested
     for path in place.rglob("*"):
         path.chmod(path.stat().st_mode | 0o444 | (0o111 if path.is_dir() else 0))
     yield place

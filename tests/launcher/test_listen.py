@@ -8,11 +8,13 @@ import signal
 import struct
 
 import launching
+import pytest
 
 from corral.linux.bpf import compile_filter
 from corral.linux.filter import SocketPolicy, default_filter
 from corral.linux.listening import listened, with_reports
 from corral.linux.syscalls import Arch, number
+from corral.model.policy import Response
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,6 +123,37 @@ def test_with_the_supervisor_everybody_ends(plain: Path) -> None:
     running.finish()  # reads the output to its end: the last holder is gone
 
     assert running.exit_code == -signal.SIGKILL
+
+
+#: A process that is refused a call, as its parent sees it. What the parent writes is asked about after that.
+WAITING = """
+import ctypes, os, select, signal, sys
+number, (answered, answer) = sys.argv[1], os.pipe()
+child = os.fork()
+if not child:
+    ctypes.CDLL(None).syscall(int(number), b"/x")
+    os.write(answer, b"x")
+    signal.pause()
+def waits():
+    with open(f"/proc/{child}/syscall") as file:
+        return file.read().split()[0] == number
+def went_on():
+    return bool(select.select([answered], [], [], 0)[0])
+while not waits() and not went_on():
+    pass
+os.write(2, b"after it\\n")
+print("waits" if waits() and not went_on() else "was answered", flush=True)
+os.kill(child, signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("response", "said"), [("deny", b"was answered"), ("terminate", b"waits")])
+def test_who_is_to_be_ended_is_not_answered(plain: Path, response: str, said: bytes) -> None:
+    calls = tuple(listened(ARCH, response=Response(response)))
+    argv = ("python3", "-c", WAITING, str(number(ARCH, "chroot")))
+    done = launching.launch(plain, launching.confined(*argv, seccomp=_filter(hears=True), listens=calls))
+
+    assert done.output.splitlines() == [b"after it", said]
 
 
 def test_without_a_listener_the_same_filter_refuses_in_silence(plain: Path) -> None:

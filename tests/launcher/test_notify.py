@@ -120,8 +120,9 @@ def test_what_is_refused_is_told_beside_questions(launcher: Path, by_socket: lis
 
 def _receive_way(status: socket.socket) -> socket.socket:
     word, ancillary, _, _ = status.recvmsg(len("gateway\n"), socket.CMSG_SPACE(16))
-    ((_, _, sent),) = ancillary
     assert word == b"gateway\n"
+    assert ancillary
+    ((_, _, sent),) = ancillary
     (way,) = array.array("i", sent[: len(sent) // 4 * 4])
     os.set_blocking(way, True)
     return socket.socket(fileno=way)

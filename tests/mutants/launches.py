@@ -26,6 +26,8 @@ NO_LANDLOCK = Edit(
     _PARSE,
     f"    if (type >= RECORD_LANDLOCK && type <= RECORD_LANDLOCK_PORT) return NULL;\n{_PARSE}",
 )
+#: A listener of no filter is refused.
+NO_LISTENER = Edit(RECORDS, _PARSE, f"    if (type == RECORD_LISTEN) return NULL;\n{_PARSE}")
 #: The other way to end everyone, where a control group is one.
 NO_TREE = Edit(
     "launcher/tree.c",

@@ -57,7 +57,7 @@ BY_REASON = (
         "limits of another process",
         ("tests/unit/linux/test_filter_on_this_kernel.py::test_arguments_are_judged_by_their_low_half",),
     ),
-    ("gives whoever starts it", (f"{_T}no_file_gets_its_owners_rights",)),
+    ("gives its user the caller", (f"{_T}no_file_gets_its_owners_rights",)),
     ("opens the file outside", (f"{_T}no_lease_holds_up_who_opens_a_file_outside",)),
     ("a new namespace gives", (f"{_T}clone_makes_threads_and_processes_but_no_namespaces",)),
 )

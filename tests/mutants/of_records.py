@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launches import NO_LANDLOCK, NO_TREE, Entry, refused
+from launches import NO_LANDLOCK, NO_LISTENER, NO_TREE, Entry, refused
 
 _C, _L = "tests/conformance/test_", "tests/launcher/test_"
 _S = "tests/sessions/test_"
@@ -38,7 +38,11 @@ RECORDS = {
     "LANDLOCK_PORT": Entry(
         "a granted port", f"{_L}surroundings.py::test_a_landlock_port_is_reached_and_no_other"
     ),
-    "SECCOMP": Entry("syscalls", f"{_C}syscalls.py::test_the_keyrings_of_the_host_are_out_of_reach[native]"),
+    "SECCOMP": Entry(
+        "syscalls",
+        f"{_C}syscalls.py::test_the_keyrings_of_the_host_are_out_of_reach[native]",
+        edits=(NO_LISTENER,),
+    ),
     "CWD": refused("the working directory", "there is none to enter", _READ),
     "ARGUMENT": refused("the command", "there is none to execute", _READ),
     "ENVIRONMENT": Entry(

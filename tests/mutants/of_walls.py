@@ -273,7 +273,7 @@ MUTANTS = (
             "    if (error && launch->spec.listens[0].strings & LISTEN_HELD) return;",
             "    if (error && launch->spec.listens[0].strings & LISTEN_HELD && call->pid == 0) return;",
         ),
-        "tests/end_to_end/test_responses.py::test_the_process_that_is_refused_a_call_does_nothing_else",
+        "tests/launcher/test_listen.py::test_who_is_to_be_ended_is_not_answered[terminate-waits]",
     ),
     _wall(
         "mount-of-another-object",
