@@ -57,8 +57,8 @@ EQUIVALENT = {
     "and self._trees.is_used never": _OF_MACS,
     "guard.patience_ms: self._notices is not None and (not self._notices.has_names) "
     "and self._trees.is_used always": _SLOWER,
-    "guard._listen_after: len(self._directories) <= MOST_HELD never": "only slower: the kernel is asked at once, "
-    "and takes long to forget it",
+    "guard._listen_after: len(self._directories) <= MOST_HELD never": "only slower: "
+    "the kernel is asked at once, and takes long to forget it",
     "guard._listen_after: self._trees.is_large never": "only later: until the kernel tells, it is looked",
     "guard.react: number < 0 or (directory is not None and (not name)) always": _SLOWER,
     "guard.sweep: not wrong never": _SLOWER,
