@@ -80,7 +80,8 @@ def test_settings_of_git_are_changed_in_a_copy(backend: Case, stage: Stage, hook
     assert not done.worked
     if backend.backend.name == "native":
         assert config.read_text() == f"{original}[user]\n\tname = Somebody\n"
-        refused = [violation.detail for violation in done.result.violations]
+        said = done.result.stderr_bytes.decode().splitlines()  # where a command line tells it
+        refused = [violation.detail for violation in done.result.violations] or said
         assert len(refused) == 1 and "core.fsmonitor" in refused[0]
 
 

@@ -120,7 +120,20 @@ _OLD_PARTS = (
     "os.rename('node_modules/old/HEAD', 'node_modules/old/parts/HEAD')\n"
     "os.rename('node_modules/old/parts', 'node_modules/old/.git')",
 )
+#: Who keeps settings in a repository works there, too: the files that git reads everywhere are links to it.
+_OWN_SETTINGS = "mkdir dot; mv ~/.gitconfig dot/gitconfig; ln -s $PWD/dot/gitconfig ~/.gitconfig"
 STORIES = [
+    _story(
+        "settings-of-the-user",
+        "try: write('dot/gitconfig', MONITOR)\nexcept OSError: pass",
+        host=_OWN_SETTINGS,
+    ),
+    _story(
+        "templates-of-the-user",
+        "write('tpl/hooks/post-commit', HOOK, 0o755)",
+        commands=("init new", "-C new commit --allow-empty -m empty"),
+        host="git config --global init.templateDir $PWD/tpl",
+    ),
     _story(
         "hooks-of-bare-in-their-own-place",
         "write('far/own.git/mine/pre-receive', HOOK, 0o755)",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20
 _MOST_PATH_BYTES = 8192  # of a file that names one
 _MOST_INCLUDES = 64
+_TEMPLATES = "init.templatedir"  # of new repositories, with their hooks
 #: What ends a word of a shell line.
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("\n\t;&|()<>{}$`'\"=,", " "))
 
@@ -145,7 +146,7 @@ def hook_paths(host: Host, worktree: str, git_directory: str, known: Known | Non
     """Hook directories that the caller's own configuration names, relative to a worktree or its directory."""
     values = (
         _expand(host, file, value)
-        for file, entry in _caller_config(host, known)
+        for file, entry, _ in _caller_config(host, known)
         for value in filter(None, dict.fromkeys((entry.value, entry.older_value)))
         if entry.name == "core.hookspath"
     )
@@ -169,7 +170,8 @@ def relative_hook_paths(host: Host, worktrees: Iterable[str], known: Known | Non
     return tuple(dict.fromkeys(path[len(marked) + 1 :] for path in inside))
 
 
-def _caller_config(host: Host, known: Known | None = None) -> Iterator[tuple[str, ConfigEntry]]:
+def caller_files(host: Host, known: Known | None = None) -> list[str]:
+    """The caller's own configuration and what it includes, whether or not these are there."""
     env = host.environment()
     xdg = env.get("XDG_CONFIG_HOME", "")
     config = xdg if xdg.startswith("/") else posixpath.join(host.home, ".config")
@@ -180,7 +182,31 @@ def _caller_config(host: Host, known: Known | None = None) -> Iterator[tuple[str
         for entry, kind in _settings(host, path, known):
             if kind == "include" and entry.value:
                 _include(host, pending, path, entry.value)
-            yield path, entry
+    return pending
+
+
+def _caller_config(host: Host, known: Known | None = None) -> Iterator[tuple[str, ConfigEntry, str]]:
+    known = {} if known is None else known
+    for path in caller_files(host, known):
+        for entry, kind in _settings(host, path, known):
+            yield path, entry, kind
+
+
+def caller_paths(host: Host, worktrees: Iterable[str], known: Known | None = None) -> NamedPaths:
+    """What git reads or runs in these worktrees because the caller's own configuration says so, hooks apart.
+
+    These files may lie in one of them: who keeps such files in a repository works there.
+    """
+    trees, programs = caller_files(host, known), list[str]()
+    tops = tuple(worktrees)
+    for file, entry, kind in _caller_config(host, known):
+        value = entry.value or ""
+        if entry.name == _TEMPLATES:
+            trees += filter(posixpath.isabs, (_expand(host, file, value),))
+        elif kind == "program":
+            for worktree in tops:
+                programs += _possible_programs(host, file, worktree, value)
+    return NamedPaths(tuple(dict.fromkeys(map(posixpath.normpath, trees))), tuple(dict.fromkeys(programs)))
 
 
 def linked_repository(host: Host, resolver: Resolver, worktree: str) -> str:
@@ -219,7 +245,7 @@ def identity(host: Host, is_denied: Callable[[str], bool] = lambda _file: False)
     Of files that are denied, nothing is in it.
     """
     known: dict[str, str] = {}
-    for file, entry in _caller_config(host):
+    for file, entry, _ in _caller_config(host):
         if is_denied(file):
             continue
         if entry.name in {"user.name", "user.email", "init.defaultbranch"} and entry.value:

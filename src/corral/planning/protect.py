@@ -9,7 +9,7 @@ from corral.model.errors import PolicyError
 from corral.model.plan import PathKind, Search, Shield, WatchedName
 from corral.model.policy import FsAccess
 from corral.model.rules.pattern import is_pattern, literal
-from corral.planning.git import enclosing_worktree, git_directories, hook_paths, named_paths
+from corral.planning.git import caller_paths, enclosing_worktree, git_directories, hook_paths, named_paths
 from corral.planning.patterns import PatternScope, find_matches, is_within, protecting_globs, read_patterns
 from corral.planning.resolve import is_beneath, resolved_path
 
@@ -203,9 +203,14 @@ def protect(
                 protection.add(path, name, may_have_copy=name == f"{GIT}config")
         if within_git:
             _protect_bare(host, resolver, protection, root, within_git)
+    for name in ordered:  # the caller's own such files may be links into a workspace
+        own = posixpath.join(host.home, name)
+        if not name.startswith(GIT) and resolver.resolve(own).path not in {own, *tops}:
+            protection.add(own, f"{name} of your home")
     for path in host.corral_files():
         protection.add(path, "corral's own files")
     if within_git:
+        _protect_callers(host, protection, (*tops, *nested))
         for worktree in (*tops, *nested):
             _protect_repository(host, protection, worktree, posixpath.join(worktree, ".git"), within_git)
         _protect_worktrees(host, resolver, protection, (*tops, *nested), within_git)
@@ -343,6 +348,15 @@ def _protect_named(host: Host, protection: Protection, worktree: str, git_direct
     for directory in (hooks, *named.trees):
         for name in host.links(directory):  # a hook may be a link to a file of the worktree
             protection.add(posixpath.join(directory, name), f"{name} (a hook)")
+
+
+def _protect_callers(host: Host, protection: Protection, worktrees: Iterable[str]) -> None:
+    """The caller's own git configuration, and what it leads to."""
+    named = caller_paths(host, worktrees, protection.known)
+    for path in named.trees:
+        protection.add(path, f"{posixpath.basename(path)} (your git configuration)")
+    for path in named.programs:
+        protection.add_file(path, f"{posixpath.basename(path)} (named in your git configuration)")
 
 
 def _protect_worktrees(

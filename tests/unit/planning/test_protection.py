@@ -43,6 +43,34 @@ def test_a_link_is_put_back_and_what_it_leads_to_is_held() -> None:
     assert f"{WORK}/dotfiles/bashrc" in found.shields
 
 
+_OWN = "/home/ann/.gitconfig"
+
+
+@pytest.mark.parametrize(
+    ("files", "shielded", "watched"),
+    [
+        ({_OWN: f"-> {WORK}/gitconfig", f"{WORK}/gitconfig": ""}, "gitconfig", ""),
+        ({_OWN: "-> project/gitconfig"}, "", "gitconfig"),
+        ({"/home/ann/.config/git": f"-> {WORK}/git", f"{WORK}/git/config": ""}, "git/config", ""),
+        ({_OWN: f"[include]\npath = {WORK}/more\n", f"{WORK}/more": ""}, "more", ""),
+        ({_OWN: '[includeIf "gitdir:/x/"]\npath = project/more\n'}, "", "more"),
+        ({_OWN: "[init]\ntemplateDir = ~/project/new\n", f"{WORK}/new/": ""}, "new", ""),
+        ({_OWN: "[init]\ntemplateDir = ~/project/new\n"}, "", "new"),
+        ({_OWN: "[core]\npager = ~/project/page -x\n", f"{WORK}/page": ""}, "page", ""),
+        ({_OWN: "[core]\nfsmonitor = tools/watch\n", f"{WORK}/tools/watch": ""}, "tools/watch", ""),
+        ({"/home/ann/.bashrc": "-> project/rc", f"{WORK}/rc": ""}, "rc", ""),
+    ],
+)
+def test_the_callers_own_settings_are_held_where_they_lie_in_the_workspace(
+    files: dict[str, str], shielded: str, watched: str
+) -> None:
+    """Who keeps such files in a repository works in it, too."""
+    found = protection_of(files)
+
+    assert not shielded or f"{WORK}/{shielded}" in found.shields
+    assert not watched or f"{WORK}/{watched}" in _watched(found)
+
+
 def test_a_link_through_another_link_is_followed_as_the_kernel_does() -> None:
     """`a/../b`, where a is a link: the kernel goes up from where a leads to."""
     found = protection_of(
