@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from corral.model.feature import Feature
 from corral.model.plan import StdioMode
-from support.confinement import attempt, confine, shell
+from support.confinement import attempt, confine, python, shell
 from support.doors import SEND, open_door, receive, redirected
 
 TYPE_CHECKING = False
@@ -165,6 +166,40 @@ def test_a_repository_cannot_be_swapped_for_another(backend: Case, stage: Stage,
     )
 
     assert not done.worked
+
+
+_GO_ALONG = """
+import os, time
+os.mkdir('planted')
+os.chdir('planted')
+os.rename('../planted', '../.vscode')
+for _ in range(500):
+    if not os.path.lexists(WORK + '/.vscode'): break
+    time.sleep(0.01)
+open('../evil', 'w').close()
+"""
+
+
+def test_nobody_goes_along_into_a_quarantine_in_the_workspace(
+    backend: Case, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From there `..` would lead to corral's own files, beneath the mounts that hold them."""
+    state = stage.work / "state"
+    kept = state / "corral/quarantine"
+    kept.mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+
+    done = attempt(
+        backend,
+        replace(stage, quarantine=kept / "run"),
+        python(f"WORK = {str(stage.work)!r}{_GO_ALONG}"),
+        effect=lambda _: bool(list(kept.rglob("evil"))),
+        reset=(kept / "evil").unlink,
+        control=shell("touch state/corral/quarantine/evil"),
+    )
+
+    assert not done.worked
+    assert not (stage.work / ".vscode").exists()
 
 
 @pytest.mark.parametrize("name", ["hooks/pre-commit", "config"])

@@ -13,7 +13,7 @@ from corral.model.feature import Feature
 from corral.model.last_made import LastMade
 from corral.model.violation import Evidence, Violation
 from corral.protected_names.guard import Guard
-from corral.protected_names.watched import NoRepositories
+from corral.protected_names.watched import NoRepositories, safe_quarantine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class LauncherGuard(Guard):
     def __init__(
         self, plan: Plan, quarantine: str, repositories: RepositoryCheck | NoRepositories | None = None
     ) -> None:
-        super().__init__((), quarantine, repositories or NoRepositories())
+        self._kept_at = safe_quarantine(plan, quarantine)
+        super().__init__((), self._kept_at, repositories or NoRepositories())
         self._plan = plan
-        self._kept_at = quarantine
         self._groups = by_directory(plan)
         self._names = [watch for group in self._groups for watch in group]
         self._unmended: list[str] = []
@@ -121,7 +121,8 @@ def name_guard(plan: Plan, quarantine: str) -> NameGuard:
     from corral.linux.spec import NameGuard
 
     groups = by_directory(plan)
-    return NameGuard(_plain(quarantine), _GUARDED.get((groups,), lambda: _guarded(groups)))
+    place = _plain(safe_quarantine(plan, quarantine))
+    return NameGuard(place, _GUARDED.get((groups,), lambda: _guarded(groups)))
 
 
 def _guarded(groups: tuple[tuple[WatchedName, ...], ...]) -> tuple[Guarded, ...]:

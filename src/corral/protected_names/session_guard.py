@@ -18,7 +18,7 @@ from corral.model.policy import FsAccess
 from corral.protected_names.guard import PATIENCE, Guard
 from corral.protected_names.holds import CHANGED, Holds, covered
 from corral.protected_names.pattern_trees import PatternTrees
-from corral.protected_names.watched import NoRepositories
+from corral.protected_names.watched import NoRepositories, safe_quarantine
 from corral.untrusted_files.stamps import Stamps, is_inside
 from corral.untrusted_files.unchanged import is_local
 
@@ -288,7 +288,8 @@ def open_guard(plan: Plan, quarantine: str, *, by_launcher: bool = False) -> Gua
 
         return LauncherGuard(plan, quarantine, _repositories(plan, quarantine))
     try:
-        guard = Guard(plan.watches, quarantine, _repositories(plan, quarantine), plan.searches)
+        place = safe_quarantine(plan, quarantine)
+        guard = Guard(plan.watches, place, _repositories(plan, quarantine), plan.searches)
     except OSError as problem:
         if problem.errno in CHANGED:
             raise path_changed(str(problem)) from problem
@@ -306,7 +307,7 @@ def _repositories(plan: Plan, quarantine: str) -> RepositoryCheck | NoRepositori
         return NoRepositories()
     from corral.git_check.check import open_check
 
-    return open_check(plan, quarantine, memory_of(plan, quarantine))
+    return open_check(plan, safe_quarantine(plan, quarantine), memory_of(plan, quarantine))
 
 
 def resume_repositories(
@@ -319,7 +320,8 @@ def resume_repositories(
     from corral.git_check.scope import scope_of
     from corral.git_check.unchecked import Mark
 
-    return resume_check(scope_of(plan), quarantine, Mark(os.path.dirname(path), path, lock))
+    mark = Mark(os.path.dirname(path), path, lock)
+    return resume_check(scope_of(plan), safe_quarantine(plan, quarantine), mark)
 
 
 def memory_of(plan: Plan, quarantine: str) -> str:

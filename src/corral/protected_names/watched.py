@@ -6,18 +6,30 @@ import contextlib
 import errno
 import os
 
+from corral.model.policy import FsAccess
+from corral.untrusted_files.stamps import is_inside
 from corral.untrusted_files.steps import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from corral.model.plan import WatchedName
+    from corral.model.plan import Plan, WatchedName
     from corral.model.violation import Violation
 
 #: In the place of a time: it is not there any more, or something else is.
 GONE = -1
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
+
+
+def safe_quarantine(plan: Plan, quarantine: str) -> str:
+    """The quarantine; nothing if a command may write around it, and then what is taken is removed.
+
+    TRUST: whoever is in a directory goes along when that is moved. If the place lies in the same mount, `..`
+    leads from there to corral's own files, beneath the mounts that hold them.
+    """
+    writable = {grant.target.path for grant in plan.resolved.grants if grant.access is FsAccess.WRITE}
+    return "" if not quarantine or is_inside(os.path.realpath(quarantine), writable) else quarantine
 
 
 class WatchedDirectory:
