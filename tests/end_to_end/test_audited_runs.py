@@ -14,6 +14,7 @@ from corral.audit import log as audit_log
 from corral.audit.log import CURRENT, AuditLog
 from corral.audit.records import EVENTS
 from corral.audit.verify import log_files, read_records, verify
+from corral.policy.compose import build_policy
 from support.probed import require
 
 pytestmark = pytest.mark.starts_sandboxes
@@ -85,6 +86,19 @@ def test_no_command_reads_or_writes_the_log_even_where_its_directory_is_granted(
 
     control = corral("run", "--no-sandbox", "-c", f"cat {log} > /dev/null && echo READ", cwd=place / "work")
     assert b"READ" in control.stdout
+
+
+def test_a_session_that_is_older_than_the_log_does_not_show_it(place) -> None:
+    log, line = place / "state/corral/audit/log", f"cat {place}/state/corral/audit/log"
+    (place / "state/corral").mkdir(parents=True)
+    policy = build_policy("moderate", (f"filesystem:read:{place}/state",))
+    granted = library.Sandbox(policy, workspace=place / "work")
+    with granted.session() as session:
+        (place / "state/corral/other").write_text("READ")
+        assert session.run(line.replace("audit/log", "other")).stdout == "READ"  # the control
+        log.parent.mkdir()
+        log.write_text("READ")
+        assert session.run(line).stdout == ""
 
 
 def test_where_nothing_can_be_recorded_nothing_runs_unless_a_warning_is_enough(corral, place) -> None:

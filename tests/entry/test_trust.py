@@ -36,6 +36,18 @@ def test_a_repository_of_the_hosts_makes_it_pythons(warm) -> None:
     assert warm.run("--", "true")[0] == "python"
 
 
+def test_a_log_that_has_come_is_hidden(entry) -> None:
+    """No command reads it; a plan from before has no mount over it."""
+    log = entry.stored.parent / "audit"
+    words = ("--read", str(entry.home / ".local"), "-c", f"cat {log}/*; true")
+    entry.warm_up(*words[:2])
+    log.mkdir()
+    (log / "current").write_text("of other runs\n")
+
+    way, _, out, _ = entry.run(*words)
+    assert (way, out) == ("python", "")
+
+
 def test_the_place_comes_from_the_password_database(warm) -> None:
     planted = warm.home.parent / "planted"
     shutil.copytree(warm.home / ".local", planted / ".local")

@@ -263,12 +263,12 @@ class RealHost:
 
     def control_directories(self) -> tuple[str, ...]:
         # TRUST: whoever reads there may give commands to every named session, wherever variables lead here.
-        home = os.path.join(os.path.dirname(stored_directory()) or "/", "sessions")
-        places = (*control_directories(), *((home,) if os.path.isdir(home) else ()))
-        hidden = tuple(dict.fromkeys(map(os.path.realpath, places)))
-        # A command that reads the log knows all runs.
-        audit = os.path.join(os.path.realpath(state), "audit") if (state := state_directory()) else ""
-        return (*hidden, audit) if audit and os.path.isdir(audit) else hidden
+        # What is not there yet too: plans and sandboxes that are kept must see it come.
+        home = os.path.dirname(stored_directory())
+        places = (*control_directories(), *((os.path.join(home, "sessions"),) if home else ()))
+        state = os.path.realpath(state_directory() or "/")
+        logs = (os.path.join(state, "audit"),) if state != "/" else ()  # who reads it knows all runs
+        return (*dict.fromkeys(map(os.path.realpath, places)), *logs)
 
     def module_runner(self) -> ModuleRunner:
         from corral.host.modules import find_module_runner

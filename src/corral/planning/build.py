@@ -212,7 +212,9 @@ def find_held(
                 **(protection.pins if protection else {}),
             }.values()
         ),
-        watches=_once((*watches, *links.watches.values(), *_denied_watches(resolved, resolver, roots))),
+        watches=_once(
+            (*watches, *links.watches.values(), *_denied_watches(resolved, resolver, roots, shields))
+        ),
         worktrees=_worktrees(policy, roots, inner) if guarded else (),
         hook_directories=relative_hook_paths(reader, (*roots, *inner), known) if guarded else (),
         copies=copies,
@@ -347,13 +349,21 @@ def fixed_environment(policy: Policy, resolved: ResolvedPolicy, waived: frozense
     return env
 
 
-def _denied_watches(resolved: ResolvedPolicy, resolver: Resolver, roots: list[str]) -> list[WatchedName]:
-    """A denied path that does not exist yet, inside a writable one, must not come into being."""
+def _denied_watches(
+    resolved: ResolvedPolicy, resolver: Resolver, roots: list[str], shields: tuple[Shield, ...]
+) -> list[WatchedName]:
+    """A denied path that does not exist yet, inside a writable one, must not come into being.
+
+    Where a shield lies over it no command can make it: then it is the host's, such as corral's own log.
+    """
     watches = []
+    covers = [shield.target.path for shield in shields]
     for target in resolved.denied:
         if target.kind is not PathKind.MISSING:
             continue
-        if not any(is_beneath(target.path, root) for root in roots):
+        around = [root for root in roots if is_beneath(target.path, root)]
+        covering = [path for path in covers if is_beneath(target.path, path)]
+        if not around or any(all(not is_beneath(root, path) for root in around) for path in covering):
             continue
         parent, name = posixpath.split(target.path)
         stat = resolver.look(parent)
@@ -368,6 +378,7 @@ def _denied_watches(resolved: ResolvedPolicy, resolver: Resolver, roots: list[st
             )
         there = resolver.look(target.path)  # a link that leads in a circle is as good as nothing
         text = resolver.resolve_link(target.path) if there is not None and there.is_link else ""
-        root = min((root for root in roots if is_beneath(parent, root)), key=len)
-        watches.append(WatchedName(root, parent, stat.device, stat.inode, name, target.requested, text))
+        watches.append(
+            WatchedName(min(around, key=len), parent, stat.device, stat.inode, name, target.requested, text)
+        )
     return watches

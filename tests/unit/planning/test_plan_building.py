@@ -188,3 +188,14 @@ def test_a_plan_has_a_stamp_of_every_file_that_says_what_git_would_run() -> None
     assert [readings[path] for path in (*files, *missing)] == [host.stamp(p) for p in (*files, *missing)]
     assert all(readings[path].size for path in files) and not any(readings[path].inode for path in missing)
     assert plan_of(host=host, waived=frozenset({Feature.FS_PROTECT})).readings == ()
+
+
+def test_what_only_the_host_can_make_is_not_taken_away_from_it() -> None:
+    """A log of corral's own comes into being while a command runs that may write around it."""
+    state, shown = f"{WORK}/state/corral", f"{WORK}/shown"
+    host = FakeHost({f"{WORK}/": "", f"{state}/": "", f"{shown}/": ""}, corral_files=(state,))
+    host.controls = (f"{state}/audit", f"{shown}/audit")
+
+    watched = {f"{watch.directory}/{watch.name}" for watch in plan_of(host=host).watches}
+    assert f"{shown}/audit" in watched
+    assert f"{state}/audit" not in watched
