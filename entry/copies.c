@@ -17,6 +17,9 @@ enum { MOST_BYTES = 262143, NEW_FILE = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW 
 
 static const char NAME[] = "config";
 
+/* For one file after the other. Of what is not used nothing is touched. */
+static uint8_t buffer[MOST_BYTES];
+
 struct copy {
     uint64_t device, inode;
     const char *path, *root, *inside;
@@ -55,9 +58,10 @@ static bool read_original(const struct copy *copy, uint8_t **bytes, size_t *size
     struct stat status;
     int directory = open_beneath(copy->root, copy->path);
     const char *name = strrchr(copy->path, '/') + 1;
-    *bytes = malloc(MOST_BYTES);
-    ssize_t got = directory < 0 || !*bytes ? -1 : read_regular(directory, name, *bytes, MOST_BYTES);
-    bool is_it = got >= 0 && fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+    ssize_t got = directory < 0 ? -1 : read_regular(directory, name, buffer, sizeof buffer);
+    *bytes = got < 0 ? NULL : malloc((size_t)got + 1);
+    if (*bytes) memcpy(*bytes, buffer, (size_t)got);
+    bool is_it = *bytes && fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
                  copy->device == (uint64_t)status.st_dev && copy->inode == (uint64_t)status.st_ino;
     if (directory >= 0) close(directory);
     *size = got < 0 ? 0 : (size_t)got;
@@ -145,13 +149,11 @@ void copies_add(const struct run *run, struct bytes *spec) {
 static bool is_unchanged(int run_directory, const char *number, const uint8_t *bytes, size_t size) {
     int entries = 0;
     int directory = openat(run_directory, number, DIRECTORY_FLAGS);
-    uint8_t *now = malloc(MOST_BYTES);
-    ssize_t got = directory < 0 || !now ? -1 : read_regular(directory, NAME, now, MOST_BYTES);
-    bool is_same = got >= 0 && (size_t)got == size && memcmp(now, bytes, size) == 0;
+    ssize_t got = directory < 0 ? -1 : read_regular(directory, NAME, buffer, sizeof buffer);
+    bool is_same = got >= 0 && (size_t)got == size && memcmp(buffer, bytes, size) == 0;
     DIR *listing = directory < 0 ? NULL : fdopendir(directory);
     while (listing && readdir(listing)) entries++;
     if (listing) closedir(listing);
-    free(now);
     return is_same && entries == 3; /* itself, the one above, and the copy */
 }
 

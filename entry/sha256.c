@@ -25,14 +25,14 @@ static void take_block(uint32_t state[8], const uint8_t *block) {
         w[i] = w[i - 16] + first + w[i - 7] + second;
     }
     memcpy(s, state, sizeof s);
-    for (int i = 0; i < 64; i++) {
-        uint32_t one = turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25), choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-        uint32_t zero = turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22);
-        uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        uint32_t first = s[7] + one + choice + K[i] + w[i], second = zero + majority;
-        for (int j = 7; j > 0; j--) s[j] = s[j - 1];
-        s[4] += first;
-        s[0] = first + second;
+    /* The words stay where they are, and their names move: to move them takes most of the time. */
+    for (unsigned i = 0; i < 64; i++) {
+        uint32_t a = s[-i & 7], b = s[(1 - i) & 7], c = s[(2 - i) & 7], e = s[(4 - i) & 7], f = s[(5 - i) & 7], g = s[(6 - i) & 7];
+        uint32_t one = turn(e, 6) ^ turn(e, 11) ^ turn(e, 25), choice = (e & f) ^ (~e & g);
+        uint32_t zero = turn(a, 2) ^ turn(a, 13) ^ turn(a, 22), majority = (a & b) ^ (a & c) ^ (b & c);
+        uint32_t first = s[(7 - i) & 7] + one + choice + K[i] + w[i];
+        s[(3 - i) & 7] += first;
+        s[(7 - i) & 7] = first + zero + majority;
     }
     for (int i = 0; i < 8; i++) state[i] += s[i];
     explicit_bzero(w, sizeof w); /* a part of what is digested, and so of the caller's variables */

@@ -7,9 +7,11 @@
 #include "plan.h"
 #include "spec.h"
 
+enum { FIRST_ROOM = 32768 }; /* what most need: growing takes memory anew */
+
 void bytes_add(struct bytes *bytes, const void *more, size_t size) {
     if (!bytes->bad && size > bytes->room - bytes->size) {
-        size_t room = (bytes->size + size) * 2;
+        size_t room = (bytes->size + size) * 2 < FIRST_ROOM ? FIRST_ROOM : (bytes->size + size) * 2;
         uint8_t *at = room > 4 * (size_t)SPEC_MAX_BYTES ? NULL : realloc(bytes->at, room);
         bytes->bad = !at;
         if (at) bytes->at = at, bytes->room = room;
@@ -37,6 +39,21 @@ static uint32_t add_text(struct bytes *spec, uint32_t type, const char *first, c
     bytes_add(spec, first, strlen(first));
     bytes_add(spec, second, strlen(second) + 1);
     return 1;
+}
+
+/* Of a plan the part about variables: its records lie together, and each variable of the caller's is held against them. */
+static struct plan about_variables(const struct plan *plan) {
+    struct plan part = {.records = plan->records};
+    struct cursor rest = plan->records, payload;
+    uint32_t type = 0, first = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        struct cursor here = rest;
+        if (!plan_next(&rest, &type, &payload)) break;
+        if (type != PLAN_PASS && type != PLAN_DEFAULT && type != PLAN_SET) continue;
+        if (!part.count) part.records = here, first = i;
+        part.count = i - first + 1;
+    }
+    return part;
 }
 
 static bool has_name(const char *entry, const char *other) {
@@ -95,6 +112,7 @@ static uint32_t add_environment(const struct plan *plan, char *const *entries, c
 
 int plan_compose(const struct plan *plan, char *const *argv, const char *cwd, char *const *entries, struct bytes *spec) {
     static const uint8_t MAGIC[8] = {'C', 'O', 'R', 'R', 'A', 'L', 0, 1};
+    const struct plan variables = about_variables(plan);
     struct cursor ground = plan->spec;
     uint32_t count = cursor_u32(&ground);
     *spec = (struct bytes){0};
@@ -104,7 +122,7 @@ int plan_compose(const struct plan *plan, char *const *argv, const char *cwd, ch
     bytes_add(spec, ground.at, ground.left);
     count += add_text(spec, RECORD_CWD, cwd, "");
     for (; *argv; argv++) count += add_text(spec, RECORD_ARGUMENT, *argv, "");
-    count += add_environment(plan, entries, cwd, spec);
+    count += add_environment(&variables, entries, cwd, spec);
     if (spec->bad || spec->size > SPEC_MAX_BYTES) return -E2BIG;
     put_u32(spec->at + 8, (uint32_t)spec->size);
     put_u32(spec->at + 12, count);
