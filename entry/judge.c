@@ -89,6 +89,17 @@ static bool is_asked(const struct run *run) {
     return false;
 }
 
+static bool is_left_clean(struct run *run) {
+    if (!run->is_looked_at) run->is_clean = areas_are_bare(run) && trees_are_clean(run, true) && copies_are_unchanged(run);
+    run->is_looked_at = true;
+    return run->is_clean;
+}
+
+/* ORDER: the account is said when everyone is gone and the guard has swept. */
+void look_early(struct run *run) {
+    if (!run->is_looked_at && !run->relays.is_used && find_line(run, "usage")) (void)is_left_clean(run);
+}
+
 bool is_quiet(struct run *run, int *exit_code) {
     const char *code = find_line(run, "exited");
     const struct relay *streams = run->relays.streams;
@@ -96,9 +107,9 @@ bool is_quiet(struct run *run, int *exit_code) {
     if (run->said_size == 0 || run->said[run->said_size - 1] != '\n') return false;
     if (run->launch.spec.count[RECORD_GUARD] && !find_line(run, "swept")) return false;
     *exit_code = (int)strtol(code, NULL, 10);
-    if (is_asked(run) || heard_denial(run) || !areas_are_bare(run)) return false;
+    if (is_asked(run) || heard_denial(run)) return false;
     for (int i = 0; i < 2; i++)
         if (speaks_of_denial(streams[i].tail, streams[i].tail_size)) return false;
     if (*exit_code && needs_advice(run->request)) return false;
-    return trees_are_clean(run, true) && copies_are_unchanged(run);
+    return is_left_clean(run);
 }

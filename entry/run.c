@@ -214,6 +214,7 @@ static void watch(struct run *run) {
         /* ORDER: before what is printed is carried on: what corral says of a refusal comes before the command's own words. */
         if (is_asked || run->said_size == MOST_STATUS || !is_plain_so_far(run)) continue_in_python(run);
         if ((fds[2].revents || fds[3].revents) && !streams_have_room(run)) continue_in_python(run);
+        look_early(run);
         for (int i = 0; i < STREAMS; i++)
             if (fds[2 + i].revents) relay_carry(&run->relays, &streams[i]);
     }

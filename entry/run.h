@@ -35,6 +35,7 @@ struct run {
     char said[MOST_STATUS];        /* all that the supervisor has said */
     size_t said_size;
     bool is_ended, is_at_end;      /* the supervisor is; its words are */
+    bool is_looked_at, is_clean;   /* what the command has left; it leaves nothing to tell */
     struct timespec began;         /* of the wall's clock, before the command was there */
     uint64_t since_ns;             /* what has changed since then may be the command's work */
     struct worktree *worktrees;    /* by path */
@@ -58,6 +59,9 @@ bool streams_have_room(const struct run *run);
 /* judge.c: whether all that was said so far is what every run says; and whether there is nothing to tell at its end. */
 bool is_plain_so_far(struct run *run);
 bool is_quiet(struct run *run, int *exit_code);
+
+/* judge.c: as soon as nobody is inside any more: what they have left is looked at while the supervisor takes its leave. */
+void look_early(struct run *run);
 
 /* areas.c: whether a command has left nothing in its private areas that anybody would miss. */
 bool areas_are_bare(const struct run *run);

@@ -277,7 +277,7 @@ _RUNS = (
         Edit(_STREAMS, "most + RELAY_CHUNK <= run->relays.room ||", "most <= UINT64_MAX ||"),
         f"{_B}both_ways_tell_the_same[--output-limit 9 -c echo 12345; echo 6789 >&2; sleep 9]",
     ),
-    _one("left-in-areas", _TOLD, Edit(_JUDGE, " || !areas_are_bare(run)", ""), _told("echo x > ~/lost.txt")),
+    _one("left-in-areas", _TOLD, Edit(_JUDGE, "areas_are_bare(run) && ", ""), _told("echo x > ~/lost.txt")),
     _one(
         "denials-in-words",
         _TOLD,
@@ -316,7 +316,7 @@ _RUNS = (
     _one(
         "no-look-after",
         "fs.protect",
-        Edit(_JUDGE, "    return trees_are_clean(run, true) && copies", "    return copies"),
+        Edit(_JUDGE, "trees_are_clean(run, true) && copies", "copies"),
         f"{_B}a_planted_repository_goes_to_quarantine",
     ),
     _one(
