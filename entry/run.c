@@ -251,11 +251,7 @@ static bool let_begin(struct run *run) {
     struct problem ignored;
     const struct stored *stored = run->stored;
     bool is_wanted = !plan_check(&stored->plan, &ignored) && trees_are_clean(run, false) && mark_set(run);
-    struct sigaction nobody = {.sa_handler = SIG_IGN}, before;
-    sigaction(SIGPIPE, &nobody, &before); /* a launch that has failed is told by its words, and reads none of ours */
-    bool is_told = is_wanted && write(run->lifeline, "g", 1) == 1;
-    sigaction(SIGPIPE, &before, NULL);
-    if (is_told) return true;
+    if (is_wanted && tell_to_begin(run->lifeline)) return true;
     close(run->lifeline); /* nothing has run, and nothing will */
     run->lifeline = -1;
     return false;

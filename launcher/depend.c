@@ -184,7 +184,8 @@ static bool is_this_boot(const char *known) {
     return got > 0 && (size_t)(got - 1) == strlen(known) && memcmp(id, known, (size_t)(got - 1)) == 0;
 }
 
-static int check_host(struct cursor c, struct problem *problem) {
+int plan_check_host(const struct plan *plan, struct problem *problem) {
+    struct cursor c = plan->host;
     uint32_t uid = cursor_u32(&c), gid = cursor_u32(&c);
     const char *build = cursor_string(&c), *boot = cursor_string(&c), *kernel = cursor_string(&c);
     struct utsname name;
@@ -205,7 +206,7 @@ static int check_host(struct cursor c, struct problem *problem) {
 int plan_check(const struct plan *plan, struct problem *problem) {
     struct cursor rest = plan->records, payload;
     uint32_t type = 0;
-    if (check_host(plan->host, problem)) return -1;
+    if (plan_check_host(plan, problem)) return -1;
     for (uint32_t i = 0; i < plan->count && plan_next(&rest, &type, &payload); i++) {
         const char *path = "";
         if (CHECKS[type].holds && !CHECKS[type].holds(payload, &path))

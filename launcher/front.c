@@ -85,17 +85,6 @@ static int watch_caller(struct front *front) {
     return getppid() == caller && front->caller >= 0 ? 0 : -ESRCH; /* it died meanwhile */
 }
 
-static int open_pipe(int ends[2]) {
-    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
-    for (int i = 0; i < 2; i++) {
-        int low = ends[i];
-        ends[i] = fcntl(low, F_DUPFD_CLOEXEC, FIRST_FREE);
-        close(low);
-        if (ends[i] < 0) return -errno;
-    }
-    return 0;
-}
-
 /* What a process inside can come to see of this one, it must not hold: the caller's variables, and where plans are. */
 static void wipe(char **texts) {
     for (; *texts; texts++) memset(*texts, 0, strlen(*texts));
@@ -153,8 +142,8 @@ static void set_back(const struct front *front) {
 
 static int start(struct front *front, struct launch *launch, int given[5], char **argv) {
     int status[2], lifeline[2];
-    int err = open_pipe(status);
-    if (!err) err = open_pipe(lifeline);
+    int err = pipe_above(FIRST_FREE, status);
+    if (!err) err = pipe_above(FIRST_FREE, lifeline);
     if (err) return err;
     given[3] = status[1];
     given[4] = lifeline[0];
@@ -171,6 +160,15 @@ static int start(struct front *front, struct launch *launch, int given[5], char 
 static void cut_lifeline(struct front *front) {
     if (front->lifeline >= 0) close(front->lifeline);
     front->lifeline = -1;
+}
+
+/* INVARIANT: no command starts before everything was found as the plan has it. The sandbox is made meanwhile; each object
+ * in it is compared once more when it is mounted. A launch that has failed by now says so itself. */
+static int let_begin(struct front *front, const struct plan *plan, struct problem *problem) {
+    if (!plan_check(plan, problem)) return (void)tell_to_begin(front->lifeline), 0;
+    cut_lifeline(front);
+    while (waitpid(front->supervisor, NULL, 0) < 0 && errno == EINTR) continue;
+    return -1;
 }
 
 /* Ctrl-Z: the command stops, then we; the shell's `fg` lets both go on. The supervisor does not stop: the time does not. */
@@ -234,7 +232,7 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
     struct stat here;
     struct bytes spec = {0};
     const char *why = NULL;
-    if (plan_open(plan, path, problem) || plan_check(plan, problem)) return -1;
+    if (plan_open(plan, path, problem) || plan_check_host(plan, problem)) return -1;
     if (!getcwd(cwd, sizeof cwd) || stat(".", &here) < 0)
         return refuse(problem, "the working directory cannot be used", "change into an existing directory", -errno);
     int err = plan_compose(plan, command, cwd, environ, &spec);
@@ -245,6 +243,7 @@ static int prepare(struct launch *launch, struct plan *plan, const char *path, c
                            why ? why : "out of memory");
     if (plan_check_place(plan, &launch->spec, problem)) return -1;
     if (account_name_quarantine(&launch->spec)) return refuse(problem, UNNAMED, "run it again", -ENOMEM);
+    launch->spec.count[RECORD_AWAIT] = 1;
     launch->must_be_here = true;
     launch->here_device = (uint64_t)here.st_dev;
     launch->here_inode = (uint64_t)here.st_ino;
@@ -266,9 +265,10 @@ static int run(struct front *front, const char *path, char **argv, char **comman
     if (prepare_streams(front, launch, &plan, given, problem)) return -1;
     if ((err = start(front, launch, given, argv)))
         return refuse(problem, "the launcher could not be started", "close files, or raise the limit on open files", err);
+    err = let_begin(front, &plan, problem);
     plan_free(&plan);
-    watch(front);
-    return 0;
+    if (!err) watch(front);
+    return err;
 }
 
 int plan_main(int argc, char **argv) {

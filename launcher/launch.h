@@ -139,6 +139,7 @@ bool areas_are_full(const struct launch *launch); /* init.c */
 bool layer_is_full(const struct launch *launch);
 int start_alone(struct launch *launch);          /* start.c: no more privileges, and every orphan comes here */
 bool is_told_to_go(const struct launch *launch); /* start.c: by the supervisor */
+bool tell_to_begin(int lifeline);                 /* start.c: by who looks meanwhile; false: the launch has failed */
 int child_obey(pid_t parent);                    /* start.c: end with the parent, be traced by nobody */
 
 /* lock.c */
@@ -150,6 +151,7 @@ int helper_answer(struct launch *launch);        /* to the next thing it was ask
 int network_make(struct launch *launch);         /* net.c: what the helper does first */
 
 int find_writable(const char *text);             /* stdio.c: a descriptor that is open for writing; -1 if it is none */
+int pipe_above(int lowest, int ends[2]);         /* stdio.c: a pipe out of the way of a command's own numbers */
 bool is_fit_stdio(int fd);                       /* stdio.c: neither a directory nor a mere path */
 int stdio_use_own_devices(struct launch *launch); /* stdio.c: the sandbox's, in the place of the host's */
 

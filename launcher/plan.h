@@ -66,6 +66,7 @@ void plan_free(struct plan *plan);
 
 /* depend.c: whether the host, and every file that had a say, is as it was when the plan was compiled. */
 int plan_check(const struct plan *plan, struct problem *problem);
+int plan_check_host(const struct plan *plan, struct problem *problem); /* the first part: whether it is for this launcher */
 
 /* compose.c: the bytes of the whole spec, for this command, in this directory, with what may be passed on of `entries`. */
 struct bytes {

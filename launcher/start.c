@@ -114,6 +114,15 @@ static bool is_awaited(const struct launch *launch) {
     return got == 1 && word == 'g';
 }
 
+/* The other end of that. What a launch that has failed says is heard elsewhere: it reads none of our words. */
+bool tell_to_begin(int lifeline) {
+    struct sigaction nobody = {.sa_handler = SIG_IGN}, before;
+    sigaction(SIGPIPE, &nobody, &before);
+    bool is_told = write(lifeline, "g", 1) == 1;
+    sigaction(SIGPIPE, &before, NULL);
+    return is_told;
+}
+
 /* Init may prepare the namespaces while the supervisor sheds its privileges. INVARIANT: they are gone before a command
  * is there: init asks a second time before it starts one. */
 static int release(struct launch *launch) {

@@ -18,6 +18,17 @@ bool is_fit_stdio(int fd) {
     return flags >= 0 && !(flags & O_PATH) && fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
+int pipe_above(int lowest, int ends[2]) {
+    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    for (int i = 0; i < 2; i++) {
+        int low = ends[i];
+        ends[i] = fcntl(low, F_DUPFD_CLOEXEC, lowest);
+        close(low);
+        if (ends[i] < 0) return -errno;
+    }
+    return 0;
+}
+
 static const struct { const char *path; unsigned minor; } DEVICES[] = {
     {"/dev/null", 3}, {"/dev/zero", 5}, {"/dev/full", 7}, {"/dev/random", 8}, {"/dev/urandom", 9},
 };

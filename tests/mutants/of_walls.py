@@ -345,6 +345,18 @@ MUTANTS = (
         f"{_L}plan.py::test_a_plan_is_for_the_control_groups_of_its_caller",
     ),
     _wall(
+        "compiled-plan-not-compared",
+        "a compiled plan is used only where planning anew would give the same one",
+        Edit("launcher/front.c", "if (plan_check(plan, problem)) {", "if (0 && plan_check(plan, problem)) {"),
+        "tests/compiled/test_stale_plans.py::test_a_policy_file_that_changes[root]",
+    ),
+    _wall(
+        "compiled-plan-not-awaited",
+        "no command starts before its compiled plan was compared",
+        Edit("launcher/front.c", "    launch->spec.count[RECORD_AWAIT] = 1;\n", ""),
+        "tests/compiled/test_stale_plans.py::test_a_policy_file_that_changes[root]",
+    ),
+    _wall(
         "copy-of-what-not-everyone-may-read",
         "a copy shows no more than the file itself",
         Edit("launcher/mount_ops.c", " && (status->st_mode & 0444) == 0444", ""),
