@@ -102,6 +102,8 @@ class Planner:
         self._lock = allocate_lock()
         self._resolved: tuple[ResolvedPolicy, Nested] | None = None
         self._held, self._uncovered = AnswerCache(), AnswerCache()
+        self._asked: ResolvedPolicy | None = None  # the last that `newly_uncovered` was asked about
+        self._asked_cache, self._asked_lock = AnswerCache(), allocate_lock()
         self._probes: dict[str, Probe] = {}
 
     @property
@@ -255,10 +257,18 @@ class Planner:
     def newly_uncovered(self, resolved: ResolvedPolicy) -> list[str]:
         """What should be denied by now and a resolved policy does not: keys of new homes, other targets.
 
-        Or what can be denied no longer: files with a second name.
+        Or what can be denied no longer: files with a second name. Kept sandboxes ask before each command, and
+        as long as the host answers as it did, so does this.
         """
-        found = find_uncovered(resolved, self.policy, hidden_in_homes(), self.host)
-        found |= find_second_names(resolved, self.host)
+        hidden = hidden_in_homes()
+
+        def find(host: Host) -> frozenset[str]:
+            return find_uncovered(resolved, self.policy, hidden, host) | find_second_names(resolved, host)
+
+        with self._asked_lock:
+            if self._asked is not resolved:
+                self._asked, self._asked_cache = resolved, AnswerCache()
+            found = self._asked_cache.find(self.host, find)
         return sorted(found - resolved.uncovered)
 
     def _is_outdated(self, resolved: ResolvedPolicy) -> bool:
