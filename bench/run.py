@@ -68,7 +68,7 @@ def work(project: Path) -> bool:
     }
     found = measure(rows, WORK_ROUNDS)
     title = "Compile a small C tree, git status, python -m compileall"
-    return show(title, found, "bare", {"native": ("bare", 1.10)})
+    return show(title, found, "bare", {"native": ("bare", 1.05)})
 
 
 def main() -> int:
