@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from corral.model.backend import Host
     from corral.model.enforcer import Enforcer
 
-#: What the default profile asks of a backend, in a workspace of any kind.
+#: What the default profile asks of a backend, in a workspace of any kind; of limits, a host may lack any.
 _EVERYDAY = frozenset(Feature) - {
-    *(Feature.FS_DENY, Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.NET_EXCEPT),
+    *(Feature.FS_DENY, Feature.FS_TRIAL, Feature.PROC_IDENTITY, Feature.PROC_SINGLE),
+    *(Feature.NET_PORTS, Feature.NET_DOMAINS, Feature.NET_EXCEPT),
     *(feature for feature in Feature if feature.value.startswith("limit.")),
 }
 _NESTED = (
@@ -226,9 +227,7 @@ def _verdict(probes: list[Probe], *, usable: bool) -> str:
     if whole:
         return f"Sandboxes work here: {', '.join(whole)} {'enforce' if len(whole) > 1 else 'enforces'} all."
     probe = min(confining, key=lambda probe: len(needed - probe.enforces))
-    lacking = ",".join(
-        sorted(feature.value for feature in needed - probe.enforces - {Feature.FS_TRIAL})  # no run needs it
-    )
+    lacking = ",".join(sorted(feature.value for feature in needed - probe.enforces))
     return f"Sandboxes work here only with `--backend {probe.backend} --waive {lacking}`."
 
 

@@ -12,7 +12,12 @@ from corral.cli.doctor import examine
 from corral.cli.matrix import render_matrix
 from corral.model.feature import Feature
 from corral.model.probe import Probe
+from corral.sandbox import Sandbox
 from support.fake_host import FakeHost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ALL = frozenset(Feature)
 NAMES = ("native", "landlock", "bubblewrap", "firejail", "podman", "docker", "seatbelt", "lima")
@@ -118,6 +123,22 @@ def test_inside_corral_that_is_said_first_and_nothing_of_the_host_is_to_be_chang
         assert not any("sysctl" in line or "fix:" in line for line in lines)
     examine(as_json=True)
     assert json.loads(capsys.readouterr().out)["nested"] is True
+
+
+def test_the_verdict_is_about_what_the_default_profile_requires(
+    here, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """An ordinary user has no use for `proc.identity`, and no run needs trials."""
+    plan = Sandbox("moderate", workspace=tmp_path).explain("true").plan
+    required = frozenset(each for each in plan.requires if not each.value.startswith("limit."))
+    here(Told(Probe("native", True, required)))
+
+    examine(as_json=False)
+    assert capsys.readouterr().out.startswith("Sandboxes work here: native enforces all.")
+    for missing in required:
+        here(Told(Probe("native", True, required - {missing})))
+        examine(as_json=False)
+        assert f"--waive {missing.value}`" in capsys.readouterr().out
 
 
 def test_a_known_hole_is_a_note(here, capsys: pytest.CaptureFixture[str]) -> None:
