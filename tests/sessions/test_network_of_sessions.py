@@ -97,6 +97,8 @@ def test_a_network_that_nobody_limits_cannot_be_changed(tmp_path: Path, mode: st
         for change in (session.network.allow, session.network.revoke):
             with pytest.raises(PolicyError, match=mode):
                 change("example.org")
+        with pytest.raises(PolicyError, match="cannot show what this session may reach"):
+            session.network.changes()
 
         assert session.network.traffic().connections == 0
 

@@ -264,7 +264,7 @@ def test_what_is_left_running_cannot_plant_between_commands(keeper: Keeper) -> N
     go.touch()
 
     wait_until((keeper.work / "done").exists, "it was planted")
-    wait_until(lambda: not planted.exists(), "it was taken away, with no command running")
+    wait_until(lambda: not planted.exists(), "it was removed, with no command running")
     told = session.run("true").violations
     assert [violation.subject for violation in told] == [str(planted)]
     assert not session.run("true").violations
@@ -283,7 +283,7 @@ def test_a_long_command_cannot_plant_when_a_shorter_one_has_ended(keeper: Keeper
 
     for name, mark in ((planted, "first"), (keeper.work / ".mcp.json", "second")):
         wait_until((keeper.work / mark).exists, "it was planted")
-        wait_until(lambda name=name: not name.exists(), "it was taken away while the commands go on")
+        wait_until(lambda name=name: not name.exists(), "it was removed while the commands go on")
     assert first.is_running and second.is_running
 
 

@@ -68,19 +68,28 @@ class LiveNetwork:
 
     def changes(self) -> LiveGrants:
         """What `allow` and `revoke` have changed about that, as it holds now."""
-        return self._opened().live_grants()
+        return self._opened("cannot show what this session may reach").live_grants()
 
     def traffic(self) -> Traffic:
         """What was asked of the network until now, and how much has passed."""
         return self._network.traffic() if self._network is not None else Traffic()
 
-    def _opened(self) -> SandboxNetwork:
+    def _opened(self, what: str = "cannot change the network of this session") -> SandboxNetwork:
         if self._network is None or self._net.mode is not NetMode.LIMITED:
-            raise _mistake(
-                f"the network of the session is `{self._net.mode.value}`",
-                "begin a session whose policy names hosts (`--allow HOST`), or has `network:limited`",
+            raise PolicyError(
+                "network-closed",
+                what,
+                why=f"its network is `{self._net.mode.value}`: {_CLOSED[self._net.mode]}",
+                fix="start a session whose policy names hosts (`--allow HOST`), or has `network:limited`",
             )
         return self._network
+
+
+_CLOSED = {
+    NetMode.NONE: "it reaches no host",
+    NetMode.FULL: "connections do not pass through corral",
+    NetMode.LIMITED: "its sandbox has none yet",
+}
 
 
 def _read(host: str) -> tuple[Endpoint, ...]:

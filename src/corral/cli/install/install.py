@@ -44,13 +44,19 @@ def apply(plan: Callable[[], Installation], *, yes: bool, dry_run: bool, as_json
     return 0
 
 
+def _program() -> str:
+    """What the caller typed: `corral`, which hands this over to `corral-python` beside it."""
+    path = os.path.abspath(sys.argv[0])
+    return os.path.join(os.path.dirname(path), os.path.basename(path).removesuffix("-python"))
+
+
 def _check(installation: Installation, *, yes: bool, can_ask: bool) -> None:
     if installation.needs_root and os.geteuid() != 0:
         raise SetupError(
             "install-root",
             "nothing was changed",
             why="only root may do that",
-            fix=f"`sudo {os.path.abspath(sys.argv[0])} {' '.join(sys.argv[1:])}`",
+            fix=f"`sudo {_program()} {' '.join(sys.argv[1:])}`",
         )
     if yes:
         return

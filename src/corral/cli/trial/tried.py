@@ -87,8 +87,10 @@ class TriedCommand:
                 say("discarded; the workspace is as it was")
                 return 0
             if answer in {"k", "keep", ""}:
-                say(f"kept; `corral apply {self.trial.id}` takes it over, `corral discard` ends it")
+                say(f"kept; see `corral apply {self.trial.id}` and `corral discard {self.trial.id}`")
                 return 0
+            if answer not in {"d", "diff"}:
+                say("type a, c, d, k or x; Enter keeps it")
 
     def _choose(self, changes: Sequence[TrialChange]) -> int:
         from corral.cli.trial.show import worth_listing
