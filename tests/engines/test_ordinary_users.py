@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).resolve().parents[1]
 USER, NAME, FIRST_SUBORDINATE = 61234, "corral-user", 700_000
-OWNED = ("work", "home", "temporary", "quarantine", "run")
+OWNED = ("work", "home", "temporary", "state", "run")
 SECONDS = 100
 
 _PROGRAM = """
@@ -36,7 +36,7 @@ name, place = sys.argv[1], Path(sys.argv[2])
 (place / "work/secret").write_text("the secret")
 (place / "work/secrets").mkdir()
 (place / "work/secrets/key").write_text("the secret")
-runs = ContainerRuns(name, place / "work", place / "quarantine")
+runs = ContainerRuns(name, place / "work", place / "state")
 hidden = [f"filesystem:deny:{place}/work/{name}" for name in ("secret", "secrets")]
 script = (
     "echo user $(busybox id -u) $(busybox id -g); echo x > made; busybox mkdir deep; "
@@ -143,8 +143,8 @@ def _judge(place: Path, answer: str, root: str, made: tuple[str, ...]) -> None:
         assert (status.st_uid, status.st_gid) == (USER, USER)
     assert list((place / "work/.git/hooks").iterdir()) == []
     assert (place / "work/secret").stat().st_mode & 0o777 == 0o644
-    for name in ("temporary", "quarantine"):
-        assert list((place / name).iterdir()) == []
+    assert list((place / "temporary").iterdir()) == []
+    assert not (place / "state/quarantine").exists()
 
 
 def test_a_user_of_root_s_docker(docker: Engine, place: Path) -> None:

@@ -38,7 +38,7 @@ OURS = ("--filter", "label=corral.run")
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace, a home and a temporary directory of one's own."""
-    for name in ("work", "home", "temporary", "quarantine"):
+    for name in ("work", "home", "temporary", "state"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
@@ -49,7 +49,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def runs(engine: Engine, places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ContainerRuns]:
     """And nothing is left when the test is over: no container, no volume, no file."""
     monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
-    yield ContainerRuns(engine.name, places / "work", places / "quarantine")
+    yield ContainerRuns(engine.name, places / "work", places / "state")
     assert wait_until(lambda: engine.ask("ps", "--all", "--quiet", *OURS) == [])
     assert engine.ask("volume", "ls", "--quiet") == []
     assert list((places / "temporary").iterdir()) == []
@@ -158,7 +158,7 @@ def test_a_path_that_is_swapped_before_it_is_mounted_is_noticed(runs: ContainerR
 def test_an_engine_that_does_not_do_what_it_was_told_runs_nothing(
     runs: ContainerRuns, places: Path, word: str
 ) -> None:
-    """Its arguments are taken away one by one, as an engine would that does not know them."""
+    """Its arguments are removed one by one, as an engine would that does not know them."""
     (places / "work/.git/hooks").mkdir(parents=True)
     (places / "work/secret").write_text("the secret")
 
@@ -255,7 +255,7 @@ def test_an_engine_that_has_ended(name: str, places: Path, monkeypatch: pytest.M
     engine = ENGINES[name]([])
     try:
         monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
-        runs = ContainerRuns(name, places / "work", places / "quarantine")
+        runs = ContainerRuns(name, places / "work", places / "state")
         runs.run("true").check()
         engine.ask("image", "rm", "--force", "corral-test")
         assert fails(runs).code == "image-missing"
@@ -286,7 +286,7 @@ def test_an_engine_that_has_no_room(name: str, places: Path, monkeypatch: pytest
     engine = Small([])
     try:
         monkeypatch.setenv("PATH", f"{engine.install()}:{os.environ['PATH']}")
-        runs = ContainerRuns(name, places / "work", places / "quarantine")
+        runs = ContainerRuns(name, places / "work", places / "state")
         runs.run("true").check()
         engine.inside("dd", "if=/dev/zero", f"of={engine.folder}/data/fill", "bs=64k", check=False)
         problem = fails(runs)
@@ -333,7 +333,7 @@ from pathlib import Path
 from support.container_runs import ContainerRuns
 
 name, place = sys.argv[1], Path(sys.argv[2])
-runs = ContainerRuns(name, place / "work", place / "quarantine")
+runs = ContainerRuns(name, place / "work", place / "state")
 print(runs.probe.available, runs.run("ulimit -Hn").stdout, end="")
 """
 

@@ -44,11 +44,11 @@ def _probed(backend: Backend) -> Probe:
 class ContainerRuns:
     """One backend, on the engine that the PATH leads to."""
 
-    def __init__(self, engine: str, workspace: Path, quarantine: Path) -> None:
+    def __init__(self, engine: str, workspace: Path, state: Path) -> None:
         self.backend = get_backend(engine)
         self.workspace = str(workspace)
         self.probe = _probed(self.backend)
-        self._quarantine = str(quarantine)
+        self._quarantine = str(state / "quarantine" / "run")
 
     def run(
         self,

@@ -2,7 +2,7 @@
 
     python -m support.mac_python SANDBOX_EXEC MODULE [ARGUMENT...]
 
-`become_mac` is called before corral is imported. What it takes away fails as it would there: an attribute is
+`become_mac` is called before corral is imported. What it removes fails as it would there: an attribute is
 missing, a path of /proc does not exist. kqueue is made of epoll, pidfd and inotify.
 """
 
