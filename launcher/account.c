@@ -92,7 +92,7 @@ static const char *fate_of(const struct account *account, const char *fate, cons
     return is_kept ? text : "it was removed";
 }
 
-/* "planted NAME FATE", "unmended NAME": a name of the spec. */
+/* "planted NAME FATE", "unremoved NAME": a name of the spec. */
 static void tell_name(struct account *account, const char *rest, bool is_left) {
     char text[2 * PATH_MAX], fate[PATH_MAX];
     char *end = NULL;
@@ -102,7 +102,7 @@ static void tell_name(struct account *account, const char *rest, bool is_left) {
     if (!spec || end == rest || number >= spec->count[RECORD_NAME]) return;
     while (number >= spec->guarded[directory].end) directory++;
     const struct name_record *name = &spec->names[number];
-    if (is_left) account->is_unmended = true;
+    if (is_left) account->is_unremoved = true;
     const char *became = is_left ? "it could not be removed: remove it by hand before anything on the host reads it"
                                  : fate_of(account, *end == ' ' ? end + 1 : end, name->name, fate);
     snprintf(text, sizeof text, "corral: fs.protect: %s/%s: %s is protected and must not be made by the command; %s",
@@ -127,11 +127,11 @@ static void tell_found(const struct account *account, const char *rest, const ch
 
 static bool take_guarded(struct account *account, const char *line) {
     if (begins(&line, "planted")) tell_name(account, line, false);
-    else if (begins(&line, "unmended")) tell_name(account, line, true);
+    else if (begins(&line, "unremoved")) tell_name(account, line, true);
     else if (begins(&line, "repository")) tell_found(account, line, "a command by a compiled plan makes no repository");
     else if (begins(&line, "trap")) tell_found(account, line, "git would write through it, or wait for it");
     else if (begins(&line, "link")) tell_found(account, line, "git would follow it out of what the command may write");
-    else if (begins(&line, "unsearched")) tell_found(account, line, "corral cannot tell whether a repository is there"), account->is_unmended = true;
+    else if (begins(&line, "unsearched")) tell_found(account, line, "corral cannot tell whether a repository is there"), account->is_unremoved = true;
     else if (begins(&line, "blocked")) account->was_blocked = true;
     else if (begins(&line, "swept")) account->was_swept = true;
     else return false;
@@ -255,7 +255,7 @@ int account_close(const struct account *account, bool is_over_output) {
     if (account->is_lost) say("corral: a process of the run could not be ended\n");
     bool is_guarded = account->spec && account->spec->count[RECORD_GUARD];
     if (is_guarded && !account->was_swept) say("corral: what the command left was not checked: the launcher was killed\n");
-    if (account->is_unmended || (is_guarded && !account->was_swept)) return EXIT_FAILED;
+    if (account->is_unremoved || (is_guarded && !account->was_swept)) return EXIT_FAILED;
     if (account->has_timed_out && !is_over_output && !account->exceeded[0]) return EXIT_TIMED_OUT;
     if (is_own) return account->exit_code;
     return EXIT_SIGNAL + (account->signal ? account->signal : SIGKILL);

@@ -9,7 +9,7 @@
 
 struct account {
     const struct spec *spec; /* whose names are told by number */
-    bool was_blocked, was_swept, is_unmended;
+    bool was_blocked, was_swept, is_unremoved;
     char line[1024]; /* as much of it as was read */
     size_t length;
     bool has_started, has_timed_out, is_lost, is_full, has_failed;

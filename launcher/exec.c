@@ -1,4 +1,4 @@
-/* exec: the launcher ends and the command begins. There is nothing left to take away. */
+/* exec: the launcher ends and the command begins. There is nothing left to remove. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -274,13 +274,13 @@ static bool sweep_all(bool is_mended) {
 }
 
 /* Names that are wrong still, and all of a directory into which nobody can look. */
-static void tell_unmended(void) {
+static void tell_unremoved(void) {
     const struct spec *spec = &guard.launch->spec;
     for (size_t d = 0; d < spec->count[RECORD_GUARDED]; d++) {
         int fd = borrow(d);
         if (fd == -ESTALE) continue;
         for (size_t i = spec->guarded[d].first; i < spec->guarded[d].end; i++)
-            if (fd < 0 || !is_right(fd, i)) tell("unmended", i);
+            if (fd < 0 || !is_right(fd, i)) tell("unremoved", i);
         if (fd >= 0) give_back(d, fd);
     }
 }
@@ -293,7 +293,7 @@ void guard_sweep(void) {
     bool is_fine = false;
     for (int round = 0; round < ROUNDS && !is_fine; round++) is_fine = sweep_all(true);
     if (!is_fine) is_fine = sweep_all(false);
-    if (!is_fine) tell_unmended();
+    if (!is_fine) tell_unremoved();
     search_afterwards(guard.launch);
     quarantine_clear();
     status_line("swept\n");

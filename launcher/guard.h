@@ -1,4 +1,4 @@
-/* The guard over protected names that do not exist yet: no mount can cover them, so what appears is taken away. */
+/* The guard over protected names that do not exist yet: no mount can cover them, so what appears is removed. */
 #ifndef CORRAL_GUARD_H
 #define CORRAL_GUARD_H
 
@@ -28,7 +28,7 @@ void guard_sweep(void);
 /* A descriptor of a planned directory, or -errno; -ESTALE: it is not there, or another one. */
 int guarded_open(const struct guarded_record *planned);
 
-/* quarantine.c: what was taken away, and where it is kept. */
+/* quarantine.c: what was removed, and where it is kept. */
 enum { FATE_REMOVED = -1 };
 
 int quarantine_take(const char *place, int directory, const char *name); /* its number there, FATE_REMOVED or -errno - 1 */

@@ -14,7 +14,7 @@
 #include "plan.h"
 #include "report.h"
 
-/* ORDER: each phase takes away something the next must not need.
+/* ORDER: each phase removes something the next must not need.
  *   fds           first: nothing inherited may leak past this point
  *   group         made before anything is spawned, where a plan has nobody else to make them
  *   cgroup        opened before anything is spawned, entered first of all by what is, so that everything is counted

@@ -163,7 +163,7 @@ static void remove_tree(int directory, const char *name) {
     close(top);
 }
 
-/* Each has lost its name already: one that withstands is litter, and nothing else. */
+/* Each has lost its name already: one that cannot be removed is a leftover, and nothing else. */
 void quarantine_clear(void) {
     while (asides) {
         struct aside *first = asides;

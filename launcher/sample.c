@@ -2,7 +2,7 @@
  *
  * TRUST: the tree may hide. A process that is not dumpable has no smaps, but its resident set can always be seen,
  * and counts whole then. Memory that nobody maps: files in the private areas are counted by their file system;
- * memfd and System V segments cannot be made (the filter); shared mappings that were filled and let go of are
+ * memfd and System V segments cannot be made (the filter); shared mappings that were filled and released are
  * bounded by what the mappings could hold, and by how much shared memory this machine has more than before; each
  * socket of a network namespace counts with all that it may hold, but for the first few. */
 #include <dirent.h>

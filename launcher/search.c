@@ -23,7 +23,7 @@
 #include "kernel.h"
 #include "report.h"
 
-/* Deeper than anybody works. What is made deeper is taken away unseen. */
+/* Deeper than anybody works. What is made deeper is removed unseen. */
 enum { MOST_DEPTH = 200, HAS_HEAD = 1, HAS_OBJECTS = 2, HAS_REFS = 4, HAS_COMMON = 8, IS_BARE = 7, IS_LINKED = 9 };
 
 struct search {

@@ -8,7 +8,7 @@
  * there is another one, -EACCES or -E2BIG: nobody can say. */
 int search_before(struct launch *launch);
 
-/* When nothing runs any more: takes away those that are there now, links that would lead git elsewhere, and traps. Tells each. */
+/* When nothing runs any more: removes those that are there now, links that would lead git elsewhere, and traps. Tells each. */
 void search_afterwards(struct launch *launch);
 
 /* Whether git would write through what is there by this name, or wait for it; `type` as in a listing. */

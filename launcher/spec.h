@@ -225,7 +225,7 @@ struct spec {
     uint64_t areas_size, areas_inodes; /* of the file system that all private areas lie in */
     struct mount_record *mounts;
     struct expect_record *expects;
-    const char *quarantine; /* where what was taken away is kept; empty: it is removed */
+    const char *quarantine; /* where what was removed is kept; empty: it is removed */
     struct guarded_record *guarded;
     struct name_record *names;
     struct guarded_record *searched; /* for git directories, of which there may be none but those that mounts hold */

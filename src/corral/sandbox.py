@@ -204,7 +204,7 @@ class Sandbox:
         `stream(name, data)` is called with every piece of output as it comes; `stdout` and `stderr` are
         paths or binary files to write it to. Then the result holds only the end of that output. What
         `stream` raises ends the run and is passed on. `on_event(event)` is told at once what corral refuses,
-        takes away or ends, each kind once, perhaps in another thread; the result has all of it.
+        removes or ends, each kind once, perhaps in another thread; the result has all of it.
 
         Raises PolicyError, UnenforceableError or SetupError if the command did not run; a command
         that ran and failed is a result like any other.

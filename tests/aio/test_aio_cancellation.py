@@ -1,4 +1,4 @@
-"""A cancelled task leaves no process: by the time it is over, the last one has let go of the gate."""
+"""A cancelled task leaves no process: by the time it is over, the last one has released the gate."""
 
 from __future__ import annotations
 

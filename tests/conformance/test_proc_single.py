@@ -41,7 +41,7 @@ _LINES = {
     "subshell": "(: > mark)",
 }
 
-# Threads and exec are no further process: they must go on working, or too much was taken away.
+# Threads and exec are no further process: they must go on working, or too much was removed.
 _THREAD_AND_EXEC = """
 import os, threading
 thread = threading.Thread(target=lambda: print('thread', flush=True))

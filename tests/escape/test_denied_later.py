@@ -71,7 +71,7 @@ def test_by_who_takes_the_directory_out_of_a_session(sandbox: Sandbox, tmp_path:
 
 
 def test_in_the_workspace_by_a_session(tmp_path: Path) -> None:
-    """What the host makes there between two commands is its own, and not taken away."""
+    """What the host makes there between two commands is its own, and not removed."""
     policy = build_policy("moderate", ("filesystem:deny:*.pem",))
     with Sandbox(policy, backend="native", workspace=tmp_path).session() as session:
         assert session.run(["mkdir", "-p", "made/by/commands"]).ok

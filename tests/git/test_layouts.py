@@ -52,7 +52,7 @@ def planted(lasting_stage: MakeStage, packages: Path) -> Callable[[str, str], St
     def plant(layout: str, group: str) -> Stage:
         traps = _traps(layout, group)
         made = lasting_stage(traps, layout=layout)
-        # Where no repository was before, traps are taken away at once, and too many end the command.
+        # Where no repository was before, traps are removed at once, and too many end the command.
         plant_confined(made, packages, traps, NEEDED[group] if layout != MADE else {_MAKE.name})
         made.keep()
         if watch(made, "log -1 v1").status != 0:

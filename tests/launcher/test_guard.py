@@ -238,7 +238,7 @@ def test_a_directory_without_rights_is_looked_into_and_stays_as_it_is(
     done = launch(checked, guarded(script, workspace, user, ".envrc", quarantine=quarantine, fault="@look"))
 
     assert done.lines[-1] == "swept"
-    assert "unmended 0" not in done.lines
+    assert "unremoved 0" not in done.lines
     assert workspace.stat().st_mode & 0o777 == int(mode, 8)
     workspace.chmod(0o700)
     assert listed(workspace) == []
@@ -255,7 +255,7 @@ def test_what_cannot_be_put_right_is_told(plain: Path, open_directory: Path) -> 
     (place / ".envrc").write_text("the host's")
     running.kill(signal.SIGTERM)
 
-    assert running.finish().lines[-2:] == ["unmended 0", "swept"]
+    assert running.finish().lines[-2:] == ["unremoved 0", "swept"]
 
 
 def _pipe() -> int:

@@ -63,7 +63,7 @@ for folder in range(40):
 _HIDING = pytest.mark.parametrize(
     "hide",
     [_MEMFD, _SYSTEM_V, _LET_GO, _NOT_DUMPABLE, _INHERITED, _PAGE_TABLES],
-    ids=["memfd", "system v", "let go of", "not dumpable", "of dead children", "page tables"],
+    ids=["memfd", "system v", "released", "not dumpable", "of dead children", "page tables"],
 )
 _SCRIPT = """
 import ctypes, fcntl, mmap, os, sys, time

@@ -1,4 +1,4 @@
-"""A mutant: corral with one thing taken away, and the tests that must notice."""
+"""A mutant: corral with one thing removed, and the tests that must notice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Answer(Enum):
     """What the tests are expected to say."""
 
     CAUGHT = "caught"  # a test of what is broken fails
-    REFUSED = "refused"  # nothing runs any more: what was taken away is missed by the launcher itself
+    REFUSED = "refused"  # nothing runs any more: what was removed is missed by the launcher itself
     SURVIVES = "survives"  # nothing can be noticed, for the reason that is given
 
 

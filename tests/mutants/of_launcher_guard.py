@@ -97,8 +97,8 @@ MUTANTS = (
     _one(
         "what-is-left-is-not-told",
         _GUARD,
-        '            if (fd < 0 || !is_right(fd, i)) tell("unmended", i);\n',
-        '            if (fd < 0) tell("unmended", i);\n',
+        '            if (fd < 0 || !is_right(fd, i)) tell("unremoved", i);\n',
+        '            if (fd < 0) tell("unremoved", i);\n',
         f"{_T}what_cannot_be_put_right_is_told",
     ),
     _one(

@@ -247,7 +247,7 @@ def _writable(plan: Plan, seat: Seat) -> Iterator[str]:
     yield from _rule(_WRITE, filters)
     # What has to stay where it is may still be changed: roots, and directories above what is stricter.
     yield from _rule(_CHANGE, map(_literal, (*pins, *(target.path for target in roots))))
-    # It can be made once, and not be taken away: so it is there if and only if the sandbox stood.
+    # It can be made once, and not be removed: so it is there if and only if the sandbox stood.
     yield from _rule("file-write-create file-write-data", [_literal(seat.started)])
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "bwrap"
 _LAUNCHER = "/.corral-launch"  # where the launcher is inside
-_COVERS = "/.corral"  # a tmpfs for its masks, which it takes away: see launcher/mounts.c
-_LAYERS = "/.corral-layers"  # the layers of a trial, taken away as well
+_COVERS = "/.corral"  # a tmpfs for its masks, which it removes: see launcher/mounts.c
+_LAYERS = "/.corral-layers"  # the layers of a trial, removed as well
 _LEAST_VERSION = (0, 8)
 _AREA_BYTES = 2 * 1024**3
 _START_SECONDS = 20.0

@@ -136,9 +136,9 @@ def _render_dependence(plan: CompiledPlan) -> Iterator[str]:
     absent = [seen.path for seen in plan.seen if isinstance(seen, SeenNothing) and seen.follows]
     silent = [seen.path for seen in plan.seen if isinstance(seen, SeenSilence)]
     yield from _section("out of date when one of these changes", read)
-    yield from _section("or comes into being", absent)
-    yield from _section("or speaks of corral", silent)
-    yield f"or one of {len(plan.seen) - len(read) - len(absent) - len(silent)} paths is not what it was"
+    yield from _section("or is created", absent)
+    yield from _section("or configures corral", silent)
+    yield f"or one of {len(plan.seen) - len(read) - len(absent) - len(silent)} paths changes"
 
 
 def _section(title: str, entries: Any) -> Iterator[str]:

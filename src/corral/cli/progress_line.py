@@ -75,7 +75,7 @@ class ProgressLine:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         except (OSError, ValueError):
             width = 80
-        # A line that wraps cannot be taken away.
+        # A line that wraps cannot be removed.
         return f"corral: {printable(self._what)} ({seconds:.0f} s)"[: width - 1]
 
     def _write(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """Repositories of a compiled plan: nobody checks them afterwards, so none can be changed, and none made.
 
 Every git directory inside what is writable is held read-only as a whole. The launcher looks on each run if
-there is another one by now, and takes away what a command has made (`launcher/search.c`).
+there has been replaced, and removes what a command has made (`launcher/search.c`).
 """
 
 from __future__ import annotations

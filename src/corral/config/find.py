@@ -189,7 +189,7 @@ def _check_absent(path: str, problem: OSError | ValueError, owners: set[int] | N
 
 
 def _mentions_corral(path: str) -> bool:
-    """Whether what a link leads to speaks of corral; nothing else is told of it."""
+    """Whether what a link leads to configures corral; nothing else is told of it."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False

@@ -33,7 +33,7 @@ def note_configuration(trace: Trace, workspace: str, named: str | None) -> None:
 
 
 def _note_projects(trace: Trace, workspace: str) -> None:
-    """A pyproject.toml is for others, as a rule, and changes often; it matters if it speaks of corral."""
+    """A pyproject.toml is for others, as a rule, and changes often; it matters if it configures corral."""
     speaking = {file.path for file in find_project_files(workspace)}
     for place in _upwards(workspace):
         path = os.path.join(place, PYPROJECT)

@@ -118,7 +118,7 @@ class RepositoryCheck:
         look.elsewhere.begin(begun, look.since_ns)
 
     def sweep(self, *, is_at_work: bool = False, is_over: bool = True) -> tuple[str, ...]:
-        """Take away what is dangerous and new; returns the paths of what could not be taken away.
+        """Remove what is dangerous and new; returns the paths of what could not be removed.
 
         While another command is at work, a rebase that it has begun, with steps to run, is left to it.
         `is_over`: nothing runs any more. Raises SetupError for what could not be looked at.
@@ -291,7 +291,7 @@ class RepositoryCheck:
 def open_check(plan: Plan, quarantine: str, memory: str = "") -> RepositoryCheck:
     """The check of a plan, begun. Raises SetupError if something cannot be looked at.
 
-    What an earlier run has left unchecked is checked first. If any of it had to be taken away, the plan was
+    What an earlier run has left unchecked is checked first. If any of it had to be removed, the plan was
     made of what is there no more.
     """
     scope = scope_of(plan)

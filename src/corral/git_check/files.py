@@ -196,7 +196,7 @@ def _is_kept(handle: int, name: str) -> bool:
 
 
 def make_whole(handle: int, head: bytes) -> None:
-    """Put back what makes it a git directory. Links and the like have been taken away."""
+    """Put back what makes it a git directory. Links and the like have been removed."""
     _let_owner_write(handle)
     if not has_entry(handle, "HEAD"):
         write_new(handle, "HEAD", head)

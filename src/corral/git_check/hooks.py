@@ -74,7 +74,7 @@ class WorktreeHooks:
 def named_places(entries: Iterable[ConfigEntry]) -> tuple[str, ...]:
     """Where a configuration that the plan does not hold has git look for hooks, inside the git directory.
 
-    INVARIANT: never above it. A command may have written this, and what is there is taken away.
+    INVARIANT: never above it. A command may have written this, and what is there is removed.
     """
     values = (text for entry in entries if entry.name == "core.hookspath" for text in entry.readings)
     places = (os.path.normpath(value) for value in values if value and not value.startswith("/"))

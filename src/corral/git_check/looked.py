@@ -73,7 +73,7 @@ def remotes_in(handle: int) -> list[Hazard]:
 
 
 def unreadable(failures: Mapping[str, Exception], *, ran: bool, left: tuple[str, ...] = ()) -> SetupError:
-    """Looks that failed, by what was not looked at; and what else could not be taken away."""
+    """Looks that failed, by what was not looked at; and what else could not be removed."""
     why = [f"{path}: {problem}".removeprefix(": ") for path, problem in failures.items()]
     more = f"; and {len(why) - _MOST_NAMED} others" if len(why) > _MOST_NAMED else ""
     others = f"; not removed: {', '.join(left[:_MOST_NAMED])}" if left else ""

@@ -38,7 +38,7 @@ class Pointers:
         self.modes: dict[str, int] = {}  # of the roots, before commands
 
     def begin(self, *, may_open: bool) -> None:
-        """A new look: what the last one has found may have been taken away."""
+        """A new look: what the last one has found may have been removed."""
         self._worktrees.clear()
         self.may_open = may_open
         if may_open:

@@ -108,7 +108,7 @@ class Work:
         return is_reference(handle, name)
 
     def take_away(self, path: str) -> None:
-        """Something in a directory is to be taken away."""
+        """Something in a directory is to be removed."""
         self.spend(path, _TAKEN_AWAY_STEPS)
 
     def look_into(self, path: str) -> None:

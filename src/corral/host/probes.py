@@ -3,7 +3,7 @@
 Trying a sandbox costs as much as using one. The answer is kept in a file of the user's own state
 directory and believed only while boot, kernel, user, corral, launcher and whatever else the backend says
 that it depends on are the ones it was found with. That something does not work is never remembered: it may
-be mended at any time. A probe that is out of date does no harm: the launch itself fails then, and the
+be fixed at any time. A probe that is out of date does no harm: the launch itself fails then, and the
 command does not run.
 """
 

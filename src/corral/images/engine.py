@@ -114,7 +114,7 @@ class Engine(Record):
         return self._inspect([identity])[0]
 
     def _forget(self, names: Iterable[str], before: Iterable[Image], build: str) -> None:
-        """Give the names back, and take away what a failed or interrupted import has left."""
+        """Give the names back, and remove what a failed or interrupted import has left."""
         for image in before:
             for name in image.names:
                 if name in names:

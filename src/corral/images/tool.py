@@ -39,7 +39,7 @@ class Ended(Record):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asks corral to end; whoever passes this on has taken away what it made."""
+    """A signal asks corral to end; whoever passes this on has removed what it made."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

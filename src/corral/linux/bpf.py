@@ -55,7 +55,7 @@ def compile_filter(policy: Filter, arch: Arch) -> bytes:
         program.decide(fate)  # beforehand: the tree stays in one piece, and its jumps short
     root = program.search(starts, fates)
     tree = program.load(_NUMBER)
-    assert tree == root + 1, "the root of the search is written last, and the load falls into it"
+    assert tree == root + 1, "the root of the search is written last, and the load continues there"
     program.jump(_IF_EQUAL, arch.audit, tree, program.give(KILL_PROCESS.code))
     program.load(_ARCH)
     return program.encode()

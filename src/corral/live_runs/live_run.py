@@ -61,7 +61,7 @@ class LiveRun:
         self._write([("state", "running"), _now()])
 
     def note_event(self, event: Event) -> None:
-        """Something was refused, taken away or ended."""
+        """Something was refused, removed or ended."""
         self._write([
             ("event", event.kind.value),
             _now(),

@@ -54,7 +54,7 @@ class Outer(Record):
     launcher: str = ""  # the file that the first process inside must be running; empty: it is not looked at
     control: str = ""  # the name of the control socket in the scratch directory; empty: inherited
     start_seconds: float = 60.0  # until the launcher must have said that it is there
-    removal: tuple[str, ...] = ()  # a command that takes away what the program may have left
+    removal: tuple[str, ...] = ()  # a command that removes what the program may have left
     finding: tuple[str, ...] = ()  # prints what `removal` is to be given, a line each; empty: nothing more
     kept: str = ""  # the name by which what the program made stays there, if a command ran in it
     has_network: bool = False  # its first process has a network of its own, with more than a loopback

@@ -97,7 +97,7 @@ MOST_COPIED_BYTES = 262_144
 class WatchedName(Record):
     """A name that no mount can hold still, because nothing is there yet or because it is a symbolic link.
 
-    Whatever else appears there is taken away by the runner.
+    Whatever else appears there is removed by the runner.
     """
 
     root: str  # the writable path that holds it: nothing above can be changed by a command
@@ -226,7 +226,7 @@ class Plan(Record):
     reports: bool = False  # what its filter refuses is told when it happens
     hears: bool = False  # what it writes to standard error goes past corral, and is heard by the filter
     readings: tuple[FileStamp, ...] = ()  # git's own files that say what has to be protected
-    searches: tuple[Search, ...] = ()  # in writable paths: whatever fulfils a pattern later is taken away
+    searches: tuple[Search, ...] = ()  # in writable paths: whatever fulfils a pattern later is removed
     host_searches: tuple[Search, ...] = ()  # in what is only read: what is denied there is the host's making
 
     @property

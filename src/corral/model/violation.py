@@ -23,7 +23,7 @@ class Violation(Record):
     detail: str = ""
     hint: str = ""  # the capability that would permit it
     risk: str = ""  # what whoever follows the hint gives away besides
-    is_prevented: bool = False  # it never happened, so that nothing had to be taken away
+    is_prevented: bool = False  # it never happened, so that nothing had to be removed
 
     def describe(self) -> str:
         """One sentence that a person or a model can act on: with flags at the command line, else without."""

@@ -80,7 +80,7 @@ class RefusalObserver:
         return tuple(_of_none(one) for one in self._tally.violations(self._grants))
 
     def close(self) -> None:
-        """Let go of the sockets; may be called again."""
+        """Release the sockets; may be called again."""
         while self._waiting:
             descriptor, sock = self._waiting.popitem()
             sock.close() if sock is not None else os.close(descriptor)

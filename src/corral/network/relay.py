@@ -226,7 +226,7 @@ class Flow:
         return _splice(self._pipe[0], self._sink.fileno(), self._in_pipe)
 
     def _copy(self, wanted: int) -> int:
-        """Without a pipe: look, send, and take away what was sent. So nothing is held here either."""
+        """Without a pipe: look, send, and remove what was sent. So nothing is held here either."""
         try:
             data = self._source.recv(wanted, socket.MSG_PEEK)
         except BlockingIOError:

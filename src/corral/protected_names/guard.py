@@ -1,6 +1,6 @@
-"""Guard: takes away what appears under a protected name while a command runs, and what it left for git.
+"""Guard: removes what appears under a protected name while a command runs, and what it left for git.
 
-No mount can cover a name that does not exist, and making a placeholder would litter the workspace.
+No mount can cover a name that does not exist, and making a placeholder would leave files in the workspace.
 So corral looks at the directory and moves whatever appears into quarantine, at once and again when
 everything is over. The command is told nothing; the result is.
 
@@ -52,7 +52,7 @@ _NONE = NoRepositories()
 
 #: A command that keeps trying is ended: it must not find the moment between appearing and vanishing.
 PATIENCE = 8
-#: Looks of the last sweep, each but the last followed by mending; nothing runs any more by then.
+#: Looks of the last sweep, each but the last followed by repairs; nothing runs any more by then.
 _ROUNDS = 4
 
 
@@ -313,7 +313,7 @@ class Guard:
         return [planted for planted in found if not self._quarantine.is_aside(planted.name)]
 
     def _take_planted(self, found: Iterable[Planted]) -> None:
-        """Take away what fulfils a pattern."""
+        """Remove what fulfils a pattern."""
         for planted in found:
             if self._quarantine.is_aside(planted.name):
                 continue

@@ -39,7 +39,7 @@ class Holds:
     """Of one kept sandbox. Not for several threads at once."""
 
     def __init__(self, identities: Iterable[tuple[str, Identity]]) -> None:
-        """Raises SetupError if they cannot be held; what is another one by now is found by `changed`."""
+        """Raises SetupError if they cannot be held; what has been replaced is found by `changed`."""
         self._identities = tuple(identities)
         self._held: list[int] = []
         self._teller = -1  # inotify

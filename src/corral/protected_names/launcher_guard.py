@@ -42,7 +42,7 @@ class LauncherGuard(Guard):
         self._plan = plan
         self._groups = by_directory(plan)
         self._names = [watch for group in self._groups for watch in group]
-        self._unmended: list[str] = []
+        self._unremoved: list[str] = []
         self._is_swept = self._was_blocked = False
 
     @property
@@ -73,8 +73,8 @@ class LauncherGuard(Guard):
 
     def _hear_of(self, word: str, watch: WatchedName, fate: str) -> None:
         path = os.path.join(watch.directory, watch.name)
-        if word == "unmended":
-            self._unmended.append(path)
+        if word == "unremoved":
+            self._unremoved.append(path)
         elif word == "planted":
             kept = os.path.join(self._kept_at, f"{fate}-{watch.name}")
             end = f"it was moved to {kept}" if fate.isdigit() else "it was removed"
@@ -82,7 +82,7 @@ class LauncherGuard(Guard):
             self.violations.append(Violation(Feature.FS_PROTECT, path, Evidence.OBSERVED, detail))
 
     def sweep(self, *, is_at_work: bool = False, is_over: bool = True) -> tuple[str, ...]:
-        left = (*self._unmended, *(() if self._is_swept else self._sweep_instead()))
+        left = (*self._unremoved, *(() if self._is_swept else self._sweep_instead()))
         return left + super().sweep(is_at_work=is_at_work, is_over=is_over)
 
     def _sweep_instead(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class _Tree:
     """One search. INVARIANT: no link is followed, whatever commands put in the place of directories."""
 
     def __init__(self, search: Search) -> None:
-        """Raises OSError if the directory is another one by now."""
+        """Raises OSError if the directory has been replaced."""
         self._search = search
         self._top = node_of(search.globs)
         self._folders: dict[str, _Folder] = {}
@@ -245,7 +245,7 @@ class PatternTrees:
     """All searches of one sandbox."""
 
     def __init__(self, searches: Iterable[Search]) -> None:
-        """Raises OSError if a directory is another one by now."""
+        """Raises OSError if a directory has been replaced."""
         self._trees = [_Tree(search) for search in searches]
         self._look_at = 0.0
 

@@ -58,7 +58,7 @@ class SessionGuard:
         self._commands = 0  # among these; what commands have left running is on duty as well
         self._attended = 0  # among these, those that somebody waits for
         self._is_retired = False
-        self._unmended: SetupError | None = None  # what the last command left, and could not be taken away
+        self._unremoved: SetupError | None = None  # what the last command left, and could not be removed
         self._told = 0  # how much of what was found is in a result
         self._lock = allocate_lock()
         watched = {
@@ -115,12 +115,12 @@ class SessionGuard:
     def retire(self) -> bool:
         """Let no command start any more; False if somebody waits for one that still runs.
 
-        Raises SetupError if a command has left what nobody could take away: a new plan would take it for the
+        Raises SetupError if a command has left what nobody could remove: a new plan would take it for the
         host's own.
         """
         with self._lock:
-            if self._unmended is not None:
-                raise _unmended(self._unmended)
+            if self._unremoved is not None:
+                raise _unremoved(self._unremoved)
             self._is_retired = not self._attended
             return self._is_retired
 
@@ -140,7 +140,7 @@ class SessionGuard:
 
     @property
     def violations(self) -> Sequence[Violation]:
-        """All that was taken away until now."""
+        """All that was removed until now."""
         return self._guard.violations if self._guard is not None else ()
 
     def _resume(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class SessionGuard:
         return self._guard.resume() if self._guard is not None else ()
 
     def end(self, mark: int, *, is_leftover: bool = False, is_attended: bool = True) -> tuple[Violation, ...]:
-        """A command has ended; what was found since `mark`. Raises SetupError if it could not be mended.
+        """A command has ended; what was found since `mark`. Raises SetupError if it could not be removed.
 
         What a leftover did while no command ran is in no result yet: the next command's tells it.
         """
@@ -188,9 +188,9 @@ class SessionGuard:
         try:
             left = guard.sweep(is_at_work=self._commands > 0, is_over=self._on_duty == 0)
         except SetupError as problem:
-            self._unmended = problem
+            self._unremoved = problem
             raise
-        self._unmended = left_behind(left) if left else None
+        self._unremoved = left_behind(left) if left else None
         return left
 
     def _take_over(self, *, is_leftover: bool) -> tuple[Violation, ...]:
@@ -269,7 +269,7 @@ def _stale(changed: list[str]) -> SetupError:
     )
 
 
-def _unmended(problem: SetupError) -> SetupError:
+def _unremoved(problem: SetupError) -> SetupError:
     return SetupError(
         "session-stale",
         "the kept sandbox cannot be recreated",

@@ -38,7 +38,7 @@ class WatchedDirectory:
     __slots__ = ("_handle", "_identity", "_root", "path", "watches")
 
     def __init__(self, watch: WatchedName, *, is_held: bool) -> None:
-        """Raises OSError if it cannot be opened, or is another one by now."""
+        """Raises OSError if it cannot be opened, or has been replaced."""
         self.path, self._root = watch.directory, watch.root
         self._identity = (watch.device, watch.inode)
         self.watches: dict[str, WatchedName] = {}

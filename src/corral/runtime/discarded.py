@@ -126,7 +126,7 @@ def _event(plan: Plan, first: str, count: int) -> Event:
 
 
 def _is_protected(plan: Plan, name: str) -> bool:
-    """Whether it would be taken away at the top of a grant."""
+    """Whether it would be removed at the top of a grant."""
     return any(_is_in(name, one) for one in plan.policy.protect)
 
 

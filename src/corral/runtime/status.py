@@ -30,7 +30,7 @@ _INT = struct.Struct("i")
 _MOST_VIOLATIONS = 256
 _MAX_DIGITS = 20  # of 64 bits
 _MAX_USAGE = 6 * (_MAX_DIGITS + 1)
-_OF_THE_GUARD = frozenset({"planted", "made", "gone", "unmended", "swept", "blocked"})
+_OF_THE_GUARD = frozenset({"planted", "made", "gone", "unremoved", "swept", "blocked"})
 
 _FIXES = {
     "spec": "this is a bug in corral; please report it with `corral doctor --json`",

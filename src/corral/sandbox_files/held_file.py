@@ -57,7 +57,7 @@ class HeldFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         os.close(self.descriptor)
 
     @property

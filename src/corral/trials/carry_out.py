@@ -174,7 +174,7 @@ class Carrier:
         return kept == (now.device, now.inode) == (step.before.device, step.before.inode)
 
     def _keep(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
-        """Keep what a step takes away: by a second name if that can be, else as a copy."""
+        """Keep what a step removes: by a second name if that can be, else as a copy."""
         if step.before is None or step.before.kind != "file":
             return
         backup = self._journal.backup(number)

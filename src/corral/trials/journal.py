@@ -84,7 +84,7 @@ class Journal:
         return not self.is_over and (self.is_undoing or not self.is_applied)
 
     def backup(self, number: int) -> str:
-        """Where the file that a step takes away lies."""
+        """Where the file that a step removes lies."""
         return os.path.join(self.directory, _BACKUP, str(number))
 
     def temporary(self, number: int) -> str:

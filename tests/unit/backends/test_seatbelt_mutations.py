@@ -1,4 +1,4 @@
-"""A profile from which anything is taken away is found out: each rule counts, and the evaluator can fail."""
+"""A profile from which anything is removed is found out: each rule counts, and the evaluator can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command leaves for git to act on is taken away; what the host had there stays."""
+"""What a command leaves for git to act on is removed; what the host had there stays."""
 
 from __future__ import annotations
 

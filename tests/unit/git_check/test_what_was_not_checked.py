@@ -214,7 +214,7 @@ def test_after_a_failed_check_nothing_runs_there_until_one_has_ended_well(
 def test_who_comes_while_another_run_checks_waits_for_it(
     opening: Callable[..., RepositoryCheck], place: Path, tmp_path: Path
 ) -> None:
-    """Else it would take for the host's own what that one is about to take away."""
+    """Else it would take for the host's own what that one is about to remove."""
     opening()._mark.close()
     make_repository(place / "sub/.git", CONFIG + EVIL)
     finding = find_abandoned(str(tmp_path / MARKS), (str(place),))

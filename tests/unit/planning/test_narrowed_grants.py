@@ -30,7 +30,7 @@ HOST = FakeHost(
 
 
 def policy(*capabilities: str) -> Policy:
-    """Nothing but these: the preset is taken away."""
+    """Nothing but these: the preset is removed."""
     return build_policy("strict", capabilities).replace(
         fs=tuple(rule for rule in build_policy("strict", capabilities).fs if not rule.optional),
         private=frozenset(text[19:] for text in capabilities if text.startswith("filesystem:private:")),

@@ -1,4 +1,4 @@
-"""The guard: what appears under a protected name is taken away, and nothing else is touched."""
+"""The guard: what appears under a protected name is removed, and nothing else is touched."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_directory_that_has_gone_is_told(guard, tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_taken_away_is_left(guard, tmp_path: Path) -> None:
-    guard.hear(["unmended 0", "swept"])
+    guard.hear(["unremoved 0", "swept"])
 
     assert guard.sweep() == (f"{tmp_path}/top/.envrc",)
 

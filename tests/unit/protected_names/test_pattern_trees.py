@@ -1,4 +1,4 @@
-"""Patterns that are watched: whatever fulfils one later is taken away, wherever it appears."""
+"""Patterns that are watched: whatever fulfils one later is removed, wherever it appears."""
 
 from __future__ import annotations
 

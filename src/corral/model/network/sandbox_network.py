@@ -68,4 +68,4 @@ class Observer(Protocol):
         """All that was refused, when nothing of the command runs any more."""
 
     def close(self) -> None:
-        """Let go of the sockets; may be called again."""
+        """Release the sockets; may be called again."""

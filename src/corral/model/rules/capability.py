@@ -217,7 +217,7 @@ class PolicyDraft:
 
 
 def is_narrowing(capability: Capability) -> bool:
-    """Whether it only ever takes away: a limit, a denial, a protected name, a private area."""
+    """Whether it only ever removes: a limit, a denial, a protected name, a private area."""
     kind, verb = capability.kind, capability.verb
     if kind in {"refusal", "feature"}:
         return True

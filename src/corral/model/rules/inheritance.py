@@ -30,7 +30,7 @@ def inherit(parent: Policy, request: Policy | Iterable[str | Capability]) -> Inh
     """Narrow a request to what the parent permits. Raises CapabilitySyntaxError.
 
     A limit, a protected name or a denied system call of the parent that was not asked for comes along, and is
-    no cut: nothing was requested that it takes away.
+    no cut: nothing was requested that it removes.
     """
     wanted = request if isinstance(request, Policy) else _requested(request)
     comparison = _Comparison(parent, wanted)

@@ -103,7 +103,7 @@ class Reach:
         return rule is not None and rule.optional and rule.access is FsAccess.READ and not rule.within
 
     def narrows_as(self, other: Reach) -> bool:
-        """Whether all that patterns take away from another policy is taken away here, or not reached."""
+        """Whether all that patterns remove from another policy is removed here, or not reached."""
         return all(self._takes(text, other, NONE) for text in other.denied if is_pattern(text)) and all(
             self._takes(text, other, READ) for text in other.read_only if is_pattern(text)
         )

@@ -30,7 +30,7 @@ _MOST_LINE = 4096  # of a chunk's size, and of a trailer
 _MOST_CHUNK_DIGITS = 15
 #: What a client and its proxy tell each other, and nobody else.
 _BETWEEN_THEM = frozenset({"connection", "keep-alive", "te", "upgrade", "http2-settings", "host"})
-#: Never taken away, whatever `Connection` says: where a body ends depends on them.
+#: Never removed, whatever `Connection` says: where a body ends depends on them.
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _STATUS = {
     NetReason.NO_TOKEN: "407 Proxy Authentication Required",

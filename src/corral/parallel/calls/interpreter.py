@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Directories of installed packages, by whoever installed them.
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
-#: -I: nothing of the environment or the working directory; -S: the search path is sent; -B: no litter.
+#: -I: nothing of the environment or the working directory; -S: the search path is sent; -B: no files.
 _FLAGS = ("-I", "-S", "-B")
 _BOOT = """\
 import marshal, sys

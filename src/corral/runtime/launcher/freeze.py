@@ -70,7 +70,7 @@ class Frozen:
         self.close()
 
     def close(self) -> None:
-        """Let go of them, as they are."""
+        """Release them, as they are."""
         while self._held:
             _, descriptor = self._held.popitem()
             os.close(descriptor)

@@ -37,7 +37,7 @@ def _watch(ends: JobPipes, guard: SessionGuard | None, done: Callable[[], None])
     finally:
         ends.close()
         if guard is not None:
-            # What cannot be mended is found by the next command's first look.
+            # What cannot be repaired is found by the next command's first look.
             with contextlib.suppress(SetupError):
                 guard.end(mark, is_leftover=True)
         done()

@@ -313,7 +313,7 @@ def _cannot_start(launch: Launch, problem: OSError) -> SetupError:
 
 
 def remove(launch: Launch) -> None:
-    """Take away what the outer program may have left, if it was one that leaves something."""
+    """Remove what the outer program may have left, if it was one that leaves something."""
     if launch.outer is not None:
         remove_found(launch.outer.removal, launch.outer.finding, launch.env)
 

@@ -94,7 +94,7 @@ def _walk(stage: Stage) -> list[str]:
     return sorted(found)
 
 
-def _is_littered(stage: Stage, _output: str) -> str:
+def _is_left_behind(stage: Stage, _output: str) -> str:
     more = sorted(set(_walk(stage)) - set(stage.remembered["listing"]))  # type: ignore[call-overload]
     return f"{os.path.relpath(more[0], stage.at('ws'))} is left in the workspace" if more else ""
 
@@ -136,7 +136,7 @@ PROBES = (
         Feature.FS_PROTECT,
         "B22, srt #103",
         f'for f in {_NAMES}; do case $f in */*) mkdir -p "${{f%/*}}";; esac; echo "$TOKEN" > "$f"; done',
-        _is_littered,
+        _is_left_behind,
         _listing,
         runner_holds=_GUARD,
     ),

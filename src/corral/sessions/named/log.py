@@ -29,7 +29,7 @@ class Log:
         self._unfinished: dict[str, bytes] = {}
 
     def open(self) -> None:
-        """Begin an empty one, and let go of the last session's. Raises OSError."""
+        """Begin an empty one, and release the last session's. Raises OSError."""
         self._place.remove(f"{self._name}{OLD_LOG}")
         self._descriptor = self._place.open(
             f"{self._name}{LOG}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND

@@ -28,7 +28,7 @@ class SessionDirectory:
         self.handle = handle
 
     def close(self) -> None:
-        """Let go of it; for those who look again and again."""
+        """Release it; for those who look again and again."""
         os.close(self.handle)
 
     def copy(self) -> SessionDirectory:
