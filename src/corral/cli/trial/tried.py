@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from corral.trials.record import LayerSize
 
 _MOST_COMMAND = 80
-_QUESTION = "corral: [a]pply, [c]hoose, show the [d]iff, [k]eep for later, or discard [x]? "
+_QUESTION = "corral: [a]pply, [c]hoose, [d]iff, [k]eep for later or [x] discard? "
 
 
 class TriedCommand:
