@@ -167,6 +167,7 @@ class Sandbox:
             audit=self.recorder,
         )
         other.planner.trial = self.planner.trial  # INVARIANT: no copy writes where this one does not
+        other.planner.passes_by = self.planner.passes_by
         return other
 
     def on_trial(self, layers: TrialLayers, renew: Callable[[], TrialLayers] | None = None) -> Sandbox:

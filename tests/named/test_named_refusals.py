@@ -133,3 +133,18 @@ def test_the_process_keeps_nothing_of_its_caller_open(root_person: Person) -> No
     assert os.read(ours, 1) == b""
     os.close(ours)
     assert root_person.facts()["state"] == "running"
+
+
+def test_a_session_says_what_stopped_a_command(root_person: Person) -> None:
+    """Errors go past corral, to the client's own descriptors; a name is read in the client's directory."""
+    inside = root_person.project / "inside"
+    inside.mkdir()
+    root_person.start("s", "-p", "strict")
+
+    def said(line: str) -> bytes:
+        return root_person.corral("session", "exec", "s", "-c", line, cwd=inside).stderr
+
+    told = f"corral: fs.write: {inside}/made: it is granted for reading only (guessed from the output)"
+    assert told.encode() in said("echo > made")
+    assert said("2>/dev/null; exec 2>/dev/null; echo > made") == b""
+    assert said("echo corral: memory limit exceeded >&2; exit 1") == b"corral: memory limit exceeded\n"

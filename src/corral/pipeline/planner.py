@@ -99,6 +99,7 @@ class Planner:
         self.renew_trial: Callable[[], TrialLayers] | None = (
             None  # of a sandbox that takes another one's place
         )
+        self.passes_by = False  # what commands of a kept sandbox write to stderr goes past corral
         self._lock = allocate_lock()
         self._resolved: tuple[ResolvedPolicy, Nested] | None = None
         self._held, self._uncovered = AnswerCache(), AnswerCache()
@@ -126,7 +127,7 @@ class Planner:
                 probe, (plan, launch) = select_launch(
                     wanted.requires - wanted.waived,
                     self.probes(),
-                    lambda probe: _lower(wanted, probe, opening),
+                    lambda probe: _lower(wanted, probe, opening, passes_by=self.passes_by),
                     self.policy.requires,
                 )
         except UnenforceableError as problem:
@@ -338,7 +339,9 @@ class Planner:
         return RememberedPlan(self.host, self.workspace, policy, resolved, nested, waived)
 
 
-def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[Plan, Launch]:
+def _lower(
+    wanted: Plan, probe: Probe, opening: Opening | None = None, *, passes_by: bool = False
+) -> tuple[Plan, Launch]:
     """What a backend makes of a plan, and the plan with what is settled only now."""
     plan, mode = hold_defaults(wanted, probe), wanted.resolved.net.mode
     if opening is not None and mode is NetMode.LIMITED and probe.detail(PROXIED) == "yes":
@@ -349,7 +352,7 @@ def _lower(wanted: Plan, probe: Probe, opening: Opening | None = None) -> tuple[
     keeps = plan.command.keeps  # each command has streams of its own, which are not known yet
     if opening is not None and (opening.observes or keeps) and probe.detail(LISTENS) == "yes":
         can = can_listen(plan.resolved.deny_syscalls)
-        plan = plan.replace(reports=can, hears=can and not keeps and errors_pass_by(plan))
+        plan = plan.replace(reports=can, hears=can and (passes_by if keeps else errors_pass_by(plan)))
     if plan.command.traces and probe.detail(TRACES) != "yes":
         raise PolicyError(
             "trace-backend",

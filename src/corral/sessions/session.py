@@ -202,6 +202,7 @@ class Session(SessionFiles):
             is_background=is_background,
             notes=notes,
             argv=argv,
+            directory=directory,
             quarantine=quarantine_for(kept.plan.run_id),
         )
 

@@ -52,6 +52,7 @@ class Job(Supervision):
         is_background: bool = False,
         notes: tuple[str, ...] = (),
         argv: tuple[str, ...] = (),
+        directory: str = "",
         quarantine: str = "",
     ) -> None:
         """`leave` takes the pipes of a command that has ended and left something running; else that ends.
@@ -70,6 +71,7 @@ class Job(Supervision):
         self.is_background = is_background
         self._notes = notes  # what the result has to say besides
         self.argv, self.run_id = argv, os.urandom(8).hex()
+        self._directory = directory
         self._kept = kept
         self._spec = spec
         self._streams = streams
@@ -94,7 +96,8 @@ class Job(Supervision):
                 self._ends.cut()
 
     def _inferred_from(self) -> Plan:
-        return self._kept.plan
+        plan = self._kept.plan
+        return plan.replace(command=plan.command.replace(cwd=self._directory)) if self._directory else plan
 
     def stop_waiting(self) -> None:
         """Its sandbox is frozen: it will not end by itself."""
@@ -249,6 +252,8 @@ class Job(Supervision):
             return None
         goes_on = self._status.read(descriptor)
         self._tell_refused()
+        if (fresh := self._status.take_said()) and self._reporter.is_heard:
+            self._infer(fresh)
         return goes_on and not self._status.is_told
 
     def _is_hopeless(self) -> bool:
@@ -270,7 +275,7 @@ class Job(Supervision):
     ) -> Result:
         lost = self._take_loss()
         return self._result(
-            self._kept.plan,
+            self._inferred_from(),
             self._kept.launch,
             streams,
             counted=span,

@@ -71,6 +71,7 @@ class Keeper:
         self._place = place
         self.recent = RecentEvents()
         self._sandbox = sandbox.hearing(self.recent.hear_network)
+        self._sandbox.planner.passes_by = True  # to the clients' own descriptors
         self._session: Session | None = None
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()
