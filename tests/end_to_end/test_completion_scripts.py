@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +24,13 @@ _describe() { print -l -- "${completions_with_descriptions[@]%%:*}" }
 source "$1"; words=("${@:2}"); CURRENT=$#words
 _corral_completion
 """
+#: bash takes words apart at `=` and `@`.
+_BASH = r"""
+compopt() { echo "files:$*"; }
+source "$1"; shift
+_corral_completion corral
+printf '%s\n' "${COMPREPLY[@]}"
+"""
 _CASES = {
     ("ru",): "run",
     ("run", "--prof"): "--profile",
@@ -30,6 +39,8 @@ _CASES = {
     ("run", "--net=li"): "--net=limited",
     ("run", "--waive", "fs.deny,net.n"): "fs.deny,net.none",
     ("mcp", "install", "curs"): "cursor",
+    ("run", "--allow", "@np"): "@npm",
+    ("run", "--allow=@np"): "--allow=@npm",
 }
 
 
@@ -39,6 +50,10 @@ def _offered(shell: str, script: Path, words: tuple[str, ...]) -> list[str]:
     environment = {**os.environ, "PATH": f"{_CORRAL.parent}:{os.environ['PATH']}", "HOME": str(script.parent)}
     if shell == "fish":
         command = ["fish", "-c", f"source {script}; complete -C 'corral {' '.join(words)}'"]
+    elif shell == "bash":
+        apart = [part for word in ("corral", *words) for part in re.split("([=@]+)", word) if part]
+        lines = f"COMP_WORDS=({shlex.join(apart)}); COMP_CWORD={len(apart) - 1}\n{_BASH}"
+        command = ["bash", "--norc", "-c", lines, "bash", str(script)]
     else:
         command = ["zsh", "-fc", _ZSH, "zsh", str(script), "corral", *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -46,13 +61,14 @@ def _offered(shell: str, script: Path, words: tuple[str, ...]) -> list[str]:
     return [line.split("\t")[0] for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_words_options_and_values(shell: str, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(script_for(shell))
 
+    behind = "=" if shell == "bash" else ""  # it replaces what is behind the `=` alone
     assert {words: _offered(shell, script, words) for words in _CASES} == {
-        words: [value] for words, value in _CASES.items()
+        words: [value.partition("=")[2] or value if behind else value] for words, value in _CASES.items()
     }
 
 

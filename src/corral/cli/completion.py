@@ -215,7 +215,30 @@ def script_for(shell: str) -> str:
 
 
 #: Of click's scripts. A value has commas of its own (`--waive A,B`), and may stand behind `--net=`.
+#: bash takes `--net=full` and `@npm` apart, and then replaces what is behind the `=`, but the `@` as well.
 _CORRECTIONS = {
+    "bash": (
+        (
+            "    response=",
+            "    local -a words=()\n"
+            "    local word before='' current=${COMP_WORDS[COMP_CWORD]}\n"
+            '    [[ $current == --*=* ]] && before="${current%%=*}="\n'
+            '    for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do\n'
+            "        if ((${#words[@]})) &&\n"
+            "            [[ ${words[-1]} == --* && $word == =* || ${words[-1]} == @(--*=|--*=@|@) ]]; then\n"
+            "            words[-1]+=$word\n"
+            "        else\n"
+            '            words+=("$word")\n'
+            "        fi\n"
+            "    done\n\n"
+            "    response=",
+        ),
+        (
+            'COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD',
+            'COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1))',
+        ),
+        ("COMPREPLY+=($value)", 'COMPREPLY+=("$before$value")'),
+    ),
     "fish": (
         ('string split "," $completion', 'string split --max 1 "," $completion'),
         (
