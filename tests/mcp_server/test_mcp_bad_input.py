@@ -101,6 +101,18 @@ def test_arguments_that_make_no_sense_are_told_to_the_model(
     assert told in text_of(answer)
 
 
+def test_an_edit_does_not_make_a_file_that_is_too_large(server: RawServer) -> None:
+    """It is made in the server, where no limit of the sandbox holds: 8 MB for each of some letters."""
+    server.call(92, "bash", command="head -c 3 /dev/zero | tr '\\0' a > letters; ln -s letters link")
+    answer = server.call(
+        93, "edit_file", path="link", old_string="a", new_string="b" * 8_000_000, replace_all=True
+    )
+
+    assert answer["result"]["isError"]
+    assert "would have more than 16777216 characters: nothing was changed" in text_of(answer)
+    assert text_of(server.call(94, "read_file", path="letters")) == "aaa"
+
+
 def test_output_is_bounded_and_what_was_cut_is_said(server: RawServer) -> None:
     text = text_of(server.call(91, "bash", command="seq 1 1000000"))
 

@@ -160,6 +160,11 @@ class ClientSandbox:
                     f"`old_string` is in {path} {count} times: nothing was changed. Give more of the text"
                     " around it, or replace_all"
                 )
+            # What a model asks for is made in this process, where no limit of the sandbox holds.
+            if len(text) + count * (len(new) - len(old)) > _MOST_FILE_BYTES:
+                raise BadArguments(
+                    f"{path} would have more than {_MOST_FILE_BYTES} characters: nothing was changed"
+                )
             session.write_file(path, text.replace(old, new).encode())
             return count
 
