@@ -77,18 +77,20 @@ class Workplace:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def work(self, commands: list[str], *before: str) -> list[str]:
-        """Let the agent do what a model says; returns what it tells the model of each call."""
-        with ScriptedModel(commands, tool="exec_command") as model:
+    def work(self, commands: list[str], *before: str, tool: str = "") -> list[str]:
+        """Let the agent do what a model says, with its own shell tool or another; returns what it tells the
+        model of each call."""
+        with ScriptedModel(commands, tool=tool or "exec_command") as model:
             if self.agent == "codex":
                 settings = {**_CODEX, "model_providers.scripted.base_url": f"{model.url}/v1"}
                 flags = [word for key, value in settings.items() for word in ("-c", f'{key}="{value}"')]
                 argv = [self.program, "exec", "--skip-git-repo-check", *flags, "go on"]
                 variables = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": model.url}
             else:
-                argv = [self.program, "-p", "go on", "--allowedTools", "Bash"]
+                argv = [self.program, "-p", "go on", "--allowedTools", tool or "Bash"]
                 variables = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "none"}
                 variables |= {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+                variables |= {"MCP_CONNECTION_NONBLOCKING": "0"}  # else it has a model wait for servers
             done = subprocess.run(
                 [*before, *argv],
                 env={**self.environment, **variables},
@@ -110,11 +112,11 @@ class Workplace:
 
 def _said(result: str) -> str:
     """The output of a command and its status, without what Codex says of its time."""
-    _, found, output = result.partition("\nOutput:\n")
+    _, found, output = result.partition("\nOutput:")
     if not found:
         return result.strip()
     status = result.partition("exited with code ")[2].partition("\n")[0]
-    return (output if status == "0" else f"Exit code {status}\n{output}").strip()
+    return (output if status in {"", "0"} else f"Exit code {status}\n{output}").strip()
 
 
 @pytest.fixture(params=_PROGRAMS)
@@ -194,6 +196,26 @@ def test_a_task_of_ten_calls_ends_as_without_corral_but_for_two_refusals(
     for number in others:  # Codex has two pipes, and tells in which order it came to read them
         assert sorted(results[number].splitlines()) == sorted(expected[number].splitlines())
     assert (workplace.project / "m.py").exists()
+
+
+def test_a_task_is_completed_with_the_tools_of_the_mcp_server(workplace: Workplace) -> None:
+    workplace.corral("mcp", "install", workplace.agent, "--yes")
+    if workplace.agent == "codex":  # else it asks, and nobody can answer
+        with (workplace.home / ".codex/config.toml").open("a") as file:
+            file.write('default_tools_approval_mode = "approve"\n')
+    results = workplace.work(
+        [
+            "mkdir sub && cd sub && echo 'def twice(x): return 2 * x' > m.py && export NUMBER=2",
+            "python3 -c \"import m; assert m.twice($NUMBER) == 4; print('passed')\"",
+            "cat ~/.ssh/id_rsa",
+        ],
+        tool="mcp__corral__bash",
+    )
+
+    assert results[:2] == ["[no output]", "passed"]
+    assert "id_rsa is not visible in the sandbox" in results[2]
+    assert _SECRET not in "".join(results)
+    assert (workplace.project / "sub/m.py").exists()
 
 
 @pytest.mark.parametrize("fate", ["removed", "killed", "hanging"])

@@ -23,7 +23,7 @@ class ScriptedModel:
 
     def __init__(self, commands: Sequence[str | Mapping[str, Any]], *, tool: str = "") -> None:
         self.calls = [command if isinstance(command, dict) else {"command": command} for command in commands]
-        self.tool = tool  # of OpenAI's, what the command is passed to
+        self.tool = tool  # what commands are passed to; of Anthropic's it is Bash, or a server's
         self.requests: list[dict[str, Any]] = []
         self._turn = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -52,11 +52,13 @@ class ScriptedModel:
         """The events of the next turn."""
         with self._turn:
             if not request.get("tools"):  # a title, a summary: nothing of the script
-                return list(_responses(None, 0, "") if as_responses else _messages(None, 0))
+                return list(_responses(None, 0, "") if as_responses else _messages(None, 0, ""))
             self.requests.append(request)
             number = sum(1 for _ in _results(request))
             call = self.calls[number] if number < len(self.calls) else None
-            return list(_responses(call, number, self.tool) if as_responses else _messages(call, number))
+            if as_responses:
+                return list(_responses(call, number, self.tool))
+            return list(_messages(call, number, self.tool if self.tool.startswith("mcp__") else "Bash"))
 
 
 def _results(request: dict[str, Any]) -> Iterator[str]:
@@ -76,12 +78,13 @@ def _text(content: Any) -> str:
     return str(content)
 
 
-def _messages(call: dict[str, Any] | None, number: int) -> Iterator[Event]:
+def _messages(call: dict[str, Any] | None, number: int, tool: str) -> Iterator[Event]:
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta: dict[str, Any] = {"type": "text_delta", "text": "Done."}
     if call is not None:
-        block = {"type": "tool_use", "id": f"toolu_{number:04d}", "name": "Bash", "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps({"description": "a step", **call})}
+        block = {"type": "tool_use", "id": f"toolu_{number:04d}", "name": tool, "input": {}}
+        arguments = {"description": "a step", **call} if tool == "Bash" else call
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
     usage = {"input_tokens": 1, "output_tokens": 1}
     start = {"id": f"msg_{number:04d}", "type": "message", "role": "assistant", "model": "scripted"}
     start |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
@@ -102,7 +105,12 @@ def _responses(call: dict[str, Any] | None, number: int, tool: str) -> Iterator[
         name = "cmd" if tool == "exec_command" else "command"
         arguments = {name: call["command"], **{key: call[key] for key in call if key != "command"}}
         item = {"type": "function_call", "id": f"fc_{number:04d}", "call_id": f"call_{number:04d}"}
-        item |= {"name": tool, "arguments": json.dumps(arguments)}
+        server, _, name = tool.rpartition("__")  # Codex has the tools of an MCP server in its namespace
+        item |= {
+            "name": name,
+            "arguments": json.dumps(arguments),
+            **({"namespace": server} if server else {}),
+        }
     yield "response.created", {"response": response}
     yield "response.output_item.done", {"output_index": 0, "item": item}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}

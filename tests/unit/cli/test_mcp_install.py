@@ -137,6 +137,30 @@ def test_hooks_and_server_of_one_client_come_and_go_apart(
     assert not (home / ".codex/config.toml").exists()
 
 
+def test_what_codex_has_noted_beneath_its_entry_goes_with_it(home: Path) -> None:
+    """Codex refuses to start with a server that has no command."""
+    path = home / ".codex/config.toml"
+    run("codex")
+    own = path.read_text()
+    noted = '[mcp_servers.corral.tools.bash]\napproval_mode = "approve"\n'
+    path.write_text(f'{own}enabled = true\n\n# mine\n[mcp_servers.other]\ncommand = "x"\n\n{noted}')
+    run("codex", remove=True)
+
+    assert path.read_text() == '\n# mine\n[mcp_servers.other]\ncommand = "x"\n\n'
+
+
+def test_an_entry_of_codex_that_stands_apart_from_its_mark_is_left_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / ".codex/config.toml"
+    run("codex")
+    path.write_text(apart := path.read_text().replace("\nargs = ", "\n\nargs = "))
+
+    assert run("codex", remove=True) == SetupError.exit_status
+    assert "remove it yourself" in capsys.readouterr().err
+    assert path.read_text() == apart
+
+
 def test_without_the_sdk_the_extra_is_named() -> None:
     program = "import sys; sys.modules['mcp'] = None; from corral.cli.main import main; main()"
     for words in (["serve"], ["install", "gemini", "--dry-run"]):

@@ -91,6 +91,7 @@ def _codex(home: str, project: str, arguments: list[str]) -> Edit:
     place = f"{project}/.codex" if project else os.environ.get("CODEX_HOME") or f"{home}/.codex"
     table = (
         f"[mcp_servers.{_NAME}]\ncommand = {json.dumps(beside('corral'))}\nargs = {json.dumps(arguments)}\n"
+        "required = true\n"  # else Codex begins without the tools of a server that is still starting
     )
 
     def add(text: str) -> str:
@@ -104,10 +105,30 @@ def _codex(home: str, project: str, arguments: list[str]) -> Edit:
 
 
 def _without_table(text: str) -> str:
-    while (at := text.find(f"\n{_MARK}\n")) >= 0:
-        lines = text[at:].split("\n", 5)
-        text = text[:at] + (lines[5] if len(lines) > 5 else "")
-    return text
+    """Without what corral has written, and what Codex notes beneath it: it wants a command there."""
+    if _MARK not in text.split("\n"):
+        return text
+    kept: list[str] = []
+    is_own = False
+    for line in text.split("\n"):
+        if line == _MARK:
+            is_own = True
+            if kept and not kept[-1]:
+                kept.pop()  # it was written with the mark
+        elif line.startswith(f"[mcp_servers.{_NAME}.") or (is_own and line == f"[mcp_servers.{_NAME}]"):
+            is_own = True
+        elif not line or line.startswith(("[", "#")):
+            is_own = False
+            kept.append(line)
+        elif not is_own:
+            kept.append(line)
+    made = "\n".join(kept)
+    expected = tomllib.loads(text)
+    expected["mcp_servers"].pop(_NAME, None)
+    found = tomllib.loads(made)
+    if {"mcp_servers": {}, **found} != expected:
+        raise ValueError(f"mcp_servers.{_NAME} cannot be told from what stands around it: remove it yourself")
+    return made
 
 
 _ASKS = "It asks before it uses a tool of the server, unless you permit that in its own settings."

@@ -29,13 +29,13 @@ _ROTATE_BYTES = 64 * 1024 * 1024
 
 def serve(options: Mapping[str, Any], http: str | None) -> int:
     """Serve a client on stdio, or several over HTTP; returns the exit status."""
-    gc.enable()  # it is off for commands that end soon
     try:
         check_sdk()
         request = build_server_request(options)
         announce(request, verbose=bool(options["verbose"]), as_json=False)
         settings = make_settings(request, options["agent"] or "")
         if http is not None:
+            _collect_garbage()
             return _serve_http(settings, _port(http))
     except CorralError as error:
         return report_error(error, as_json=False, about_command=False)
@@ -43,7 +43,14 @@ def serve(options: Mapping[str, Any], http: str | None) -> int:
 
     if sys.stdin.isatty():
         say("waiting for a client on stdin; `corral mcp install CLIENT` puts this server into an agent")
+    _collect_garbage()
     return serve_stdio(settings)
+
+
+def _collect_garbage() -> None:
+    """From here on. It is off for commands that end soon, and need not look at what is there by now."""
+    gc.freeze()
+    gc.enable()
 
 
 def check_sdk() -> None:
