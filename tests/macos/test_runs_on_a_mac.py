@@ -228,7 +228,7 @@ def test_a_killed_corral_leaves_what_the_next_run_removes(mac: Mac) -> None:
     ("words", "expected"),
     [
         (("--version",), "corral"),
-        (("doctor",), "seatbelt"),
+        (("doctor",), f"--backend seatbelt --waive\n{','.join(sorted(WAIVED))}`."),
         (("doctor", "--json"), '"platform": "darwin"'),
         (("explain", "--backend", "seatbelt", *GIVEN_UP, "-v", "--", "true"), "(deny default)"),
         (("policy", "show"), "filesystem:write:${workspace}"),

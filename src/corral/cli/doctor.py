@@ -222,12 +222,11 @@ def _verdict(probes: list[Probe], *, usable: bool) -> str:
     if not usable:
         return "No backend works here: corral refuses to run commands."
     confining = [probe for probe in probes if probe.available and probe.backend not in _NO_COMMANDS]
-    needed = _EVERYDAY
-    whole = [probe.backend for probe in confining if needed <= probe.enforces]
+    whole = [probe.backend for probe in confining if probe.enforces >= _EVERYDAY]
     if whole:
         return f"Sandboxes work here: {', '.join(whole)} {'enforce' if len(whole) > 1 else 'enforces'} all."
-    probe = min(confining, key=lambda probe: len(needed - probe.enforces))
-    lacking = ",".join(sorted(feature.value for feature in needed - probe.enforces))
+    probe = min(confining, key=lambda probe: len(_EVERYDAY - probe.enforces))
+    lacking = ",".join(sorted(feature.value for feature in _EVERYDAY - probe.enforces))
     return f"Sandboxes work here only with `--backend {probe.backend} --waive {lacking}`."
 
 

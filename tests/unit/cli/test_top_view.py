@@ -276,6 +276,14 @@ def test_decisions_about_the_network_are_told_in_words(allowed: str, reason: str
     assert line_of("api", {**facts, "at": "never"}) is None
 
 
+def test_the_host_of_a_refusal_is_known_unless_it_is_a_guess() -> None:
+    facts = {"event": "refused", "at": "1", "feature": "net.domains", "subject": "example.org:443"}
+    guess = {**facts, "feature": "net.none", "subject": "network", "evidence": "inferred"}
+    lines = [line_of("api", each) for each in (facts, guess)]
+
+    assert [line.host for line in lines if line is not None] == ["example.org:443", ""]
+
+
 def test_options_of_a_run_are_those_that_shape_its_policy() -> None:
     words = [
         "python",

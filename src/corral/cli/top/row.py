@@ -99,4 +99,5 @@ def _sentence(reason: str) -> str:
 
 
 def _host_in(facts: Mapping[str, str]) -> str:
-    return clean(facts.get("subject", "")) if facts.get("feature", "").startswith("net.") else ""
+    is_named = facts.get("evidence") != "inferred"  # a guess knows of no host
+    return clean(facts.get("subject", "")) if is_named and facts.get("feature", "").startswith("net.") else ""
