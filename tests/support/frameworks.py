@@ -50,7 +50,7 @@ FRAMEWORKS = {
         Framework("openai-agents"),
         Framework("mini-swe-agent"),
         Framework("smolagents"),
-        Framework("autogen", ("autogen-agentchat>=0.7.5",)),
+        Framework("autogen"),
         Framework("google-adk"),
         Framework("harbor", python=(3, 12)),
     )
