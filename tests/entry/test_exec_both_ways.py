@@ -45,7 +45,7 @@ REQUESTS = (
     (("--cwd", "/nowhere", "--", "true"), "continued"),
     (("--env", "=x", "--", "true"), "continued"),
     (("-c", "touch .bashrc; sleep 0.1"), "continued"),
-    (("-c", "echo x > /usr/x"), "native"),
+    (("-c", "echo x > /usr/x"), "continued"),
     (("-v", "--", "true"), "python"),
     (("--timeout", "soon", "--", "true"), "python"),
     (("--no-such-flag", "--", "true"), "python"),

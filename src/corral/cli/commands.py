@@ -240,7 +240,7 @@ def completion(shell: str) -> None:
 
     \b
     bash   ~/.local/share/bash-completion/completions/corral
-    zsh    ~/.local/share/zsh/_corral, with that directory in $fpath before compinit
+    zsh    ~/.local/share/zsh/_corral, with its directory in $fpath
     fish   ~/.config/fish/completions/corral.fish
     """
     from corral.cli.completion import script_for

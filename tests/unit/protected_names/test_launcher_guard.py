@@ -23,7 +23,8 @@ def plan(tmp_path: Path) -> SimpleNamespace:
         (tmp_path / name).mkdir()
     top, sub = (_names(tmp_path / name) for name in ("top", "top/sub"))
     watches = (top(".envrc", "label"), sub("hooks", "hooks"), top(".git", ".git", is_repository=True))
-    return SimpleNamespace(watches=watches, resolved=SimpleNamespace(workspace=str(tmp_path / "top")))
+    resolved = SimpleNamespace(workspace=str(tmp_path / "top"), grants=())
+    return SimpleNamespace(watches=watches, resolved=resolved)
 
 
 def _names(place: Path):
