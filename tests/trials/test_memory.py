@@ -13,6 +13,7 @@ from corral.model.errors import PolicyError, SetupError
 from corral.model.result import Outcome
 from corral.policy.compose import build_policy
 from corral.trials import memory
+from corral.trials.copying import copy_content
 from corral.trials.record import layer_size
 from support.confinement import INTERPRETER
 from support.named_sessions import Person
@@ -123,14 +124,28 @@ def test_no_more_is_copied_than_the_layer_may_hold(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     source, target = (os.open(path, os.O_RDONLY) for path in (layer, tmp_path))
     try:
-        memory._LayerCopy(4 * 4096).copy(source, target, "kept")
+        memory._LayerCopy(4 * 4096, 8).copy(source, target, "kept")
         assert sum(path.stat().st_nlink == 2 for path in (tmp_path / "kept").iterdir()) == 8
-        (tmp_path / "other").mkdir()
-        with pytest.raises(OSError, match="grows while it is copied"):
-            memory._LayerCopy(4 * 4096 - 1).copy(source, target, "other")
+        for name, most in (("bytes", (4 * 4096 - 1, 8)), ("names", (4 * 4096, 7))):
+            (tmp_path / name).mkdir()
+            with pytest.raises(OSError, match="grows while it is copied"):
+                memory._LayerCopy(*most).copy(source, target, name)
     finally:
         os.close(source)
         os.close(target)
+
+
+@pytest.mark.parametrize("size", [64 << 10, 1 << 20])
+def test_a_hole_takes_no_room(tmp_path: Path, size: int) -> None:
+    """Else a layer of a few kilobytes would become one of gigabytes; and somebody may fill it meanwhile."""
+    with open(tmp_path / "hole", "w+b") as hole, open(tmp_path / "copy", "w+b") as copy:
+        hole.truncate(size)
+        copy_content(hole.fileno(), copy.fileno(), size, 0)
+        assert (os.fstat(copy.fileno()).st_blocks, os.fstat(copy.fileno()).st_size) == (0, size)
+        hole.write(b"x")
+        hole.flush()
+        with pytest.raises(OSError, match="grows while it is copied"):
+            copy_content(hole.fileno(), copy.fileno(), size, 0)
 
 
 @pytest.mark.parametrize(("size", "files"), [("100", None), ("much", None), ("1M", "0"), (None, "-1")])

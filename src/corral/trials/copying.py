@@ -10,9 +10,10 @@ _SMALL = 64 << 10
 _WITHOUT_RANGES = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
 
-def copy_content(source: int, target: int, size: int) -> None:
-    """The first `size` bytes, into an empty file. Raises OSError."""
-    if size <= _SMALL:  # most are: two calls instead of five
+def copy_content(source: int, target: int, size: int, most: int | None = None) -> None:
+    """The first `size` bytes, into an empty file, of which `most` may be no holes. Raises OSError."""
+    left = size if most is None else most
+    if size <= _SMALL and os.fstat(source).st_blocks * 512 >= size <= left:  # most are: quicker
         piece = os.pread(source, size, 0)
         if len(piece) == size and os.pwrite(target, piece, 0) == size:
             return
@@ -28,6 +29,9 @@ def copy_content(source: int, target: int, size: int) -> None:
             start, end = at, size  # this file system does not tell
         else:
             end = min(os.lseek(source, start, os.SEEK_HOLE), size)
+        left -= end - start
+        if left < 0:
+            raise OSError(errno.EFBIG, "it grows while it is copied")
         _copy_range(source, target, start, end)
         at = end
     if os.fstat(target).st_size != size:

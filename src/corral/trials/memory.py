@@ -83,7 +83,7 @@ def _kept(record: TrialRecord, directory: int, layer: int) -> TrialRecord:
         remove_tree(directory, _PART)
         os.mkdir(_PART, 0o700, dir_fd=directory)
         try:
-            _LayerCopy(record.size_bytes).copy(upper, directory, _PART)
+            _LayerCopy(record.size_bytes, used.f_files).copy(upper, directory, _PART)
             # ORDER: first the empty one goes; what was in it before is a lower layer by now.
             os.rmdir(_UPPER, dir_fd=directory)
             os.rename(_PART, _UPPER, src_dir_fd=directory, dst_dir_fd=directory)
@@ -101,8 +101,8 @@ def _kept(record: TrialRecord, directory: int, layer: int) -> TrialRecord:
 class _LayerCopy:
     """Copies one layer, with whiteouts and the marks of overlayfs, and no other attribute."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._left = most_bytes
+    def __init__(self, most_bytes: int, most_names: int) -> None:
+        self._left, self._names = most_bytes, most_names
         self._links: dict[tuple[int, int], str] = {}  # the first name of files that have several
         self._top = -1
 
@@ -123,6 +123,9 @@ class _LayerCopy:
             self._entry(stack, entry, target, f"{above}{entry.name}", depth)
 
     def _entry(self, stack: LayerStack, entry: Entry, target: int, path: str, depth: int) -> None:
+        self._names -= 1
+        if self._names < 0:
+            raise OSError(errno.EFBIG, "it grows while it is copied", path)
         status = entry.status
         if status is None or is_whiteout(status):
             os.mknod(entry.name, stat.S_IFCHR, 0, dir_fd=target)
@@ -158,7 +161,7 @@ class _LayerCopy:
                 self._left -= now.st_blocks * 512
                 if self._left < 0:
                     raise OSError(errno.EFBIG, "it grows while it is copied", path)
-                copy_content(source, made, now.st_size)
+                copy_content(source, made, now.st_size, now.st_blocks * 512)
                 _take_status(now, made)
             finally:
                 os.close(made)
