@@ -30,6 +30,7 @@ _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
 RUNS = "runs"
 #: Files that configure corral, in the user's directory or in a project's.
 CONFIG_NAMES = ("corral.toml", "corral.json")
+_HIDDEN = ("sessions", "audit", "trials", "quarantine", "stored")
 _ABSENT = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EISDIR}
 )
@@ -263,12 +264,11 @@ class RealHost:
 
     def control_directories(self) -> tuple[str, ...]:
         # TRUST: whoever reads there may give commands to every named session, wherever variables lead here.
-        # What is not there yet too: plans and sandboxes that are kept must see it come.
-        home = os.path.dirname(stored_directory())
-        places = (*control_directories(), *((os.path.join(home, "sessions"),) if home else ()))
-        state = os.path.realpath(state_directory() or "/")
-        logs = (os.path.join(state, "audit"),) if state != "/" else ()  # who reads it knows all runs
-        return (*dict.fromkeys(map(os.path.realpath, places)), *logs)
+        # Nor is what other runs have left there any command's. What is not there yet counts too: plans and
+        # sandboxes that are kept must see it come.
+        above = filter(None, (state_directory(), os.path.dirname(stored_directory())))
+        kept = (os.path.join(os.path.realpath(state), name) for state in above for name in _HIDDEN)
+        return tuple(dict.fromkeys((*map(os.path.realpath, control_directories()), *kept)))
 
     def module_runner(self) -> ModuleRunner:
         from corral.host.modules import find_module_runner
