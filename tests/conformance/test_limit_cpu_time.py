@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves(Feature.LIMIT_CPU_TIME)
 
-# More than an interpreter needs to start on a slow machine, and less than half of what is burnt. The control
+# More than an interpreter needs to start on a slow machine; less than a third of what is burnt. The control
 # burns next to nothing: that nobody stops the whole of it unconfined is what the leaky backend shows.
-_LIMIT = ["cpu:time:1200ms"]
-_BURNT_SECONDS, _CONTROL_SECONDS = 3.0, 0.1
+_LIMIT = ["cpu:time:600ms"]
+_BURNT_SECONDS, _CONTROL_SECONDS = 2.0, 0.1
 
 _ONE = """
 import time

@@ -6,8 +6,9 @@
 - on backends that are not in WHOLE, all but the first proof of a guarantee, the first attack on it, and the
   first case of any other test; attacks in containers, and all but the first test of a file about connections
   there. Launcher, filter, plan and gateway are the same everywhere;
-- of tests that run twice (root and an ordinary user, a plain build and one with sanitizers) one of both in
-  turn, and of those that run four times two that have everything.
+- of tests that run twice (root and an ordinary user, a plain build and one with sanitizers, docker and podman
+  where what is tried is corral's own) one of both in turn, and of those that run four times two that have
+  everything.
 
 A run that names a file or selects with `-k` leaves out nothing. `--first-proofs` tries each guarantee once
 on every backend, as an emulated machine does, where everything takes long.
@@ -37,11 +38,12 @@ ENGINES = frozenset({"docker", "podman"})
 ONCE = frozenset({"landlock", "bubblewrap", "firejail", "seatbelt", "none", "leaky", *ENGINES})
 #: Directories whose tests start nothing.
 QUICK = frozenset({"unit", "property", "golden", "architecture", "fuzz"})
-#: Words in the names of tests that run twice or four times, by directory.
+#: Words in the names of tests that run twice or four times, by directory, or by file.
 _OF_USERS = r"plain|checked|root|ordinary|own|native|landlock|cgroup|supervisor"
+_ENGINE = re.compile(r"\b(?:docker|podman)\b")
 _VARIANTS = {
     **dict.fromkeys(("launcher", "limits", "compiled", "named"), re.compile(rf"\b(?:{_OF_USERS})\b")),
-    "network": re.compile(r"\b(?:docker|podman)\b"),
+    **dict.fromkeys(("network", "test_runs_in_containers", "test_what_is_said_of_containers"), _ENGINE),
 }
 
 
@@ -110,7 +112,7 @@ def _twins(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
     """Of two alike one in turn; of four, such as plain and checked, root and ordinary, a diagonal in turn."""
     alike: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        words = _VARIANTS.get(_directory(item))
+        words = _VARIANTS.get(_directory(item)) or _VARIANTS.get(item.path.stem)
         if words is not None:
             name, bracket, case = item.nodeid.partition("[")
             alike[name + bracket + words.sub("*", case)].append(item)
