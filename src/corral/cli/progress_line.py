@@ -11,7 +11,6 @@ from corral.model.printable import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 _ERASE = "\r\x1b[K"
@@ -42,9 +41,7 @@ class ProgressLine:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread is not None:
             self._thread.join()

@@ -135,22 +135,25 @@ def _compile(sandbox: Sandbox, trace: Trace, *, counts: bool) -> Compilation:
     for path in hosts[0].corral_files() if writable_paths(plan) else ():
         hosts[0].lstat(path)
     spec = with_groups(launch, trace, telling=_COUNTING if counts else frozenset())
-    limits = plan.resolved.limits
-    compiled = CompiledPlan(
-        PlanHost(
-            plan.resolved.uid, plan.resolved.gid, build_of(launch.argv[0]), boot_id(), os.uname().release
-        ),
+    compiled = compiled_plan(plan, launch, trace, spec, json.dumps(_note(explanation, plan, launch)))
+    return Compilation(compiled, launch.argv[0], (plan.resolved.workspace, *writable_paths(plan)))
+
+
+def compiled_plan(plan: Plan, launch: Launch, trace: Trace, spec: bytes, note: str = "") -> CompiledPlan:
+    """A plan with its spec, and all that it depends on."""
+    resolved = plan.resolved
+    return CompiledPlan(
+        PlanHost(resolved.uid, resolved.gid, build_of(launch.argv[0]), boot_id(), os.uname().release),
         trace.seen,
         EnvironmentRules(
             tuple(sorted(plan.policy.env.passed)),
             (("PATH", DEFAULT_PATH),),
-            tuple(sorted(fixed_environment(plan.policy, plan.resolved, plan.waived).items())),
+            tuple(sorted(fixed_environment(plan.policy, resolved, plan.waived).items())),
         ),
-        limits.output_bytes,
+        resolved.limits.output_bytes,
         resolved_of(spec),
-        json.dumps(_note(explanation, plan, launch)),
+        note,
     )
-    return Compilation(compiled, launch.argv[0], (plan.resolved.workspace, *writable_paths(plan)))
 
 
 def _check_response(policy: Policy) -> None:

@@ -18,8 +18,7 @@ from enum import IntEnum
 import corral
 from corral.compiled_plans.compiler import (
     MEMBERSHIP,
-    boot_id,
-    build_of,
+    compiled_plan,
     preset_directory,
     with_groups,
 )
@@ -29,13 +28,12 @@ from corral.git_check.check import begin_for_others
 from corral.git_check.scope import scope_of
 from corral.host.real import RUNS, control_directories
 from corral.limits.files import read
-from corral.linux.compiled import CompiledPlan, EnvironmentRules, PlanHost, encode_plan, resolved_of
+from corral.linux.compiled import CompiledPlan, encode_plan
 from corral.linux.encode import append_guard
 from corral.model.plan import StdioMode
 from corral.model.policy import NetMode, Response
 from corral.pipeline.networked_launch import Opening
 from corral.pipeline.planned_run import quarantine_for
-from corral.planning.build import DEFAULT_PATH, fixed_environment
 from corral.protected_names.launcher_guard import name_guard
 from corral.protected_names.session_guard import memory_of
 from corral.runtime.check import check
@@ -187,21 +185,7 @@ def _guarded(plan: Plan, launch: Launch) -> Launch:
 
 
 def _compiled(plan: Plan, launch: Launch, trace: Trace) -> CompiledPlan:
-    spec = with_groups(launch, trace, telling=_TELLING)
-    return CompiledPlan(
-        PlanHost(
-            plan.resolved.uid, plan.resolved.gid, build_of(launch.argv[0]), boot_id(), os.uname().release
-        ),
-        trace.seen,
-        EnvironmentRules(
-            tuple(sorted(plan.policy.env.passed)),
-            (("PATH", DEFAULT_PATH),),
-            tuple(sorted(fixed_environment(plan.policy, plan.resolved, plan.waived).items())),
-        ),
-        plan.resolved.limits.output_bytes,
-        resolved_of(spec),
-        "",
-    )
+    return compiled_plan(plan, launch, trace, with_groups(launch, trace, telling=_TELLING))
 
 
 def _encode(

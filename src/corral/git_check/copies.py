@@ -21,7 +21,6 @@ from corral.untrusted_files.removal import remove_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
     from corral.model.launch import Launch
@@ -66,9 +65,7 @@ class Copies:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     def refresh(self) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from corral.model.policy import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from corral.limits.group import OwnGroup
@@ -70,9 +69,7 @@ class Ceiling:
             ) from problem
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -23,7 +23,6 @@ from corral.model.result import UsageSample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from corral.limits.group import OwnGroup
@@ -71,9 +70,7 @@ class ResourceLimiter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cleanup()
 
     def apply(self, pid: int) -> None:

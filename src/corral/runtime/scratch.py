@@ -16,8 +16,6 @@ from corral.untrusted_files.removal import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from corral.git_check.copies import Copies
     from corral.model.launch import Launch
     from corral.model.plan import Plan, PrivateFile
@@ -67,9 +65,7 @@ class Scratch:
                 fix="free some space on the file system of TMPDIR, or point TMPDIR elsewhere",
             ) from problem
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     def _remove(self) -> None:

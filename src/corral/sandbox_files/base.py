@@ -150,12 +150,7 @@ class Files(ABC):
             with contextlib.suppress(FileExistsError):  # made meanwhile: it is looked at like anything else
                 os.mkdir(name, mode, dir_fd=parent.descriptor)
             place = self.child(parent, name)
-        try:
-            place.check_directory()
-        except BaseException:
-            place.close()
-            raise
-        return place
+        return place.as_directory()
 
 
 def _read(descriptor: int, size: int, most: int) -> bytes:

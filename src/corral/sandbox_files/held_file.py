@@ -88,6 +88,15 @@ class HeldFile:
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         self._check_ordinary()
 
+    def as_directory(self) -> Self:
+        """Itself, if it is one; otherwise it is closed. Raises OSError."""
+        try:
+            self.check_directory()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
     def _check_ordinary(self) -> None:
         if is_kernel_interface(self.descriptor):
             raise OSError(errno.EACCES, "it belongs to a file system of the kernel (/proc, /sys, ...)")

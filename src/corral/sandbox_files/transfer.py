@@ -118,17 +118,11 @@ class Upload:
         with naming(path):
             whole = self._files.absolute(path)
             try:
-                place = self._files.find(whole)
+                return self._files.find(whole).as_directory()
             except FileNotFoundError:
                 with self._files.find_spot(whole.rstrip("/"), parents=parents) as spot:
                     assert spot.parent is not None  # nothing is there, so nothing that is granted
                     return self._files.make_directory(spot.parent, spot.name, path, mode)
-            try:
-                place.check_directory()
-            except BaseException:
-                place.close()
-                raise
-            return place
 
     def _tree(self, origin: HeldFile, source: str, parent: HeldFile, path: str, *, depth: int) -> None:
         for name in self._tally.enter(origin, source, depth):

@@ -16,7 +16,6 @@ from corral.untrusted_files.removal import remove_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
     from typing import Self
 
 _READ_BYTES = 65_536
@@ -51,9 +50,7 @@ class Stage:
         self.write("home/.ssh/id_ed25519", self.secret)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def at(self, name: str) -> str:

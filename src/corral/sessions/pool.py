@@ -20,7 +20,6 @@ from corral.streams.streams import PipedStreams
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self, Unpack
 
     from corral.model.container import Container
@@ -92,9 +91,7 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, command: str | Sequence[str], **options: Unpack[PoolOptions]) -> Result:

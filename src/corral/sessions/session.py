@@ -23,7 +23,6 @@ from corral.streams.streams import PipedStreams
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self, Unpack
 
     from corral.model.event import Event
@@ -74,9 +73,7 @@ class Session(SessionFiles):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

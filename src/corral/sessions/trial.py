@@ -31,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
     from corral.model.event import Listener
@@ -65,9 +64,7 @@ class Trial:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._is_kept and not self._is_gone:
             self.discard()
 

@@ -12,6 +12,7 @@ import sys
 from corral.model.errors import PolicyError, SetupError
 from corral.model.record import Record
 from corral.streams.sinks import Passed, Sink
+from corral.untrusted_files.steps import open_down
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,16 +154,7 @@ def _open_path(path: str) -> int:
 
 def _open_directory(path: str) -> int:
     # TRUST: an earlier command may have put a link where it could write, so none is followed.
-    handle = os.open("/" if path.startswith("/") else ".", _DIRECTORY)
-    for part in path.split("/"):
-        if part in {"", "."}:
-            continue
-        try:
-            deeper = os.open(part, _DIRECTORY, dir_fd=handle)
-        finally:
-            os.close(handle)
-        handle = deeper
-    return handle
+    return open_down(os.open("/" if path.startswith("/") else ".", _DIRECTORY), path, _DIRECTORY)
 
 
 def _open_file(name: str, directory: int) -> int:

@@ -16,7 +16,6 @@ from corral.streams.sinks import Head, Relay, Sink, deliver
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Protocol, Self
 
     from corral.model.plan import Plan
@@ -74,9 +73,7 @@ class InheritedStreams:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import os
 
 from corral.model.errors import SetupError
 from corral.trials.stamp import stamp_at
+from corral.untrusted_files.steps import open_down
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,14 +65,7 @@ class HostTree:
         self._directory = -1
 
     def _open(self, directory: str) -> int:
-        handle = os.dup(self._root)
-        for part in filter(None, directory.split("/")):
-            above, handle = handle, -1
-            try:
-                handle = os.open(part, _DIRECTORY, dir_fd=above)
-            finally:
-                os.close(above)
-        return handle
+        return open_down(os.dup(self._root), directory, _DIRECTORY)
 
 
 def open_root(record: TrialRecord) -> int:

@@ -18,14 +18,19 @@ def open_beneath(root: str, directory: str) -> int:
 
     TRUST: another command may run in the same workspace and put links on the way while we go it.
     """
-    handle = os.open(root, _DIRECTORY)
-    for part in directory[len(root) :].split("/"):
-        if part:
-            above, handle = handle, -1
-            try:
-                handle = os.open(part, _DIRECTORY, dir_fd=above)
-            finally:
-                os.close(above)
+    return open_down(os.open(root, _DIRECTORY), directory[len(root) :])
+
+
+def open_down(handle: int, path: str, flags: int = _DIRECTORY) -> int:
+    """A descriptor of a directory beneath one that is held, and which is closed. Raises OSError."""
+    for part in path.split("/"):
+        if part in {"", "."}:
+            continue
+        above, handle = handle, -1
+        try:
+            handle = os.open(part, flags, dir_fd=above)
+        finally:
+            os.close(above)
     return handle
 
 

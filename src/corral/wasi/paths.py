@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -12,6 +13,8 @@ from corral.wasi.links import check_moved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from corral.wasi.guest_memory import GuestMemory
     from corral.wasi.tree import Parts
 
@@ -163,10 +166,7 @@ class PathCalls(FileCalls):
         new = self._locate(memory, new_number, new_place, new_length)
         # ORDER: both before anything is done. A second name in a writable place would make a file writable.
         self.tree.check_write(old)
-        self.tree.check_move(new)
-        self.tree.check_together(old, new)
-        check_moved(self.tree, old, new)
-        with self.tree.holding(old) as (source, name), self.tree.holding(new) as (directory, made):
+        with self._moving(old, new) as (source, name, directory, made):
             os.link(name, made, src_dir_fd=source, dst_dir_fd=directory, follow_symlinks=False)
 
     def path_rename(
@@ -182,11 +182,17 @@ class PathCalls(FileCalls):
         old = self._locate(memory, old_number, old_place, old_length)
         new = self._locate(memory, new_number, new_place, new_length)
         self.tree.check_move(old)
+        with self._moving(old, new) as (source, name, directory, made):
+            os.rename(name, made, src_dir_fd=source, dst_dir_fd=directory)
+
+    @contextlib.contextmanager
+    def _moving(self, old: Parts, new: Parts) -> Iterator[tuple[int, str, int, str]]:
+        """Both directories and names, if something of the one may be at the other as well."""
         self.tree.check_move(new)
         self.tree.check_together(old, new)
         check_moved(self.tree, old, new)
         with self.tree.holding(old) as (source, name), self.tree.holding(new) as (directory, made):
-            os.rename(name, made, src_dir_fd=source, dst_dir_fd=directory)
+            yield source, name, directory, made
 
     def path_symlink(
         self,

@@ -27,7 +27,6 @@ from corral.wasm.place import InlinePlace, ModulePlace, WorkerPlace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from types import TracebackType
     from typing import Any, Self
 
     from corral.model.event import Event, Listener
@@ -265,9 +264,7 @@ class ModuleSandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -15,7 +15,6 @@ from corral.wasm.module_sandbox import ModuleSandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any, Self
 
     from corral.model.event import Listener
@@ -89,9 +88,7 @@ class PythonSandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
