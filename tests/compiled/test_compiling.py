@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 
 import pytest
@@ -101,6 +103,39 @@ def test_a_plan_tells_what_a_command_has_cost(stage: Stage, *, counts: bool) -> 
     assert told["peak_memory_bytes"] > (80 if counts else 40) << 20
     assert not counts or told["peak_pids"] > 1
     assert told["user_seconds"] + told["system_seconds"] > 0
+
+
+def test_the_cost_is_told_of_what_began_and_nobody_waits_for_a_reader(stage: Stage) -> None:
+    done = stage.corral("compile", "-p", "strict", "-o", str(stage.plan))
+    assert done.returncode == 0, done.stderr
+
+    def told(descriptor: int, *command: str) -> subprocess.CompletedProcess[str]:
+        line = stage.line(*command)
+        line[line.index("--") : line.index("--")] = ["--usage", str(descriptor)]
+        variables = stage.environment()
+        return subprocess.run(
+            line,
+            cwd=stage.project,
+            env=variables,
+            pass_fds=(descriptor,),
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+
+    assert "wall_seconds" in told(2, "true").stderr  # the control
+    assert "wall_seconds" not in told(2, "/no/such/program").stderr
+
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(write, bytes(4096)):
+            pass
+    os.set_blocking(write, True)
+    ran = told(write, "true")
+    os.close(read)
+    os.close(write)
+    assert (ran.returncode, ran.stderr) == (0, "corral: what the command has cost could not be written\n")
 
 
 def test_a_plan_without_its_limit_lets_the_same_command_through(stage: Stage) -> None:

@@ -53,6 +53,22 @@ class _Target:
         self._server.close()
 
 
+def test_the_index_of_a_repository_around_is_heeded(entry) -> None:
+    """`git rm` in there would follow a link that stands where the index has a directory."""
+    around, entry.workspace = entry.workspace, entry.workspace / "inner"
+    (entry.workspace / "d").mkdir(parents=True)
+    (entry.workspace / "d/x").write_text("x\n")
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one")):
+        entry.git(*words, where=around)
+    for _ in range(2):  # as a plan is stored and used, where there is none around
+        entry.run("--", "true")
+
+    _, _, out, _ = entry.run("-c", "mv d e; ln -s /etc d; echo alive")
+
+    assert out == "alive\n"
+    assert not (entry.workspace / "d").is_symlink()
+
+
 @pytest.fixture
 def target(warm):
     made = _Target(warm)

@@ -37,8 +37,9 @@ def identified(script: str, *mounts: Mount) -> Spec:
 
 
 def test_ids_are_mapped_and_what_is_made_is_the_commands(plain: Path, tmp_path: Path) -> None:
-    """In the sandbox's own file systems too; on disk it is root's."""
+    """In the sandbox's own file systems too, and pipes that are opened anew; on disk it is root's."""
     script = "id -u; id -g; id -G; cat /proc/self/uid_map; stat -c %u / /tmp /mnt; : > /tmp/a; : > /mnt/a"
+    script += "; echo anew > /proc/self/fd/1"
 
     groups = os.getgroups()
     os.setgroups([*groups, 4242])  # of the caller's, besides his own
@@ -48,7 +49,7 @@ def test_ids_are_mapped_and_what_is_made_is_the_commands(plain: Path, tmp_path: 
         os.setgroups(groups)
 
     assert done.lines == ["started", "exited 0"], done.output
-    assert done.output.split() == [*b"0 0 0 0".split(), str(FIRST).encode(), *b"65536 0 0 0".split()]
+    assert done.output.split() == [*b"0 0 0 0".split(), str(FIRST).encode(), *b"65536 0 0 0 anew".split()]
     assert (tmp_path / "a").stat().st_uid == 0
 
 

@@ -80,6 +80,7 @@ def test_questions_come_with_their_listener_and_a_command_holds_neither(
     running = launching.start(launcher, _asking("python3", "-c", script), user=user)
     asked = _receive_way(by_socket[0])
     question, ancillary, _, _ = asked.recvmsg(100, socket.CMSG_SPACE(4))
+    assert len(ancillary) == 1
     ((_, _, sent),) = ancillary
     (listener,) = array.array("i", sent)
     assert os.readlink(f"/proc/self/fd/{listener}") == "anon_inode:seccomp notify"

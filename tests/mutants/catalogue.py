@@ -6,11 +6,15 @@ import launches
 import of_entry
 import of_filter
 import of_guard
+import of_identity
 import of_launcher_guard
 import of_lifetime
+import of_listening
+import of_listings
 import of_network
 import of_phases
 import of_records
+import of_trials
 import of_walls
 
 TYPE_CHECKING = False
@@ -34,6 +38,10 @@ def all_mutants() -> list[Mutant]:
         *of_launcher_guard.launcher_guard_mutants(),
         *of_filter.filter_mutants(),
         *of_entry.entry_mutants(),
+        *of_listings.MUTANTS,
+        *of_listening.MUTANTS,
+        *of_identity.MUTANTS,
+        *of_trials.MUTANTS,
     ]
     names = [mutant.name for mutant in made]
     twice = {name for name in names if names.count(name) > 1}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.model.errors import PolicyError
-from corral.trials import originals
+from corral.trials import merge, originals
 from corral.trials.base import Bases
 from support.git_programs import git
 
@@ -79,6 +79,7 @@ def test_what_cannot_be_merged_is_listed_and_nothing_is_written(trial: Trial, wo
     assert why.count("how it was before is not known: git does not track it") == 2  # and `both`
     assert "src/lines" not in why
     assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+    assert trial.run("grep -c eighteen src/lines").stdout == "0\n"  # nor on trial
     trial.apply(["src"], prefer="merge")
     assert (work / "src/lines").read_text() == _MERGED
 
@@ -93,15 +94,35 @@ def test_the_same_lines_are_a_conflict(trial: Trial, work: Path) -> None:
     assert "three" in (work / "src/lines").read_text()
 
 
-def test_a_merge_that_was_stopped_is_made_again(
+def test_what_changes_meanwhile_is_not_merged(
     trial: Trial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = merge._read
+
+    def read_and_change(handle: int) -> bytes:
+        content = read(handle)
+        if os.path.samestat(os.fstat(handle), os.stat(work / "src/lines")):
+            (work / "src/lines").write_text("the host's own\n")
+        return content
+
+    assert trial.run("sed -i 's/^3$/three/' src/lines").ok
+    _edit(work / "src/lines")
+    monkeypatch.setattr(merge, "_read", read_and_change)
+
+    assert "it is being changed" in _refusal(trial)
+    assert (work / "src/lines").read_text() == "the host's own\n"
+
+
+@pytest.mark.parametrize(("where", "step"), [(Bases, "note"), (merge._Merger, "put")])
+def test_a_merge_that_was_stopped_is_made_again(
+    trial: Trial, work: Path, monkeypatch: pytest.MonkeyPatch, where: type, step: str
 ) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     assert trial.run("sed -i 's/^3$/three/' src/lines").ok
     _edit(work / "src/lines")
-    monkeypatch.setattr(Bases, "note", stop)
+    monkeypatch.setattr(where, step, stop)
     with pytest.raises(KeyboardInterrupt):
         trial.apply(prefer="merge")
     monkeypatch.undo()
