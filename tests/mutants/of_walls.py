@@ -347,7 +347,11 @@ MUTANTS = (
     _wall(
         "compiled-plan-not-compared",
         "a compiled plan is used only where planning anew would give the same one",
-        Edit("launcher/front.c", "if (!plan_check(plan, problem)) return", "if (plan_check(plan, problem) || 1) return"),
+        Edit(
+            "launcher/front.c",
+            "if (!plan_check(plan, problem)) return",
+            "if ((void)plan_check(plan, problem), 1) return",
+        ),
         "tests/compiled/test_stale_plans.py::test_a_policy_file_that_changes[root]",
     ),
     _wall(
