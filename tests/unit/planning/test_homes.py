@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -237,6 +238,20 @@ def test_what_a_denied_link_leads_to_by_now_is_hidden(denial: str) -> None:
 
     host.add("/srv/data/k.pem", "-> s2")
     assert "/srv/data/s2" in denied_now(planner)
+
+
+def test_the_same_answers_are_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, worked = FakeHost(FILES), Mock(wraps=find_uncovered)
+    planner = kept_planner(host, "filesystem:read:/home")
+    resolved = planner.plan(Command(("true",), "/home/ann/project")).resolved
+    monkeypatch.setattr("corral.pipeline.planner.find_uncovered", worked)
+
+    for _ in range(3):
+        planner.newly_uncovered(resolved)
+    assert worked.call_count <= 1
+
+    host.add("/home/new/.ssh/id_rsa", "secret")
+    assert planner.newly_uncovered(resolved) == ["/home/new/.ssh"]
 
 
 def test_what_is_granted_by_its_own_name_is_no_reason_to_plan_anew() -> None:
