@@ -61,7 +61,7 @@ def test_a_worktree_beside_the_workspace_is_told_and_stays_with_the_hint(project
         ("mkdir ../other; echo x > ../other/.envrc", "make it outside"),  # it would be removed there
         (
             "git init -q ../other && rm -r ../other/.git && touch ../other/.git",
-            "inside of the workspace stays",
+            "inside the workspace stays",
         ),
     ],
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from corral.model.result import Result
 
 _ENGINE = (
-    "{name} needs its engine's socket, by which one has the whole host; corral hides it: use {name} outside"
+    "{name} needs its engine's socket, which controls the whole host; corral hides it: run {name} outside"
 )
 _BROWSER = "{name}'s own sandbox cannot be made inside corral's: pass --no-sandbox; corral confines all of it"
 _TRACER = "tracing processes takes `--cap process:debug`"

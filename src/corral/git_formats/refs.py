@@ -52,7 +52,7 @@ def read_value(data: bytes) -> str:
     try:
         text = data.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError:
-        raise MalformedRefs("a reference is no text") from None
+        raise MalformedRefs("a reference is not text") from None
     if is_object_id(text) or (text.startswith(_SYMBOLIC) and is_ref_name(text[len(_SYMBOLIC) :])):
         return text
     raise MalformedRefs("a reference has neither an object id nor a name")
@@ -69,7 +69,7 @@ def read_packed(data: bytes) -> dict[str, str]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError:
-        raise MalformedRefs("packed-refs is no text") from None
+        raise MalformedRefs("packed-refs is not text") from None
     if lines[-1]:
         raise MalformedRefs("packed-refs is cut off")
     for line in lines[:-1]:

@@ -46,5 +46,5 @@ def _check_links(named: str, here: str) -> None:
     path = os.path.normpath(named)
     while path not in {here, "/"} and path.startswith(here.rstrip("/") + "/"):
         if os.path.islink(path):
-            raise no_directory(path, f"it is a link to {os.path.realpath(path)}: name that, if it is meant")
+            raise no_directory(path, f"it is a link to {os.path.realpath(path)}: name that, if you mean it")
         path = os.path.dirname(path)

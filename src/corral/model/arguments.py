@@ -15,7 +15,7 @@ def wrong_argument(name: str, value: object, takes: str, example: str) -> Policy
     return PolicyError(
         "argument",
         f"{shown if len(shown) <= 80 else f'{shown[:77]}...'} cannot be the argument `{name}`",
-        why=f"it is of the type {type(value).__name__}, and `{name}` takes {takes}",
+        why=f"its type is {type(value).__name__}, and `{name}` takes {takes}",
         fix=f"write it as in {example}",
     )
 

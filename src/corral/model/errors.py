@@ -177,7 +177,7 @@ class SessionClosed(CorralError):
             "session-closed",
             "the session accepts no more commands",
             why="it has been closed, or belongs to the process that this one was forked from",
-            fix="begin a new one, or run commands inside of its `with` block",
+            fix="begin a new one, or run commands inside its `with` block",
         )
 
 

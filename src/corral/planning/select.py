@@ -64,12 +64,12 @@ def _refused(refusals: list[_Refusal], by_name: Collection[str]) -> Unenforceabl
 
 
 def inside_already(problem: UnenforceableError, environment: Mapping[str, str]) -> UnenforceableError:
-    """A refusal, which inside of another sandbox has one cause before all others."""
+    """A refusal, which inside another sandbox has one cause before all others."""
     if problem.code != "unenforceable" or not environment.get("CORRAL_SANDBOX"):
         return problem
     return UnenforceableError(
         "nested",
-        "already inside corral, and no sandbox can be made inside of this one",
+        "already inside corral, and no sandbox can be made inside this one",
         reasons=problem.reasons,
         fix="run the command directly: the sandbox around it already confines it",
     )

@@ -125,5 +125,5 @@ def _read_policy(fields: dict[str, Any]) -> Policy:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value

@@ -115,7 +115,7 @@ def _event(plan: Plan, first: str, count: int) -> Event:
     is_repository = place and first == f"{place}/.git"
     if is_repository:  # at the top of a grant nobody may make one: git would be led there
         place = _unless_too_wide(resolved, posixpath.dirname(place))
-        reason += "; a worktree or repository inside of the workspace stays"
+        reason += "; a worktree or repository inside the workspace stays"
     elif place and _is_protected(plan, posixpath.relpath(first, place)):
         place, reason = "", f"{reason}; the host runs or trusts such a file, so make it outside"
     elif not place:

@@ -249,7 +249,7 @@ def _lacking(plan: Plan) -> Iterator[tuple[tuple[str, ...], Violation]]:
     if not resolved.spawn:
         reason = "the command may not start further processes"
         yield _NO_PROCESS, _guess(Feature.PROC_SINGLE, "process", reason, "process:spawn")
-    reason = "the engine's socket is hidden: by it one has the whole host"
+    reason = "the engine's socket is hidden, because it controls the whole host"
     yield _NO_ENGINE, _guess(Feature.FS_READ, "docker", reason)
     reason = "it cannot be made inside corral's; pass --no-sandbox to the browser"
     yield _NO_BROWSER, _guess(Feature.PRIVILEGES, "the browser's own sandbox", reason)

@@ -305,7 +305,7 @@ def _closed() -> SetupError:
         "pool-closed",
         "the pool accepts no more commands",
         why="it has been closed",
-        fix="make a new one, or run commands inside of its `with` block",
+        fix="make a new one, or run commands inside its `with` block",
     )
 
 

@@ -36,7 +36,7 @@ class Walk:
         self._functions: list[str] = []
         self._pipes: list[tuple[Pipeline, int]] = []
         self._depth = self._texts = 0
-        self._outer: tuple[int, int] | None = None  # where a text inside of the text stands
+        self._outer: tuple[int, int] | None = None  # where a text inside the text stands
 
     def read(self, text: str, outer: tuple[int, int] | None = None) -> None:
         """Walk through a text; `outer` is its place in the one that it was found in."""

@@ -1,4 +1,4 @@
-"""Links that are moved: one that stays inside of its place may lead out of it from nearer to the top."""
+"""Links that are moved: one that stays inside its place may lead out of it from nearer to the top."""
 
 from __future__ import annotations
 

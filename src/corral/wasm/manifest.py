@@ -67,7 +67,7 @@ def parse_manifest(data: bytes, where: str) -> tuple[Capability, ...]:
     try:
         lines = data.decode("utf-8").splitlines()
     except UnicodeDecodeError as problem:
-        raise bad_module("module-manifest", f"{where} is no text", str(problem), "write UTF-8") from problem
+        raise bad_module("module-manifest", f"{where} is not text", str(problem), "write UTF-8") from problem
     found = []
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()

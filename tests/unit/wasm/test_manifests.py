@@ -49,7 +49,7 @@ def test_a_module_without_either_asks_for_nothing() -> None:
         (with_manifest(EMPTY, "nonsense:read:x"), "module-manifest", "line 1"),
         (with_manifest(EMPTY, "\nfilesystem:read"), "module-manifest", "line 2"),
         (with_manifest(with_manifest(EMPTY, ""), ""), "module-manifest", "2 manifests"),
-        (EMPTY + b"\x00\x16\x13corral.capabilities\xff\xfe", "module-manifest", "no text"),
+        (EMPTY + b"\x00\x16\x13corral.capabilities\xff\xfe", "module-manifest", "not text"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_that_says_so(data: bytes, code: str, words: str) -> None:

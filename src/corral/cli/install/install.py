@@ -65,7 +65,7 @@ def _check(installation: Installation, *, yes: bool, can_ask: bool) -> None:
             "install-unasked",
             "nothing was changed",
             why="it cannot ask: there is no terminal, or --json was given",
-            fix="read what would be done, and say so with --yes",
+            fix="read what would be done, then confirm with --yes",
         )
     import click
 

@@ -198,7 +198,7 @@ def accept(path: str | None, *, yes: bool, can_ask: bool) -> Answer:
                 "trust-unasked",
                 f"{shorten(file.path)} is not trusted",
                 why="it cannot ask: there is no terminal, or --json was given",
-                fix="read what it would allow, and say so with `corral policy trust --yes`",
+                fix="read what it would allow, then confirm with `corral policy trust --yes`",
             )
         import click
 

@@ -43,9 +43,9 @@ def _check_host(host: str) -> None:
         meant = "--net limited" if host == "*" else f"--cap {shlex.quote(f'network:{scheme}:{host}')}"
         raise PolicyError(
             "allow-host",
-            f"--allow {host!r} permits too much to be meant",
+            f"--allow {host!r} is too broad",
             why=why,
-            fix=f"name the hosts; if it is meant, write {meant}",
+            fix=f"name the hosts; if you mean it, write {meant}",
         )
 
 

@@ -75,7 +75,7 @@ def what_is_private(text: str) -> str:
     if address.is_link_local:
         return "an address of the local link, where metadata services are"
     is_own = any(address in block for block in _OWN_NETWORKS if block.version == address.version)
-    return "an address of a private network" if is_own else "no address of the Internet"
+    return "an address of a private network" if is_own else "not a public address"
 
 
 def canonical_address(text: str) -> str:
