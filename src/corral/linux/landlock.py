@@ -129,11 +129,6 @@ def device_rights(abi: int) -> int:
     return _fitting(rights, abi, is_directory=False)
 
 
-def socket_rights(abi: int) -> int:
-    """Connect to the socket of a host process; none below ABI 9, where nothing can be refused."""
-    return _fitting(FsRight.RESOLVE_UNIX, abi, is_directory=False)
-
-
 def gaps(abi: int) -> tuple[str, ...]:
     """What this ABI cannot restrict and a later one can."""
     return tuple(gap for since, gap in _GAPS_BEFORE.items() if abi < since)

@@ -58,7 +58,6 @@ def test_a_grant_carries_only_rights_that_are_handled_and_fit_the_target(
         landlock.read_rights(abi, is_directory=is_directory),
         landlock.write_rights(abi, is_directory=is_directory),
         landlock.device_rights(abi),
-        landlock.socket_rights(abi),
     ]
 
     for rights in grants:
@@ -83,7 +82,6 @@ def test_no_grant_makes_devices_and_only_some_leave_the_sandbox(abi: int) -> Non
 
     assert write & (FsRight.MAKE_CHAR | FsRight.MAKE_BLOCK | FsRight.IOCTL_DEV | FsRight.RESOLVE_UNIX) == 0
     assert bool(landlock.device_rights(abi) & FsRight.IOCTL_DEV) == (abi >= 5)
-    assert bool(landlock.socket_rights(abi)) == (abi >= 9)
 
 
 def test_reading_can_do_without_executing() -> None:
