@@ -20,6 +20,7 @@ from corral.model.errors import SetupError, UnenforceableError
 from corral.model.policy import Limits
 from corral.model.result import Outcome
 from corral.sandbox import Sandbox
+from corral.sessions.pool import Pool
 from support.container_runs import ContainerRuns
 from support.engines import ENGINES, IMAGE, Engine, why_unavailable
 
@@ -298,7 +299,7 @@ def test_an_engine_that_has_no_room(name: str, places: Path, monkeypatch: pytest
         engine.close()
 
 
-@pytest.mark.parametrize("way", ["run", "session"])
+@pytest.mark.parametrize("way", ["run", "session", "pool"])
 def test_a_ceiling_that_would_not_hold_is_refused(runs: ContainerRuns, places: Path, way: str) -> None:
     """The container lies in a group of the engine's."""
     with Ceiling(Limits(pids=20)) as ceiling:
@@ -309,7 +310,11 @@ def test_a_ceiling_that_would_not_hold_is_refused(runs: ContainerRuns, places: P
             within=ceiling,
         )
         with pytest.raises(UnenforceableError, match="within a ceiling"):
-            (sandbox.run if way == "run" else sandbox.session().run)(("touch", "ran"))
+            if way == "pool":
+                with Pool(sandbox, size=1) as pool:
+                    pool.run(("touch", "ran"))
+            else:
+                (sandbox.run if way == "run" else sandbox.session().run)(("touch", "ran"))
 
     assert not (places / "work/ran").exists()
 
