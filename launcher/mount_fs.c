@@ -11,20 +11,13 @@
 #include "kernel.h"
 #include "mounts.h"
 
-/* A mounted but not yet attached file system. `options` ends with a null name. */
+/* A mounted but not yet attached file system. `options` ends with a null name; one without a value is a flag. */
 int filesystem_new(const char *type, const char *const options[][2], unsigned attributes) {
-    return filesystem_new_flagged(type, options, NULL, attributes);
-}
-
-int filesystem_new_flagged(const char *type, const char *const options[][2], const char *flag, unsigned attributes) {
     int context = k_fsopen(type);
     int fd = context;
-    if (fd >= 0 && flag) {
-        int err = k_fsconfig(context, K_FSCONFIG_SET_FLAG, flag, NULL);
-        if (err) fd = err;
-    }
     for (size_t i = 0; fd >= 0 && options[i][0]; i++) {
-        int err = k_fsconfig(context, K_FSCONFIG_SET_STRING, options[i][0], options[i][1]);
+        unsigned command = options[i][1] ? K_FSCONFIG_SET_STRING : K_FSCONFIG_SET_FLAG;
+        int err = k_fsconfig(context, command, options[i][0], options[i][1]);
         if (err) fd = err;
     }
     if (fd >= 0) {

@@ -61,7 +61,6 @@ void bases_close(struct view *view);
 
 /* mount_fs.c: new file systems, detached. */
 int filesystem_new(const char *type, const char *const options[][2], unsigned attributes);
-int filesystem_new_flagged(const char *type, const char *const options[][2], const char *flag, unsigned attributes);
 int attach(struct view *view, int fd, const char *path);
 int view_add_own(struct view *view, int fd, bool read_only);
 int mount_tmpfs(struct view *view, const struct mount_record *m);

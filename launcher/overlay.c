@@ -131,9 +131,18 @@ static int layers_open(struct view *view, const struct mount_record *m, struct l
     return view->lower < 0 ? view->lower : 0;
 }
 
-/* Names are descriptors, seen from the host's /proc: so they need no escapes, what was checked is what is used, and the
+/* The kernel notes there that a layer may be incomplete after a power failure, and would not take it again. */
+static int forget_volatile(int work) {
+    bool is_gone = unlinkat(work, "work/incompat/volatile/dirty", 0) == 0 || errno == ENOENT;
+    is_gone = is_gone && (unlinkat(work, "work/incompat/volatile", AT_REMOVEDIR) == 0 || errno == ENOENT);
+    return is_gone ? 0 : -errno;
+}
+
+/* Volatile: otherwise its end waits until all that anybody has written on that file system is on the disk. Not in
+ * memory, where the note would take files of the trial's.
+ * Names are descriptors, seen from the host's /proc: so they need no escapes, what was checked is what is used, and the
  * list of mounts inside does not tell where the layers lie. */
-static int layers_mount(struct view *view, const struct layers *layers) {
+static int layers_mount(struct view *view, const struct layers *layers, bool in_memory) {
     char upper[NAME_SIZE], work[NAME_SIZE], lower[MOST_LAYERS * NAME_SIZE];
     size_t length = 0;
     name_layer(upper, layers->fds[0]);
@@ -143,11 +152,14 @@ static int layers_mount(struct view *view, const struct layers *layers) {
         name_layer(lower + length, layers->fds[i]);
         length += strlen(lower + length);
     }
-    const char *const options[][2] = {{"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}, {NULL, NULL}};
+    const char *const options[][2] = {{"userxattr", NULL}, {"lowerdir", lower},  {"upperdir", upper},
+                                      {"workdir", work},   {in_memory ? NULL : "volatile", NULL}, {NULL, NULL}};
     int proc = host_proc(view);
     if (proc < 0) return proc;
+    int err = forget_volatile(layers->fds[1]);
+    if (err) return err;
     if (fchdir(proc) < 0) return -errno;
-    int fd = filesystem_new_flagged("overlay", options, "userxattr", K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
+    int fd = filesystem_new("overlay", options, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);
     if (fchdir(view->new_root) < 0 && fd >= 0) {
         close(fd);
         return -errno;
@@ -173,7 +185,7 @@ static int clone_early(struct view *view, int overlay, size_t length) {
 int mount_overlay(struct view *view, const struct mount_record *m) {
     struct layers layers = {.count = 0};
     int err = layers_open(view, m, &layers);
-    int fd = err ? err : layers_mount(view, &layers);
+    int fd = err ? err : layers_mount(view, &layers, m->size);
     layers_close(&layers);
     if (fd < 0) return fd;
     err = attach(view, fd, m->target);

@@ -71,3 +71,12 @@ def test_each_command_starts_from_the_same_workspace(work: Path) -> None:
     for trial, _ in tried:
         trial.discard()
     assert (work / "README").read_text() == "read me\n2\n"
+
+
+def test_a_layer_that_waits_for_no_disk_is_taken_again(trial: Trial, work: Path) -> None:
+    """The kernel refuses it, unless what it has noted there is removed."""
+    for count in (1, 2, 3):
+        done = trial.run("echo line >> README; grep -c volatile /proc/self/mounts")
+        assert (done.stdout, done.ok) == ("1\n", True)
+        (change,) = trial.changes()
+        assert change.size == (work / "README").stat().st_size + 5 * count
