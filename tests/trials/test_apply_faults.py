@@ -33,6 +33,9 @@ _SCRIPT = (
 )
 
 
+_REPLACING = "echo more >> README; echo more >> src/main.py; echo n > new"
+
+
 class Faults:
     """Counts calls of the operating system, and does something at one of them."""
 
@@ -115,18 +118,30 @@ def test_stopped_at_some_calls_it_goes_on(
     _stop_everywhere(trial, work, tmp_path, how, verb, every=13)
 
 
+@pytest.mark.parametrize("how", ["killed", "no room"])
+def test_stopped_while_files_change_places_it_goes_on(
+    trial: Trial, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("corral.trials.exchange._LEAST", 1)
+    _stop_everywhere(trial, work, tmp_path, how, "apply", every=5, script=_REPLACING)
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", sorted(_ACTS))
 @pytest.mark.parametrize("verb", ["apply", "undo"])
+@pytest.mark.parametrize("least", [1, 50])
 def test_stopped_at_every_call_it_goes_on(
-    trial: Trial, work: Path, tmp_path: Path, how: str, verb: str
+    trial: Trial, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, verb: str, least: int
 ) -> None:
+    monkeypatch.setattr("corral.trials.exchange._LEAST", least)
     _stop_everywhere(trial, work, tmp_path, how, verb, every=1)
 
 
-def _stop_everywhere(trial: Trial, work: Path, tmp_path: Path, how: str, verb: str, *, every: int) -> None:
-    done = trial.run(_SCRIPT)
+def _stop_everywhere(
+    trial: Trial, work: Path, tmp_path: Path, how: str, verb: str, *, every: int, script: str = _SCRIPT
+) -> None:
+    done = trial.run(script)
     assert done.ok, done.stderr
     record, before = trial.record, tree_of(work)
     pristine = tmp_path / "pristine"

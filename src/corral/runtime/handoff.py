@@ -28,6 +28,7 @@ _NAMES = (
 )
 _DIRECTORIES = (".github/workflows", ".circleci", ".cargo")
 _MOST_IN_DIRECTORY = 64
+_KNOWN, _BELOW = frozenset(_NAMES), tuple(f"{directory}/" for directory in _DIRECTORIES)
 
 #: The workspace itself, if all that its time stands for was seen.
 _TOP = ""
@@ -78,4 +79,4 @@ def _in_directories(top: str) -> list[str]:
 
 def is_handoff(name: str) -> bool:
     """Whether a file, by its path in the workspace, is one that the host runs without being told which."""
-    return name in _NAMES or any(name.startswith(f"{directory}/") for directory in _DIRECTORIES)
+    return name in _KNOWN or name.startswith(_BELOW)

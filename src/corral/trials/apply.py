@@ -75,7 +75,10 @@ def apply_trial(
         if not chosen and not git:
             return Applied((), left, selection.reserved, resumed, git_left=unable)
         bring_objects(record, git)
-        steps = build_steps(chosen, tree.stamp, lambda path: _text(tree, path))
+        steps = build_steps(
+            *(chosen, lambda path: bases.seen[path] if path in bases.seen else tree.stamp(path)),
+            lambda path: _text(tree, path),
+        )
         with make_journal(record, steps, git) as journal:
             moved = _carry_out(record, journal, tree, bases)
             taken = {journal.steps[number].path for number in journal.left}

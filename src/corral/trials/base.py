@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from json.encoder import encode_basestring_ascii as quote
 
 from corral.trials.change import EntryKind
 from corral.trials.host_tree import HostTree
@@ -32,6 +33,7 @@ class Bases:
         self._record = record
         self._path = os.path.join(record.directory, _NAME)
         self._known: dict[str, tuple[Stamp | None, bool]] = {}
+        self.seen: dict[str, Stamp | None] = {}  # what was there when conflicts were looked for
         self.is_settled = False
         for line in _lines(self._path):
             self.is_settled = True
@@ -88,7 +90,7 @@ class Bases:
 
     def _conflict(self, tree: HostTree, path: str) -> str:
         base, late = self._known.get(path, (None, False))
-        now = tree.stamp(path)
+        now = self.seen[path] = tree.stamp(path)
         if base is None:
             return "the host created it in the meantime" if now is not None else ""
         if now is None:
@@ -100,7 +102,8 @@ class Bases:
         with open(self._path, "a", encoding="ascii") as file:
             file.write("\n" if not self.is_settled else "")
             for path, (stamp, late) in found.items():
-                file.write(json.dumps([path, stamp.to_json() if stamp is not None else None, late]) + "\n")
+                fields = stamp.to_json() if stamp is not None else "null"
+                file.write(f"[{quote(path)}, {fields}, {'true' if late else 'false'}]\n")
         self.is_settled = True
 
 

@@ -10,10 +10,12 @@ import contextlib
 import errno
 import os
 
+from corral.trials.change import EntryKind
 from corral.trials.copying import copy_content
+from corral.trials.exchange import CANNOT, load_exchange, passes_on
 from corral.trials.journal import JournalMark, StepKind
 from corral.trials.layer import open_parent, open_stack
-from corral.trials.stamp import Stamp, stamp_at
+from corral.trials.stamp import Stamp, stamp_at, stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,13 +41,20 @@ class Carrier:
         self._stack = open_stack(record.layers)
         self._last: tuple[str, LayerStack] | None = None  # the layers of the directory that was used last
         self._has_nameless = True  # whether this file system makes files without a name
+        self._backups = os.open(journal.backups, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        replaced = sum(step.do is StepKind.FILE and step.before is not None for step in journal.steps)
+        self._exchange = load_exchange(replaced)
+        self._passing_on: tuple[str, bool] | None = None  # a directory, and whether it does that
 
     def __enter__(self) -> Carrier:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # whoever comes next finds it out
+            self._journal.settle()
         self._forget()
         self._stack.close()
+        os.close(self._backups)
 
     def run(self) -> None:
         """All steps that are not done. Raises OSError at the first that fails; the next call goes on."""
@@ -61,15 +70,21 @@ class Carrier:
         journal.note(JournalMark.APPLIED)
 
     def recover(self) -> None:
-        """Find out whether the step at which somebody was stopped has happened, and clear up after it."""
-        journal = self._journal
+        """Find out whether the steps at which somebody was stopped have happened, and clear up after them.
+
+        INVARIANT: these are two at most: no step is begun before the one before the last is written down.
+        """
+        journal, begun = self._journal, 0
         for number, step in enumerate(journal.steps):
             if number in journal.done or number in journal.left:
                 continue
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 directory, name = self._tree.parent(step.path)
                 self._settle(number, step, directory, name)
-            return  # INVARIANT: no step is begun before the last one is noted
+            begun += 1
+            if begun == 2:
+                break
+        journal.settle()
 
     def _settle(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
         now = stamp_at(directory, name)
@@ -77,25 +92,24 @@ class Carrier:
             os.unlink(self._journal.temporary(number), dir_fd=directory)
         if number in self._journal.staged and now is not None:
             if (now.device, now.inode) == self._journal.staged[number]:
-                self._note_done(number, stamp_at(directory, name))
+                self._journal.note_done(number, stamp_at(directory, name))
         elif step.do in {StepKind.REMOVE, StepKind.REMOVE_DIRECTORY} and now is None:
-            self._note_done(number, None)
+            self._journal.note_done(number, None)
         elif step.do is StepKind.DIRECTORY and now is not None and now.kind == "directory":
             set_mode(directory, name, step.mode | 0o700)
-            self._note_done(number, stamp_at(directory, name))
+            self._journal.note_done(number, stamp_at(directory, name))
         elif step.do is StepKind.MODE and now is not None and now.mode == step.mode:
-            self._note_done(number, now)
+            self._journal.note_done(number, now)
 
     def _step(self, number: int, step: ApplyStep) -> None:
         directory, name = self._tree.parent(step.path)
-        is_put = step.do in {StepKind.FILE, StepKind.LINK}  # these look again, just before
-        if not is_put and not self._is_as_seen(number, step, stamp_at(directory, name)):
-            raise Taken(errno.EEXIST, "the host has changed it in the meantime", step.path)
+        if step.do is StepKind.FILE or step.do is StepKind.LINK:  # these look just before
+            stamp = self._put(number, step, directory, name)
+            self._journal.note_done(number, stamp)
+            return
+        self._journal.settle()
+        self._check_as_seen(number, step, directory, name)
         match step.do:
-            case StepKind.FILE if step.before is None and self._has_nameless:
-                self._put_new(number, step, directory, name)
-            case StepKind.FILE | StepKind.LINK:
-                self._put(number, step, directory, name)
             case StepKind.REMOVE:
                 self._keep(number, step, directory, name)
                 os.unlink(name, dir_fd=directory)
@@ -106,7 +120,8 @@ class Carrier:
                 set_mode(directory, name, step.mode | 0o700)
             case StepKind.MODE:
                 set_mode(directory, name, step.mode)
-        self._note_done(number, stamp_at(directory, name))
+        self._journal.note_done(number, stamp_at(directory, name))
+        self._journal.settle()
 
     def _remove_directory(self, directory: int, name: str) -> None:
         try:
@@ -116,29 +131,80 @@ class Carrier:
                 raise
             raise Taken(errno.ENOTEMPTY, "the host has put something there", name) from None
 
-    def _note_done(self, number: int, stamp: Stamp | None) -> None:
-        self._journal.note(JournalMark.DONE, number, stamp.to_json() if stamp is not None else None)
+    def _put(self, number: int, step: ApplyStep, directory: int, name: str) -> Stamp | None:
+        """Put a file or a link in its place, in the way that takes least here; returns what is there."""
+        stamp = None
+        if step.do is StepKind.FILE and step.before is None and self._has_nameless:
+            stamp = self._put_new(number, step, directory, name)
+        elif self._can_exchange(step, directory):
+            stamp = self._put_by_exchange(number, step, directory, name)
+        if stamp is not None:
+            return stamp
+        self._put_beside(number, step, directory, name)
+        return stamp_at(directory, name)
 
-    def _put_new(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+    def _put_new(self, number: int, step: ApplyStep, directory: int, name: str) -> Stamp | None:
         """A file that gets its name when it is whole. What has appeared there meanwhile stays."""
         stack, entry = self._layer(step.path)
         try:
-            target = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=directory)
+            target = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, step.mode, dir_fd=directory)
         except OSError as problem:
             if problem.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
                 raise
             self._has_nameless = False
-            self._put(number, step, directory, name)
-            return
+            return None
         try:
-            _copy(stack, entry, target, step)
-            made = os.fstat(target)
-            self._journal.note(JournalMark.STAGED, number, made.st_dev, made.st_ino)
+            self._journal.note_staged(number, _copy(stack, entry, target, step))
             os.link(f"/proc/self/fd/{target}", name, dst_dir_fd=directory, follow_symlinks=True)
+            return stamp_of(os.fstat(target))
         finally:
             os.close(target)
 
-    def _put(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+    def _can_exchange(self, step: ApplyStep, directory: int) -> bool:
+        if self._exchange is None or step.do is not StepKind.FILE:
+            return False
+        if step.before is None or step.before.kind != EntryKind.FILE:
+            return False
+        above = step.path.rpartition("/")[0]
+        if self._passing_on is None or self._passing_on[0] != above:
+            self._passing_on = above, passes_on(directory)
+        return not self._passing_on[1]
+
+    def _put_by_exchange(self, number: int, step: ApplyStep, directory: int, name: str) -> Stamp | None:
+        """Make it among the backups, and have both change places: the old one is kept by the same call."""
+        assert self._exchange is not None
+        assert step.before is not None
+        stack, entry = self._layer(step.path)
+        backup = str(number)
+        target = self._open_among_backups(number, step, directory, name)
+        try:
+            self._journal.note_staged(number, _copy(stack, entry, target, step))
+            self._check_as_seen(number, step, directory, name)
+            try:
+                self._exchange(self._backups, backup, directory, name)
+            except OSError as problem:
+                if problem.errno not in CANNOT:
+                    raise
+                self._exchange = None
+                os.unlink(backup, dir_fd=self._backups)
+                return None
+            old = os.stat(backup, dir_fd=self._backups, follow_symlinks=False)
+            if (old.st_dev, old.st_ino) != (step.before.device, step.before.inode):
+                self._exchange(self._backups, backup, directory, name)
+                raise _taken(step)
+            return stamp_of(os.fstat(target))
+        finally:
+            os.close(target)
+
+    def _open_among_backups(self, number: int, step: ApplyStep, directory: int, name: str) -> int:
+        try:
+            return os.open(str(number), _NEW, step.mode, dir_fd=self._backups)
+        except FileExistsError:  # of somebody who was stopped; or the old one, if the host was here since
+            self._check_as_seen(number, step, directory, name)
+            os.unlink(str(number), dir_fd=self._backups)
+            return os.open(str(number), _NEW, step.mode, dir_fd=self._backups)
+
+    def _put_beside(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
         temporary = self._journal.temporary(number)
         stack, entry = self._layer(step.path)
         with contextlib.suppress(FileNotFoundError):
@@ -155,23 +221,29 @@ class Carrier:
             made = os.stat(temporary, dir_fd=directory, follow_symlinks=False)
             if step.before is not None:
                 self._keep(number, step, directory, name)
-            self._journal.note(JournalMark.STAGED, number, made.st_dev, made.st_ino)
-            if not self._is_as_seen(number, step, stamp_at(directory, name)):
-                raise Taken(errno.EEXIST, "the host has changed it in the meantime", step.path)
+            self._journal.note_staged(number, made)
+            self._check_as_seen(number, step, directory, name)
             place(directory, temporary, name, is_new=step.before is None)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
 
-    def _is_as_seen(self, number: int, step: ApplyStep, now: Stamp | None) -> bool:
-        """Whether the host has there what it had: but for a second name, the backup that corral has made."""
+    def _check_as_seen(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
+        """Raise Taken unless the host has what it had: but for a second name, the backup that corral made."""
+        try:
+            now = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            if step.before is not None or step.do is StepKind.MODE:
+                raise _taken(step) from None
+            return
         if step.before is None:
-            return now is not None if step.do is StepKind.MODE else now is None
-        if now is None or step.before.is_same(now):
-            return now is not None
-        kept = _look(self._journal.backup(number))
-        return kept == (now.device, now.inode) == (step.before.device, step.before.inode)
+            if step.do is not StepKind.MODE:
+                raise _taken(step)
+        elif not step.before.is_of(now):
+            kept = _look(self._journal.backup(number))
+            if not kept == (now.st_dev, now.st_ino) == (step.before.device, step.before.inode):
+                raise _taken(step)
 
     def _keep(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
         """Keep what a step removes: by a second name if that can be, else as a copy."""
@@ -210,8 +282,14 @@ def _look(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _copy(stack: LayerStack, entry: Entry, target: int, step: ApplyStep) -> None:
-    """TRUST: somebody may hold a descriptor of the file in the layer. What changes meanwhile is not taken."""
+def _taken(step: ApplyStep) -> Taken:
+    return Taken(errno.EEXIST, "the host has changed it in the meantime", step.path)
+
+
+def _copy(stack: LayerStack, entry: Entry, target: int, step: ApplyStep) -> os.stat_result:
+    """Returns what was made.
+
+    TRUST: somebody may hold a descriptor of the file in the layer. What changes meanwhile is not taken."""
     source = stack.open_file(entry)
     try:
         status = os.fstat(source)
@@ -219,11 +297,14 @@ def _copy(stack: LayerStack, entry: Entry, target: int, step: ApplyStep) -> None
         if step.before is not None and (step.before.uid, step.before.gid) != (os.geteuid(), os.getegid()):
             with contextlib.suppress(PermissionError):
                 os.fchown(target, step.before.uid, step.before.gid)
-        os.fchmod(target, step.mode)
+        made = os.fstat(target)
+        if made.st_mode & 0o7777 != step.mode:
+            os.fchmod(target, step.mode)
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
         after = os.fstat(source)
         if (after.st_mtime_ns, after.st_size) != (status.st_mtime_ns, status.st_size):
             raise OSError(errno.EBUSY, "it changes while it is copied", step.path)
+        return made
     finally:
         os.close(source)
 

@@ -66,13 +66,9 @@ class TrialChange(Record):
         }
 
 
+_KINDS = {stat.S_IFREG: EntryKind.FILE, stat.S_IFLNK: EntryKind.LINK, stat.S_IFDIR: EntryKind.DIRECTORY}
+
+
 def kind_of(status: os.stat_result) -> EntryKind:
     """What an object is, as far as anybody may take it over."""
-    for test, kind in (
-        (stat.S_ISREG, EntryKind.FILE),
-        (stat.S_ISLNK, EntryKind.LINK),
-        (stat.S_ISDIR, EntryKind.DIRECTORY),
-    ):
-        if test(status.st_mode):
-            return kind
-    return EntryKind.OTHER
+    return _KINDS.get(stat.S_IFMT(status.st_mode), EntryKind.OTHER)

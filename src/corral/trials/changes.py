@@ -50,9 +50,13 @@ class _Walk:
     def __init__(self, record: TrialRecord) -> None:
         self._record = record
         self._links = LinksOfGit(record, folded)
+        offset = record.workspace[len(record.root) + 1 :]
+        self._offset = f"{offset}/" if offset else ""
         names = tuple(map(folded, record.protect))
         self._patterns = tuple(filter(is_pattern, names))
-        self._names = tuple(f"/{literal(name)}/" for name in names if not is_pattern(name))
+        plain = [literal(name) for name in names if not is_pattern(name)]
+        self._names = frozenset(name for name in plain if "/" not in name)
+        self._paths = tuple(f"/{name}/" for name in plain if "/" in name)
         self._git_directories: tuple[str, ...] = ()  # without the name `.git`, each with a slash
         self._held = tuple(f"/{folded(held)}/" for held in record.protected)
         self._understood = {
@@ -71,25 +75,33 @@ class _Walk:
             for name in sorted(set(os.listdir(host)) - known):
                 yield from self.removed(host, name, f"{above}{name}")
 
-    def _entry(self, stack: LayerStack, entry: Entry, host: int, path: str) -> Iterator[TrialChange]:
+    def _entry(self, stack: LayerStack, entry: Entry, host: int, path: str) -> Iterable[TrialChange]:
+        """Plainly where it can be: most are files, and a generator for each takes as long as the rest."""
         if path in self._understood:
-            return
+            return ()
         before = _look(host, entry.name)
         if entry.problem or _is_too_deep(path):
-            reserve = Reserve.UNREADABLE
-            yield TrialChange(path, ChangeAction.CHANGED, EntryKind.OTHER, reserve=reserve)
-            return
+            return (TrialChange(path, ChangeAction.CHANGED, EntryKind.OTHER, reserve=Reserve.UNREADABLE),)
         if entry.status is None:
-            if before is not None:
-                yield from self.removed(host, entry.name, path)
-            return
-        kind = kind_of(entry.status)
-        if before is not None and kind_of(before) is EntryKind.DIRECTORY and kind is not EntryKind.DIRECTORY:
+            return () if before is None else self.removed(host, entry.name, path)
+        was_directory = before is not None and stat.S_ISDIR(before.st_mode)
+        if was_directory or stat.S_ISDIR(entry.status.st_mode):
+            return self._with_directory(stack, entry, before, host, path)
+        change = self._compared(stack, entry, before, host, path)
+        return () if change is None else (change,)
+
+    def _with_directory(
+        self, stack: LayerStack, entry: Entry, before: os.stat_result | None, host: int, path: str
+    ) -> Iterator[TrialChange]:
+        """Where a directory is, or was."""
+        assert entry.status is not None
+        is_directory = stat.S_ISDIR(entry.status.st_mode)
+        if not is_directory:
             yield from self._inside_removed(host, entry.name, path)
         change = self._compared(stack, entry, before, host, path)
         if change is not None:
             yield change
-        if kind is EntryKind.DIRECTORY:
+        if is_directory:
             yield from self._inside(stack, entry, before, host, path)
 
     def _inside(
@@ -149,29 +161,30 @@ class _Walk:
             reserve = reserve or Reserve.PROTECTED  # whoever goes this way on the host goes elsewhere
         return TrialChange(
             *(path, ChangeAction.CHANGED if before is not None else ChangeAction.ADDED, kind, was),
-            size=entry.status.st_size if kind is EntryKind.FILE else 0,
-            before_size=before.st_size if before is not None and was is EntryKind.FILE else 0,
-            mode=mode,
-            before_mode=before_mode,
-            reserve=reserve,
-            is_run_later=is_handoff(self._in_workspace(path)),
-            only_mode=is_same,
+            entry.status.st_size if kind is EntryKind.FILE else 0,
+            before.st_size if before is not None and was is EntryKind.FILE else 0,
+            mode,
+            before_mode,
+            reserve,
+            is_handoff(self._in_workspace(path)),
+            is_same,
         )
 
     def _reserve(self, path: str, kind: EntryKind) -> Reserve:
         """INVARIANT: names are compared folded: the file system of the workspace may find them so."""
-        parts = [folded(part) for part in path.split("/")]
+        parts = path.lower().split("/") if path.isascii() else [folded(part) for part in path.split("/")]
         if ".git" in parts or "git~1" in parts or path.startswith(self._git_directories):
             return Reserve.GIT
         if kind is EntryKind.OTHER:
             return Reserve.SPECIAL
         below = f"/{'/'.join(parts)}/"
-        is_held = below.startswith(self._held) or any(name in below for name in self._names)
-        return Reserve.PROTECTED if is_held or is_protected(parts, self._patterns) else Reserve.NONE
+        is_held = below.startswith(self._held) or not self._names.isdisjoint(parts)
+        is_held = is_held or any(name in below for name in self._paths)
+        is_held = is_held or bool(self._patterns and is_protected(parts, self._patterns))
+        return Reserve.PROTECTED if is_held else Reserve.NONE
 
     def _in_workspace(self, path: str) -> str:
-        offset = self._record.workspace[len(self._record.root) + 1 :]
-        return path.removeprefix(f"{offset}/") if offset else path
+        return path.removeprefix(self._offset)
 
 
 def _is_git_directory(names: set[str], host: int) -> bool:

@@ -1,7 +1,8 @@
 """Journal: what an apply is going to do, written down before it does anything, and how far it has come.
 
 Killed at any point, whoever comes next reads it and goes on, or goes back. Each step is done by one call that
-happens or does not (a rename, a link, an unlink), and what is there afterwards tells which.
+happens or does not (a rename, a link, an unlink), and what is there afterwards tells which. So that a file is
+done is written down together with what is next.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from enum import StrEnum
+from json.encoder import encode_basestring_ascii as quote
 
 from corral.model.record import Record
 from corral.trials.git.bring_over import read_plans, write_plans
@@ -65,6 +67,7 @@ class Journal:
         self.restaged: dict[int, tuple[int, int]] = {}
         self.undone: set[int] = set()
         self.is_applied = self.is_undoing = self.is_over = False
+        self._unwritten = ""
         path = os.path.join(directory, _PROGRESS)
         self._progress = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._read()
@@ -83,9 +86,14 @@ class Journal:
         """Whether somebody was killed, or had no room, on the way."""
         return not self.is_over and (self.is_undoing or not self.is_applied)
 
+    @property
+    def backups(self) -> str:
+        """The directory of what was replaced and removed."""
+        return os.path.join(self.directory, _BACKUP)
+
     def backup(self, number: int) -> str:
         """Where the file that a step removes lies."""
-        return os.path.join(self.directory, _BACKUP, str(number))
+        return f"{self.directory}/{_BACKUP}/{number}"
 
     def temporary(self, number: int) -> str:
         """The name beside its place under which a step makes what it puts there."""
@@ -93,10 +101,29 @@ class Journal:
 
     def note(self, mark: JournalMark, *values: object) -> None:
         """Write down how far it has come. One write: it is there as a whole, or cut off and not read."""
-        line = f'["{mark.value}"{"".join(f", {_plain(value)}" for value in values)}]\n'.encode("ascii")
-        if os.write(self._progress, line) != len(line):
-            raise OSError(28, os.strerror(28), self.directory)
+        self._write(f'["{mark.value}"{"".join([f", {value}" for value in values])}]\n')
         self._take(mark, values)
+
+    def note_staged(self, number: int, made: os.stat_result) -> None:
+        """This object is what a step is about to put in its place."""
+        self._write(f'["staged", {number}, {made.st_dev}, {made.st_ino}]\n')
+        self.staged[number] = made.st_dev, made.st_ino
+
+    def note_done(self, number: int, stamp: Stamp | None) -> None:
+        """A step is done. INVARIANT: that is written down, by `settle` or the next note, before more is."""
+        self._unwritten += f'["done", {number}, {stamp.to_json() if stamp is not None else "null"}]\n'
+        self.done[number] = stamp
+
+    def settle(self) -> None:
+        """Write down what is not yet."""
+        if self._unwritten:
+            self._write("")
+
+    def _write(self, line: str) -> None:
+        data = (self._unwritten + line).encode("ascii")
+        if os.write(self._progress, data) != len(data):
+            raise OSError(28, os.strerror(28), self.directory)
+        self._unwritten = ""
 
     def _read(self) -> None:
         with open(os.path.join(self.directory, _PROGRESS), encoding="ascii") as file:
@@ -144,8 +171,8 @@ def make_journal(
     write_plans(directory, git)  # ORDER: before the steps: with them, the journal is there
     with open(f"{path}.new", "w", encoding="ascii") as file:
         for step in steps:
-            before = step.before.to_json() if step.before is not None else None
-            file.write(json.dumps([step.do.value, step.path, step.mode, before, step.text]) + "\n")
+            before = step.before.to_json() if step.before is not None else "null"
+            file.write(f'["{step.do}", {quote(step.path)}, {step.mode}, {before}, {quote(step.text)}]\n')
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.new", path)
@@ -170,15 +197,6 @@ def read_journals(record: TrialRecord) -> list[Journal]:
 def _step(line: str) -> ApplyStep:
     do, path, mode, before, text = json.loads(line)
     return ApplyStep(StepKind(do), path, mode, Stamp(*before) if before is not None else None, text)
-
-
-def _plain(value: object) -> str:
-    """As JSON: numbers, and lists of numbers and plain words, without the way through a general encoder."""
-    if isinstance(value, list):
-        return str(value).replace("'", '"')
-    if value is None:
-        return "null"
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _numbers(place: str) -> list[int]:

@@ -89,10 +89,10 @@ class LayerStack:
                 continue
             if is_whiteout(status) or (holders and not stat.S_ISDIR(status.st_mode)):
                 return Entry(name, top, tuple(holders), is_opaque=True)
+            if not stat.S_ISDIR(status.st_mode):
+                return Entry(name, status, (handle,), True, "")  # by position: most are files
             top = top or status
             holders.append(handle)
-            if not stat.S_ISDIR(status.st_mode):
-                return Entry(name, status, tuple(holders), is_opaque=True)
             marks = _marks(handle, name)
             if not marks <= _KNOWN:
                 return Entry(name, status, tuple(holders), problem="it has an attribute that is not known")

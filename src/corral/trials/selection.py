@@ -36,8 +36,9 @@ def select_changes(
     reserved = tuple(change for change in wanted if not _is_permitted(change, protected))
     chosen = {change.path for change in wanted if _is_permitted(change, protected)}
     by_path = {change.path: change for change in listed}
-    for path in tuple(chosen):
-        chosen.update(above for above in above_of(path) if above in by_path and _leads(by_path[above]))
+    for directory in {path.rpartition("/")[0] for path in chosen}:
+        above = (directory, *above_of(directory)) if directory else ()
+        chosen.update(path for path in above if path in by_path and _leads(by_path[path]))
     stays = {above for change in listed if _stays(change, chosen) for above in above_of(change.path)}
     kept = [change for change in listed if change.path in chosen and not _is_held(change, stays)]
     asked = (*paths, *protected)

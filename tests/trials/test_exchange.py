@@ -1,0 +1,96 @@
+"""Many files that are replaced change places with their backups, in one call for each."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from corral.trials import exchange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from corral.sessions.trial import Trial
+
+_DEFAULT, _ACCESS = "system.posix_acl_default", "system.posix_acl_access"
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for a single file."""
+    monkeypatch.setattr(exchange, "_LEAST", 1)
+
+
+def test_what_was_replaced_is_kept_itself_and_comes_back(trial: Trial, work: Path) -> None:
+    readme = work / "README"
+    before, text = readme.stat().st_ino, readme.read_text()
+    assert trial.run("echo more >> README").ok
+
+    trial.apply()
+
+    backup = Path(trial.record.directory, "journals/1/backup/0")
+    assert readme.read_text() == f"{text}more\n"
+    assert readme.stat().st_ino != before == backup.stat().st_ino
+    assert backup.stat().st_nlink == 1  # it was not kept by a second name
+
+    trial.undo()
+
+    assert (readme.stat().st_ino, readme.read_text()) == (before, text)
+
+
+def test_what_the_host_puts_there_at_the_last_moment_stays(
+    trial: Trial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = exchange.load_exchange(1)
+    assert real is not None
+    late = [lambda: (work / "new").rename(work / "README")]
+
+    def swap(one: int, name: str, other: int, other_name: str) -> None:
+        if late:
+            late.pop()()
+        real(one, name, other, other_name)
+
+    monkeypatch.setattr("corral.trials.carry_out.load_exchange", lambda _: swap)
+    assert trial.run("echo more >> README").ok
+    (work / "new").write_text("the host's\n")
+
+    applied = trial.apply()
+
+    assert not late
+    assert applied.left == ("README",)
+    assert (work / "README").read_text() == "the host's\n"
+
+
+def test_where_names_cannot_change_places_the_old_way_is_taken(
+    trial: Trial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr("corral.trials.carry_out.load_exchange", lambda _: refuse)
+    assert trial.run("echo more >> README").ok
+    text = (work / "README").read_text()
+
+    trial.apply()
+    assert (work / "README").read_text() == f"{text}more\n"
+    trial.undo()
+    assert (work / "README").read_text() == text
+
+
+def test_a_file_gets_what_its_directory_passes_on(trial: Trial, work: Path) -> None:
+    """A list of rights for whatever is made in a directory."""
+    nobody = 2**32 - 1
+    entries = ((1, 7, nobody), (2, 6, 12345), (4, 5, nobody), (16, 7, nobody), (32, 5, nobody))
+    try:
+        os.setxattr(work, _DEFAULT, struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries))
+    except OSError as problem:
+        pytest.skip(f"this file system keeps no lists of rights: {problem.strerror}")
+    assert trial.run("echo more >> README").ok
+    assert _ACCESS not in os.listxattr(work / "README")
+
+    trial.apply()
+
+    assert _ACCESS in os.listxattr(work / "README")
