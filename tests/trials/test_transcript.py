@@ -79,7 +79,7 @@ def test_on_a_terminal_it_asks(root_person: Person, answer: str) -> None:
     )
     os.close(inner)
     seen = b""
-    while b"or discard [x]" not in seen:
+    while b"[x] discard? " not in seen:
         seen += os.read(outer, 65_536)
     os.write(outer, answers + b"n\n")
     while True:
