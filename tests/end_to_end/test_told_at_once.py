@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 import shutil
 import subprocess
@@ -10,10 +11,12 @@ import sys
 
 import pytest
 
+import corral.runtime.launcher.job
+import corral.runtime.run
 from corral import aio
 from corral.model.event import EventKind
 from corral.model.feature import Feature
-from corral.model.violation import Evidence
+from corral.model.violation import Evidence, Violation
 from corral.parallel.executor import SandboxExecutor
 from corral.policy.compose import build_policy
 from corral.runtime.reporter import MOST_EVENTS
@@ -22,7 +25,7 @@ from corral.sandbox import Sandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from corral.model.event import Event, Listener
@@ -46,6 +49,11 @@ def _sandbox(work: Path) -> Sandbox:
 def _in_session(work: Path, listen: Listener) -> Result:
     with _sandbox(work).session() as session:
         return session.run(ASK_AND_WAIT, on_event=listen)
+
+
+def _in_a_session(work: Path) -> Result:
+    with _sandbox(work).session() as session:
+        return session.run("true")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +82,26 @@ def test_a_refusal_is_heard_while_the_command_runs(
     (kept,) = result.events
     assert kept.replace(count=1) == events[0] and kept.count == 2
     assert [violation.subject for violation in result.violations] == ["evil.test"]
+
+
+@pytest.mark.parametrize(
+    "run", [lambda work: _sandbox(work).run("true"), _in_a_session], ids=["run", "session"]
+)
+def test_what_is_heard_last_is_in_the_result(
+    tmp_path: Path, run: Callable[[Path], Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker tells of refusals, and may be behind when the command has ended."""
+    refused = Violation(Feature.NET_DOMAINS, "evil.test", Evidence.OBSERVED, "no rule permits this host")
+
+    @contextlib.contextmanager
+    def listening(_network: object, hear: Callable[[Violation], None]) -> Iterator[None]:
+        yield
+        hear(refused)
+
+    for module in (corral.runtime.run, corral.runtime.launcher.job):
+        monkeypatch.setattr(module, "listening", listening)
+
+    assert [event.subject for event in run(tmp_path).events] == ["evil.test"]
 
 
 def test_the_command_line_says_it_at_once_and_counts_at_the_end(tmp_path: Path) -> None:

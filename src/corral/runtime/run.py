@@ -110,8 +110,10 @@ class Run(GuardedRun):
             self._starter = make_starter(self._launch, self._group)
             self._starter.say = self.say
             try:
+                # ORDER: whoever listens has heard of everything, and counted it, before there is a result.
                 with listening(self._network, self._reporter.hear):
-                    result = self._run_guarded(streams)
+                    seconds = self._run_guarded(streams)
+                result = self._tell(streams, seconds)
             finally:
                 close_network(self._status, self._network)
                 if self._observer is not None:
@@ -170,7 +172,8 @@ class Run(GuardedRun):
 
         return make_wanted_group(request, self._plan.run_id, self._within, self.backend)
 
-    def _run_guarded(self, streams: InheritedStreams) -> Result:
+    def _run_guarded(self, streams: InheritedStreams) -> float:
+        """Returns the seconds that it took."""
         began = time.monotonic()
         if not self._is_awaited:
             self._look_before()
@@ -186,7 +189,7 @@ class Run(GuardedRun):
             raise error
         self._check_not_lost()
         settle_network(self._status, self._network)
-        return self._tell(streams, ended - began)
+        return ended - began
 
     @property
     def _is_awaited(self) -> bool:

@@ -123,7 +123,7 @@ class ContinuedRun(Run):
             self._group = ToldGroup(self._told)
             self._starter = _Started(self._launch, self._group, self._begun.process)
             try:
-                result = self._run_guarded(streams)
+                result = self._tell(streams, self._run_guarded(streams))
             finally:
                 if self._observer is not None:
                     self._observer.close()

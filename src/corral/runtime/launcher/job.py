@@ -132,7 +132,9 @@ class Job(Supervision):
                     self._loop(streams, began)
                 finally:
                     planted = self._settle(streams, mark)
-                result = self._tell(streams, span, planted, time.monotonic() - began)
+                seconds = time.monotonic() - began
+            # ORDER: by now everything that was refused has been heard and counted.
+            result = self._tell(streams, span, planted, seconds)
             streams.flush(self._is_enough)  # ORDER: last; whoever reads slowly keeps nothing else waiting
             return result
 
