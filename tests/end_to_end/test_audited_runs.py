@@ -93,7 +93,7 @@ def test_what_other_runs_leave_is_hidden_also_in_a_session_that_is_older(place) 
     state.mkdir(parents=True)
     policy = build_policy("moderate", (f"filesystem:read:{place}/state",))
     with library.Sandbox(policy, workspace=place / "work").session() as session:
-        for name in ("control", "audit", "quarantine", "stored", "trials"):
+        for name in ("control", "audit", "copies", "hidden", "quarantine", "stored", "trials"):
             (state / name).mkdir(exist_ok=True)
             (state / name / "file").write_text(name)
         assert session.run(f"cat {state}/*/file").stdout == "control"

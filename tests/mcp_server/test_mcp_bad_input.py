@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import time
 from http.client import HTTPConnection
 
@@ -267,11 +268,17 @@ def test_what_a_request_must_show(served: HttpServer) -> None:
 
 
 def test_the_token_is_in_a_private_file_while_the_server_runs(home: McpHome) -> None:
-    from support.mcp_clients import http_server
+    from support.mcp_clients import CORRAL, http_server
 
     with http_server(home, home.environment) as server:
         assert server.token_file.stat().st_mode & 0o777 == 0o600
         assert len(server.token) == 64
+        line = f"cat {server.token_file} {home.secret}"
+        confined = (CORRAL, "run", "--read", str(home.state), "--read", str(home.secret), "-c", line)
+        done = subprocess.run(
+            confined, cwd=home.project, env=home.environment, capture_output=True, text=True
+        )
+        assert done.stdout == "hunter2"  # no command can read it, whatever is granted around it
 
         assert server.end(signal.SIGTERM) == 143
 

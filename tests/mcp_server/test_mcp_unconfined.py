@@ -78,7 +78,7 @@ def test_a_command_leaves_the_sandbox_when_the_user_says_yes(
     assert f"cat {home.secret} && touch {target}" in user.asked[0]
     ran = [record for record in home.audit_records() if record["event"] == "planned"]
     assert [record["backend"] for record in ran] == ["none"]
-    assert f"touch {target}" in (home.state / "corral" / "unconfined").read_text()
+    assert f"touch {target}" in (home.state / "corral/hidden/unconfined").read_text()
 
 
 @ERAS

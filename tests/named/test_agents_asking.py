@@ -81,7 +81,7 @@ def test_a_command_leaves_the_sandbox_once_after_a_yes_and_is_recorded(
     assert planted.read_text() == "x\n"
     assert done.stdout.strip() == os.readlink("/proc/self/ns/pid") != again.stdout.strip()
     assert "ran without a sandbox, as the user permitted" in done.stderr
-    (recorded,) = (desk.state / "unconfined").read_text().splitlines()
+    (recorded,) = (desk.state / "hidden/unconfined").read_text().splitlines()
     assert "claude-code" in recorded and repr(command) in recorded
 
 
@@ -96,7 +96,7 @@ def test_a_ticket_is_for_its_own_text_and_while_the_user_wants_to_be_asked(
     late = desk.ask(look)
     old = desk.ask(look)
     kept = hashlib.sha256(old.rpartition(TICKET)[2].encode()).hexdigest()
-    os.utime(desk.state / "tickets" / kept, (1, 1))
+    os.utime(desk.state / "hidden/tickets" / kept, (1, 1))
 
     said = [claude(f"{look}{TICKET}{number}").stdout for number in (ticket, "0" * 32, "../../x")]
     said.append(claude(old).stdout)
@@ -104,7 +104,7 @@ def test_a_ticket_is_for_its_own_text_and_while_the_user_wants_to_be_asked(
     said.append(claude(late).stdout)
 
     assert all(text.startswith("pid:[") and text.strip() != outside for text in said)
-    assert not (desk.state / "unconfined").exists()
+    assert not (desk.state / "hidden/unconfined").exists()
 
 
 def test_nobody_is_asked_unless_the_users_own_file_says_so(desk: Desk) -> None:

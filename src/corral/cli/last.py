@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
+from corral.host.real import HIDDEN
 from corral.host.state import read_state, write_state
 from corral.model.printable import printable
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from corral.model.result import Result
 
-_FILE = "last-events"
+_FILE = f"{HIDDEN}/last-events"
 _MOST_BYTES = 65_536
 _LONGEST_COMMAND = 200
 

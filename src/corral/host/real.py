@@ -30,7 +30,8 @@ _BUILD_REPORT = os.path.join(_PACKAGE, "bin", "BUILD_FAILED")
 RUNS = "runs"
 #: Files that configure corral, in the user's directory or in a project's.
 CONFIG_NAMES = ("corral.toml", "corral.json")
-_HIDDEN = ("sessions", "audit", "trials", "quarantine", "stored")
+HIDDEN = "hidden"  # in the state directory: what tells of other runs, or opens a door to them
+_HIDDEN = (HIDDEN, "sessions", "audit", "trials", "quarantine", "stored", "copies")
 _ABSENT = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EISDIR}
 )
@@ -264,8 +265,7 @@ class RealHost:
 
     def control_directories(self) -> tuple[str, ...]:
         # TRUST: whoever reads there may give commands to every named session, wherever variables lead here.
-        # Nor is what other runs have left there any command's. What is not there yet counts too: plans and
-        # sandboxes that are kept must see it come.
+        # Nor is what other runs have left any command's. What is missing counts: kept plans must see it come.
         above = filter(None, (state_directory(), os.path.dirname(stored_directory())))
         kept = (os.path.join(os.path.realpath(state), name) for state in above for name in _HIDDEN)
         return tuple(dict.fromkeys((*map(os.path.realpath, control_directories()), *kept)))

@@ -5,8 +5,8 @@
 with a number that the model does not know. Corral's shell runs without a sandbox what comes with a ticket of
 the hook's, and uses it up. A command that is not permitted never reaches the shell, and its ticket grows old.
 
-TRUST: tickets lie in the state directory, which no command can write. Whoever may read it, because the user
-grants what is above, finds hashes of them there. One is for a single text.
+TRUST: tickets lie in the state directory, where no command can write, nor read what is hidden. They are kept
+as hashes besides. One is for a single text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from corral.cli.hook.call import TICKET
 from corral.cli.options import defaults
 from corral.cli.request import is_configured, load_request
-from corral.host.real import state_directory
+from corral.host.real import HIDDEN, state_directory
 from corral.host.state import read_state, write_state
 from corral.model.errors import PolicyError
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from corral.config.configuration import Configuration
 
 QUESTION = "corral: run this command without a sandbox? It could then do whatever you can do"
-_DIRECTORY = "tickets"
-_RECORD = "unconfined"
+_DIRECTORY = f"{HIDDEN}/tickets"
+_RECORD = f"{HIDDEN}/unconfined"
 _DIGITS = 32
 _MOST_BYTES = 256
 #: Somebody who has not answered by then is asked again.
@@ -78,11 +78,11 @@ def use_ticket(marked: str) -> str:
 
 def record(agent: str, command: str) -> None:
     """Write down that it runs. Raises OSError: what cannot be recorded does not run."""
-    directory = state_directory()
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    path = os.path.join(state_directory(), _RECORD)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(os.path.join(directory, _RECORD), flags, 0o600)
+    descriptor = os.open(path, flags, 0o600)
     try:
         line = f"{when} {agent} {os.getcwd()!r} {command!r}\n"
         os.write(descriptor, line.encode("utf-8", "backslashreplace"))

@@ -166,10 +166,10 @@ def _serve_http(settings: ServerSettings, port: int) -> int:
 @contextlib.contextmanager
 def _token_file(token: str, port: int) -> Iterator[str]:
     """The token in a file that no other user and no sandbox can read, while the server runs."""
-    from corral.host.real import state_directory
+    from corral.host.real import HIDDEN, state_directory
     from corral.host.state import write_state
 
-    name = f"mcp-{port}.token"
+    name = f"{HIDDEN}/mcp-{port}.token"
     try:
         write_state(name, token.encode())
     except OSError as problem:
