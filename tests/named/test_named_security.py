@@ -38,7 +38,7 @@ except OSError as problem:
 
 
 def _attempt(
-    person: Person, *before: str, token: str = "", uid: int | None = None
+    person: Person, *before: str, token: str = "", uid: int | None = None, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the client, confined if `before` says so. What it managed is judged by the mark on the host."""
     arguments = ["-c", CLIENT, str(person.sessions), token, str(person.project / "mark")]
@@ -46,7 +46,12 @@ def _attempt(
     if before:
         command = person.argv("-m", "corral", *before, "--", "/usr/bin/python3", *arguments)
     return subprocess.run(
-        command, cwd=person.project, env=person.environment, capture_output=True, timeout=60, check=False
+        command,
+        cwd=person.project,
+        env={**person.environment, **env},
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -80,6 +85,10 @@ def test_no_command_reaches_the_socket_of_a_session(root_person: Person, backend
     else:
         assert around.stdout.startswith(b"alive\nno record"), around
         assert b"connected" not in around.stdout
+        # A run that knows nothing of this runtime directory does not hide it: the session does not serve it.
+        unknown = _attempt(root_person, *flags, "--read", str(root_person.root), XDG_RUNTIME_DIR="")
+        assert unknown.stdout.startswith(b"alive\nrecord\nconnected\n"), unknown
+        assert b"answer: b'j" not in unknown.stdout
     assert not _has_acted(root_person)
 
 

@@ -82,10 +82,15 @@ class Service:
     def _is_own_user(self) -> bool:
         # TRUST: root is no exception; it can become the user, and has sessions of its own.
         raw = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, uid, _ = _CREDENTIALS.unpack(raw)
+        pid, uid, _ = _CREDENTIALS.unpack(raw)
         if uid != os.geteuid():
             self._keeper.log.note(f"refused a connection of user {uid}")
-        return bool(uid == os.geteuid())
+            return False
+        # TRUST: a command could read the record if its run knew another runtime directory than this one's.
+        if not _is_in_own_namespace(pid):
+            self._keeper.log.note(f"refused a connection from inside a sandbox, by process {pid}")
+            return False
+        return True
 
     def _answer(self, message: dict[str, Any], descriptors: list[int]) -> None:
         # TRUST: a command that could connect but not read the record does not know the token.
@@ -299,3 +304,11 @@ def _other_version(said: object) -> PolicyError:
         why=f"it speaks version {VERSION} of its language and was asked for {str(said)[:40]!r}",
         fix="stop it with the corral that started it (`kill` its process otherwise), and start it again",
     )
+
+
+def _is_in_own_namespace(pid: int) -> bool:
+    """Whether a process is on the host, as this one is; not if it has ended."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/ns/user"), os.stat("/proc/self/ns/user"))
+    except OSError:
+        return False
