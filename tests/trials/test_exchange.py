@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.trials import exchange
+from corral.trials.apply import Prefer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,3 +95,23 @@ def test_a_file_gets_what_its_directory_passes_on(trial: Trial, work: Path) -> N
     trial.apply()
 
     assert _ACCESS in os.listxattr(work / "README")
+
+
+def test_a_file_gets_the_group_of_a_directory_that_passes_it_on(
+    trial: Trial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of somebody who may give no file away."""
+    if os.geteuid() != 0:
+        pytest.skip("another group takes root")
+    assert trial.run("echo more >> README").ok
+    for path in (work, work / "README"):
+        os.chown(path, -1, 12345)
+    work.chmod(0o2755)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    trial.apply(prefer=Prefer.THEIRS)
+
+    assert (work / "README").stat().st_gid == 12345

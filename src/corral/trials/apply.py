@@ -16,6 +16,7 @@ from corral.trials.git.plan import find_git_changes
 from corral.trials.host_tree import HostTree
 from corral.trials.journal import make_journal, read_journals
 from corral.trials.record import hold_trial, reading_trial
+from corral.trials.recovery import recover
 from corral.trials.selection import Selection, build_steps, is_at, select_changes
 from corral.trials.undo import Reverser, find_changed_since, find_unsafe
 
@@ -94,6 +95,8 @@ def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[st
             last = next((journal for journal in reversed(journals) if not journal.is_over), None)
             if last is None:
                 raise _nothing_applied(record)
+            if last.is_unfinished and not last.is_undoing:
+                _recover(last, tree, "undo")  # ORDER: before what was done is compared
             changed = [*find_changed_since(record, last), *changed_since(record, last.git)]
             if changed and prefer is Prefer.NEITHER:
                 raise _not_undone("the workspace has changed since it was applied", changed)
@@ -110,7 +113,7 @@ def undo_trial(record: TrialRecord, prefer: Prefer = Prefer.NEITHER) -> tuple[st
 def _undo(record: TrialRecord, journal: Journal, tree: HostTree, leave: frozenset[str]) -> tuple[str, ...]:
     try:
         kept = move_back(record, journal.git, keep=tuple(leave)) if journal.git else ()
-        now = Reverser(record, journal, tree).run(leave)
+        now = Reverser(journal, tree).run(leave)
     except OSError as problem:
         raise _stopped(problem, "undo") from None
     Bases(record).note(now)
@@ -133,15 +136,23 @@ def _finish(record: TrialRecord, tree: HostTree) -> int:
         last = journals[-1] if journals else None
         if last is None or not last.is_unfinished:
             return 0
-        before = len(last.done)
         if last.is_undoing:
             _undo(record, last, tree, frozenset(find_unsafe(record, last, tree, frozenset())))
             return 1
+        before = len(last.done)
+        _recover(last, tree, "apply")
         _carry_out(record, last, tree, Bases(record))
         return len(last.done) - before
     finally:
         for journal in journals:
             journal.close()
+
+
+def _recover(journal: Journal, tree: HostTree, verb: str) -> None:
+    try:
+        recover(journal, tree)
+    except OSError as problem:
+        raise _stopped(problem, verb) from None
 
 
 def _carry_out(record: TrialRecord, journal: Journal, tree: HostTree, bases: Bases) -> tuple[str, ...]:

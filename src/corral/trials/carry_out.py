@@ -58,7 +58,6 @@ class Carrier:
 
     def run(self) -> None:
         """All steps that are not done. Raises OSError at the first that fails; the next call goes on."""
-        self.recover()
         journal = self._journal
         for number, step in enumerate(journal.steps):
             if number in journal.done or number in journal.left:
@@ -68,38 +67,6 @@ class Carrier:
             except (Taken, FileNotFoundError, NotADirectoryError, FileExistsError):
                 journal.note(JournalMark.LEFT, number)
         journal.note(JournalMark.APPLIED)
-
-    def recover(self) -> None:
-        """Find out whether the steps at which somebody was stopped have happened, and clear up after them.
-
-        INVARIANT: these are two at most: no step is begun before the one before the last is written down.
-        """
-        journal, begun = self._journal, 0
-        for number, step in enumerate(journal.steps):
-            if number in journal.done or number in journal.left:
-                continue
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                directory, name = self._tree.parent(step.path)
-                self._settle(number, step, directory, name)
-            begun += 1
-            if begun == 2:
-                break
-        journal.settle()
-
-    def _settle(self, number: int, step: ApplyStep, directory: int, name: str) -> None:
-        now = stamp_at(directory, name)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._journal.temporary(number), dir_fd=directory)
-        if number in self._journal.staged and now is not None:
-            if (now.device, now.inode) == self._journal.staged[number]:
-                self._journal.note_done(number, stamp_at(directory, name))
-        elif step.do in {StepKind.REMOVE, StepKind.REMOVE_DIRECTORY} and now is None:
-            self._journal.note_done(number, None)
-        elif step.do is StepKind.DIRECTORY and now is not None and now.kind == "directory":
-            set_mode(directory, name, step.mode | 0o700)
-            self._journal.note_done(number, stamp_at(directory, name))
-        elif step.do is StepKind.MODE and now is not None and now.mode == step.mode:
-            self._journal.note_done(number, now)
 
     def _step(self, number: int, step: ApplyStep) -> None:
         directory, name = self._tree.parent(step.path)
@@ -178,7 +145,8 @@ class Carrier:
         backup = str(number)
         target = self._open_among_backups(number, step, directory, name)
         try:
-            self._journal.note_staged(number, _copy(stack, entry, target, step))
+            made = _copy(stack, entry, target, step)
+            self._journal.note_staged(number, made, by_exchange=True)
             self._check_as_seen(number, step, directory, name)
             try:
                 self._exchange(self._backups, backup, directory, name)
@@ -289,7 +257,8 @@ def _taken(step: ApplyStep) -> Taken:
 def _copy(stack: LayerStack, entry: Entry, target: int, step: ApplyStep) -> os.stat_result:
     """Returns what was made.
 
-    TRUST: somebody may hold a descriptor of the file in the layer. What changes meanwhile is not taken."""
+    TRUST: somebody may hold a descriptor of the file in the layer. What changes meanwhile is not taken; the
+    time of change is one that nobody can set."""
     source = stack.open_file(entry)
     try:
         status = os.fstat(source)
@@ -297,12 +266,12 @@ def _copy(stack: LayerStack, entry: Entry, target: int, step: ApplyStep) -> os.s
         if step.before is not None and (step.before.uid, step.before.gid) != (os.geteuid(), os.getegid()):
             with contextlib.suppress(PermissionError):
                 os.fchown(target, step.before.uid, step.before.gid)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
         made = os.fstat(target)
         if made.st_mode & 0o7777 != step.mode:
             os.fchmod(target, step.mode)
-        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
         after = os.fstat(source)
-        if (after.st_mtime_ns, after.st_size) != (status.st_mtime_ns, status.st_size):
+        if (after.st_ctime_ns, after.st_size) != (status.st_ctime_ns, status.st_size):
             raise OSError(errno.EBUSY, "it changes while it is copied", step.path)
         return made
     finally:

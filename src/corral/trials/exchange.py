@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def load_exchange(count: int) -> Callable[[int, str, int, str], None] | None:
 
 
 def passes_on(directory: int) -> bool:
-    """Whether what is made in a directory gets a list of rights or a label from it."""
+    """Whether what is made in a directory gets its group, a list of rights or a label from it."""
+    if os.fstat(directory).st_mode & stat.S_ISGID:
+        return True
     try:
         names = os.listxattr(f"/proc/self/fd/{directory}")
     except OSError as problem:

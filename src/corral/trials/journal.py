@@ -7,6 +7,7 @@ done is written down together with what is next.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from enum import StrEnum
@@ -43,6 +44,15 @@ class ApplyStep(Record):
     text: str = ""  # of a link that was there
 
 
+class Staged(Record):
+    """What a step puts in its place."""
+
+    device: int
+    inode: int
+    written_ns: int = -1  # the time of its content
+    by_exchange: bool = False  # what was there is then among the backups
+
+
 class JournalMark(StrEnum):
     """A line of the progress: what it is about, a step's number, numbers."""
 
@@ -61,7 +71,7 @@ class Journal:
         self.directory, self.number, self.steps = directory, number, steps
         self.git = read_plans(directory)
         self._identity = directory.split("/")[-3]  # of the trial
-        self.staged: dict[int, tuple[int, int]] = {}
+        self.staged: dict[int, Staged] = {}
         self.done: dict[int, Stamp | None] = {}
         self.left: set[int] = set()
         self.restaged: dict[int, tuple[int, int]] = {}
@@ -104,10 +114,12 @@ class Journal:
         self._write(f'["{mark.value}"{"".join([f", {value}" for value in values])}]\n')
         self._take(mark, values)
 
-    def note_staged(self, number: int, made: os.stat_result) -> None:
+    def note_staged(self, number: int, made: os.stat_result, *, by_exchange: bool = False) -> None:
         """This object is what a step is about to put in its place."""
-        self._write(f'["staged", {number}, {made.st_dev}, {made.st_ino}]\n')
-        self.staged[number] = made.st_dev, made.st_ino
+        staged = Staged(made.st_dev, made.st_ino, made.st_mtime_ns, by_exchange)
+        how = "true" if by_exchange else "false"
+        self._write(f'["staged", {number}, {made.st_dev}, {made.st_ino}, {made.st_mtime_ns}, {how}]\n')
+        self.staged[number] = staged
 
     def note_done(self, number: int, stamp: Stamp | None) -> None:
         """A step is done. INVARIANT: that is written down, by `settle` or the next note, before more is."""
@@ -121,8 +133,10 @@ class Journal:
 
     def _write(self, line: str) -> None:
         data = (self._unwritten + line).encode("ascii")
-        if os.write(self._progress, data) != len(data):
-            raise OSError(28, os.strerror(28), self.directory)
+        written = os.write(self._progress, data)
+        if written != len(data):  # ORDER: before the next line is written, by whomever
+            os.ftruncate(self._progress, os.fstat(self._progress).st_size - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.directory)
         self._unwritten = ""
 
     def _read(self) -> None:
@@ -140,7 +154,7 @@ class Journal:
         number = values[0] if values and isinstance(values[0], int) else 0
         match mark:
             case JournalMark.STAGED:
-                self.staged[number] = (int(str(values[1])), int(str(values[2])))
+                self.staged[number] = Staged(*values[1:])  # type: ignore[arg-type]
             case JournalMark.DONE:
                 fields = values[1]
                 self.done[number] = Stamp(*fields) if isinstance(fields, list) else None

@@ -7,7 +7,7 @@ import errno
 import os
 
 from corral.git_formats.index import MalformedIndex
-from corral.trials.carry_out import Carrier, Taken, place, set_mode
+from corral.trials.carry_out import Taken, place, set_mode
 from corral.trials.changes import PARTS, folded, is_repository
 from corral.trials.copying import copy_content
 from corral.trials.git.links import LinksOfGit, find_links_before
@@ -108,15 +108,13 @@ def _completes_repository(tree: HostTree, back: dict[str, ApplyStep], path: str)
 class Reverser:
     """Undoes the steps of one journal, the last first."""
 
-    def __init__(self, record: TrialRecord, journal: Journal, tree: HostTree) -> None:
-        self._record, self._journal, self._tree = record, journal, tree
+    def __init__(self, journal: Journal, tree: HostTree) -> None:
+        self._journal, self._tree = journal, tree
 
     def run(self, leave: frozenset[str] = frozenset()) -> list[tuple[str, Stamp | None]]:
         """Undo all but some paths; returns what is there now. Raises OSError, and the next call goes on."""
         journal = self._journal
         if not journal.is_undoing:
-            with Carrier(self._record, journal, self._tree) as carrier:
-                carrier.recover()
             journal.note(JournalMark.UNDOING)
         for number in sorted(journal.done, reverse=True):
             step = journal.steps[number]
