@@ -131,11 +131,20 @@ static int layers_open(struct view *view, const struct mount_record *m, struct l
     return view->lower < 0 ? view->lower : 0;
 }
 
-/* The kernel notes there that a layer may be incomplete after a power failure, and would not take it again. */
-static int forget_volatile(int work) {
-    bool is_gone = unlinkat(work, "work/incompat/volatile/dirty", 0) == 0 || errno == ENOENT;
-    is_gone = is_gone && (unlinkat(work, "work/incompat/volatile", AT_REMOVEDIR) == 0 || errno == ENOENT);
-    return is_gone ? 0 : -errno;
+/* The kernel notes there that a layer may be incomplete after a power failure, and would not take it again. What else
+ * may be noted there is not corral's to forget. */
+static int forget_volatile(struct view *view, int work) {
+    unsigned long long how = K_RESOLVE_BENEATH | K_RESOLVE_NO_SYMLINKS;
+    int notes = k_openat2(work, "work/incompat", O_PATH | O_DIRECTORY | O_CLOEXEC, how);
+    if (notes == -ENOENT) return 0;
+    int note = notes < 0 ? notes : k_openat2(notes, "volatile", O_PATH | O_DIRECTORY | O_CLOEXEC, how);
+    int err = note < 0 ? note : unlinkat(note, "dirty", 0) < 0 && errno != ENOENT ? -errno : 0;
+    if (!err && unlinkat(notes, "volatile", AT_REMOVEDIR) < 0) err = -errno;
+    if (note >= 0) close(note);
+    if (notes >= 0) close(notes);
+    if (note == -ENOENT) return 0;
+    if (err) set_detail(view->launch, "the kernel's note in the layer, incompat/volatile");
+    return err;
 }
 
 /* Volatile: otherwise its end waits until all that anybody has written on that file system is on the disk. Not in
@@ -156,7 +165,7 @@ static int layers_mount(struct view *view, const struct layers *layers, bool in_
                                       {"workdir", work},   {in_memory ? NULL : "volatile", NULL}, {NULL, NULL}};
     int proc = host_proc(view);
     if (proc < 0) return proc;
-    int err = forget_volatile(layers->fds[1]);
+    int err = forget_volatile(view, layers->fds[1]);
     if (err) return err;
     if (fchdir(proc) < 0) return -errno;
     int fd = filesystem_new("overlay", options, K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV);

@@ -118,3 +118,34 @@ def test_a_layer_behind_a_link_is_refused(launcher: Path, user: int, place: Plac
     done = launch(launcher, confined("true", user=user, mounts=(overlay,)))
 
     assert done.lines[0].startswith(f"failed mounts {errno.ELOOP} overlay {place.work}: layer")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["spare/work/incompat/volatile/dirty"], "started"),
+        (["spare/work/incompat/volatile/unknown"], f"failed mounts {errno.ENOTEMPTY} "),
+        (["other/volatile/dirty", "spare/work/incompat"], f"failed mounts {errno.ELOOP} "),
+    ],
+    ids=["note", "unknown", "link"],
+)
+def test_the_kernels_note_of_a_layer_is_removed_and_nothing_else(
+    launcher: Path, user: int, place: Place, names: list[str], expected: str
+) -> None:
+    """It would not take the layer again. No link is followed there, and what is not known stays."""
+    top = place.work.parent
+    noted = top / names[0]
+    noted.parent.mkdir(parents=True)
+    noted.write_text("")
+    if len(names) > 1:
+        (top / names[1]).parent.mkdir()
+        (top / names[1]).symlink_to("../../other")
+    for path in (*place.spare.rglob("*"), *(top / "other").rglob("*")):
+        os.chown(path, user, user, follow_symlinks=False)
+
+    line = launch(launcher, confined("true", user=user, mounts=(place.overlay(),))).lines[0]
+
+    assert line.startswith(expected), line
+    if expected != "started":
+        assert line.endswith(f"overlay {place.work}: the kernel's note in the layer, incompat/volatile")
+        assert noted.exists()

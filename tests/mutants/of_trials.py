@@ -1,4 +1,4 @@
-"""Mutants of trials: layers in memory, merges, and undoing."""
+"""Mutants of trials: layers in memory and on disk, merges, applying and undoing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ _SIZE, _WHOLE = (
     "what was written on trial is kept as it was",
 )
 _MERGED = "a merge loses nothing of either side"
+_CARRY, _RECOVERY, _APPLY, _JOURNAL = (
+    f"src/corral/trials/{name}.py" for name in ("carry_out", "recovery", "apply", "journal")
+)
+_FIRST = f"{_T}host_was_there_first.py::test_what_"
+_WRITTEN = f"{_FIRST}the_host_writes_into_what_was_just_applied_stays"
+_STAYS = "what the host puts at a path at the last moment stays"
 _BACK = "undo puts back what was there, and nothing that somebody has changed since"
 
 
@@ -187,5 +193,91 @@ MUTANTS = (
         Edit(_UNDO, "(is_link and links.are_tracked_with(path, indexes)) or _completes", "_completes"),
         f"{_T}links_for_git.py",
         f"{_T}git.py",
+    ),
+    _one(
+        "exchange-without-a-look",
+        _STAYS,
+        Edit(
+            _CARRY,
+            "            if (old.st_dev, old.st_ino) != (step.before.device, step.before.inode):\n",
+            "            if False:\n",
+        ),
+        f"{_T}exchange.py::test_what_the_host_puts_there_at_the_last_moment_stays",
+    ),
+    _one(
+        "exchange-where-something-is-passed-on",
+        "a file gets what its directory passes on",
+        Edit(_CARRY, "        return not self._passing_on[1]\n", "        return True\n"),
+        f"{_T}exchange.py",
+    ),
+    _one(
+        "exchange-not-noted",
+        "an apply that was killed goes on",
+        Edit(_CARRY, "            self._journal.note_staged(number, made, by_exchange=True)\n", ""),
+        f"{_T}apply_faults.py::test_stopped_while_files_change_places_it_goes_on",
+    ),
+    _one(
+        "exchange-not-put-back",
+        _STAYS,
+        Edit(
+            _RECOVERY,
+            "    if staged.by_exchange and not _is_kept(journal, number, itself=True):\n",
+            "    if False:\n",
+        ),
+        f"{_FIRST}an_exchange_brought_out_by_chance_is_put_back",
+    ),
+    _one(
+        "recovery-whoever-wrote",
+        _BACK,
+        Edit(_RECOVERY, "    if status.st_mtime_ns != staged.written_ns:\n", "    if False:\n"),
+        _WRITTEN,
+    ),
+    _one(
+        "recovery-after-the-look",
+        _BACK,
+        Edit(_APPLY, '                _recover(last, tree, "undo")', "                pass"),
+        _WRITTEN,
+    ),
+    _one(
+        "recovery-of-what-was-not-kept",
+        _BACK,
+        Edit(_RECOVERY, "        if _is_kept(journal, number):", "        if True:"),
+        f"{_FIRST}the_host_removes_before_it_is_kept_stops_no_undo",
+    ),
+    _one(
+        "journal-with-a-line-cut-off",
+        "an apply that was stopped goes on",
+        Edit(
+            _JOURNAL,
+            "            os.ftruncate(self._progress, os.fstat(self._progress).st_size - written)\n",
+            "",
+        ),
+        f"{_T}host_was_there_first.py::test_a_note_that_was_cut_off_is_not_written_upon",
+    ),
+    _one(
+        "copied-while-it-changes",
+        "what is written while it is copied is not applied",
+        Edit(
+            _CARRY,
+            "(after.st_ctime_ns, after.st_size) != (status.st_ctime_ns, status.st_size)",
+            "(after.st_mtime_ns, after.st_size) != (status.st_mtime_ns, status.st_size)",
+        ),
+        f"{_FIRST}is_written_while_it_is_copied_is_seen_whatever_time_it_claims",
+    ),
+    _one(
+        "volatile-not-forgotten",
+        "a trial takes another command",
+        Edit(
+            _OVERLAY,
+            "int err = forget_volatile(view, layers->fds[1]);",
+            "(void)forget_volatile;\n    int err = 0;",
+        ),
+        f"{_T}forks.py::test_a_layer_that_waits_for_no_disk_is_taken_again",
+    ),
+    _one(
+        "volatile-by-a-link",
+        "the launcher follows no link in a layer",
+        Edit(_OVERLAY, "how = K_RESOLVE_BENEATH | K_RESOLVE_NO_SYMLINKS;", "how = 0;"),
+        "tests/launcher/test_overlays.py::test_the_kernels_note_of_a_layer_is_removed_and_nothing_else",
     ),
 )
