@@ -154,6 +154,12 @@ MUTANTS = (
         f"{_T}merge.py::test_a_copy_that_shares_its_blocks_is_a_base_as_well",
     ),
     _one(
+        "undo-without-mode",
+        _BACK,
+        Edit(_UNDO, "                os.fchmod(target, step.before.mode)\n", ""),
+        f"{_T}exchange.py::test_what_was_kept_as_a_copy_comes_back_with_its_mode",
+    ),
+    _one(
         "undo-of-what-has-changed",
         _BACK,
         Edit(
@@ -243,6 +249,7 @@ MUTANTS = (
         _BACK,
         Edit(_RECOVERY, "        if _is_kept(journal, number):", "        if True:"),
         f"{_FIRST}the_host_removes_before_it_is_kept_stops_no_undo",
+        why="there is nothing to put back, and undo stops",
     ),
     _one(
         "journal-with-a-line-cut-off",
@@ -273,6 +280,7 @@ MUTANTS = (
             "(void)forget_volatile;\n    int err = 0;",
         ),
         f"{_T}forks.py::test_a_layer_that_waits_for_no_disk_is_taken_again",
+        why="the kernel does not take the layer again",
     ),
     _one(
         "volatile-by-a-link",

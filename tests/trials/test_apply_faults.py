@@ -159,6 +159,9 @@ def _stop_everywhere(
         _check_whole(work, before, after)
         _finish(record, verb)
         assert tree_of(work) == (after if verb == "apply" else before), (at, how)
+        if verb == "apply":
+            undo_trial(record)
+            assert tree_of(work) == before, (at, how)
         at, stops = at + every, stops + 1
     assert stops > 2
 

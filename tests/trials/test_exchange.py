@@ -81,6 +81,29 @@ def test_where_names_cannot_change_places_the_old_way_is_taken(
     assert (work / "README").read_text() == text
 
 
+def test_what_was_kept_as_a_copy_comes_back_with_its_mode(
+    trial: Trial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another file system, where it can neither change places nor have a second name."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr("corral.trials.carry_out.load_exchange", lambda _: refuse)
+    paths = work / "README", work / "old/notes"
+    for path, mode in zip(paths, (0o640, 0o4751), strict=True):
+        path.chmod(mode)
+    before = [(path.stat().st_mode, path.stat().st_mtime_ns, path.read_text()) for path in paths]
+    assert trial.run("echo more >> README; chmod 666 README; rm old/notes").ok
+
+    monkeypatch.setattr(os, "link", refuse)
+    trial.apply(prefer=Prefer.THEIRS)
+    assert (paths[0].stat().st_mode & 0o777, paths[1].exists()) == (0o666, False)
+    trial.undo()
+
+    assert [(path.stat().st_mode, path.stat().st_mtime_ns, path.read_text()) for path in paths] == before
+
+
 def test_a_file_gets_what_its_directory_passes_on(trial: Trial, work: Path) -> None:
     """A list of rights for whatever is made in a directory."""
     nobody = 2**32 - 1

@@ -33,6 +33,7 @@ def test_a_session_that_changed_nothing_leaves_no_trial(root_person: Person) -> 
     assert root_person.corral("session", "stop", "s").returncode == 0
 
     assert root_person.corral("trials").stdout == b"no trials in this workspace\n"
+    assert root_person.corral("trials", "--prune").stderr == b"corral: no trial is discarded\n"
 
 
 def test_a_session_on_trial_is_not_taken_for_another(root_person: Person) -> None:

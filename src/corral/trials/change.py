@@ -48,6 +48,7 @@ class TrialChange(Record):
     reserve: Reserve = Reserve.NONE
     is_run_later: bool = False  # build tools and test runners take it without being asked
     only_mode: bool = False  # what is in it is the same
+    target: str = ""  # where a link leads afterwards
 
     def to_json(self) -> dict[str, Any]:
         """The change as plain values; names that are no text are escaped as Python does."""
@@ -63,6 +64,7 @@ class TrialChange(Record):
             "reserve": self.reserve.value or None,
             "is_run_later": self.is_run_later,
             "only_mode": self.only_mode,
+            "target": self.target or None,
         }
 
 

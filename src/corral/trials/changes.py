@@ -168,6 +168,7 @@ class _Walk:
             reserve,
             is_handoff(self._in_workspace(path)),
             is_same,
+            stack.read_link(entry) if kind is EntryKind.LINK else "",
         )
 
     def _reserve(self, path: str, kind: EntryKind) -> Reserve:

@@ -151,15 +151,18 @@ def list_all(cwd: str | None, *, prune: bool, older: str | None, as_json: bool) 
 
     def act() -> None:
         seconds = parse_duration(older) if older is not None else None
-        listed = []
+        listed, discarded = [], 0
         for record in list_trials(None if cwd is None else _workspace(cwd)):
             changes, git = _changes_of(record)
             is_old = seconds is not None and record.age_seconds > seconds
             if prune and not is_busy(record) and (not (changes or git) or is_old):
                 discard_trial(record)
                 say(f"trial {record.identity} is discarded")
+                discarded += 1
                 continue
             listed.append((record, changes, measure_trial(record), git))
+        if prune and not discarded:
+            say("no trial is discarded" + (": each has something to apply, or is in use" if listed else ""))
         if as_json:
             print_json({"v": 1, "trials": [_trial_json(*each) for each in listed]})
             return

@@ -60,8 +60,8 @@ def describe_changes(
 def describe_change(change: TrialChange, width: int = 0) -> str:
     """What happened to one path."""
     slash = "/" if change.kind is EntryKind.DIRECTORY else ""
-    arrow = " (a link)" if change.kind is EntryKind.LINK else ""
-    path = f"{printable(change.path)}{slash}{arrow}"
+    leads = f" -> {printable(change.target)}" if change.target else " (a link)"
+    path = f"{printable(change.path)}{slash}{leads if change.kind is EntryKind.LINK else ''}"
     return "  ".join(
         filter(None, (f"{change.action.value:<7}", f"{path:<{width}}", _size(change), _mark(change)))
     )

@@ -98,14 +98,14 @@ class TriedCommand:
         chosen: list[str] = []
         for change in worth_listing(changes):
             if change.reserve is Reserve.NONE:
-                answer = _read_answer(f"corral: {describe_change(change)}  apply [y/N]? ")
-                chosen += [change.path] if answer in {"y", "yes"} else []
+                is_chosen = _agrees(f"corral: {describe_change(change)}  apply [y/N]? ")
+                chosen += [change.path] if is_chosen else []
         for each in self.trial.git_changes():
             if any(each.parts()):
                 for line in each.lines():
                     sys.stderr.write(f"  {printable(line)}\n")
-                answer = _read_answer(f"corral: bring this over into {printable(each.repository)} [y/N]? ")
-                chosen += [each.repository] if answer in {"y", "yes"} else []
+                is_chosen = _agrees(f"corral: bring this over into {printable(each.repository)} [y/N]? ")
+                chosen += [each.repository] if is_chosen else []
         if not chosen:
             say(f"nothing chosen; kept as {self.trial.id}")
             return 0
@@ -138,6 +138,12 @@ def tell_applied(applied: Applied, identity: str) -> None:
     if others:
         stay = "1 other change stays" if others == 1 else f"{others} other changes stay"
         say(f"{stay} in the trial: files of git directories, or no files at all")
+
+
+def _agrees(question: str) -> bool:
+    while (answer := _read_answer(question)) not in {"y", "yes", "n", "no", ""}:
+        say("type y or n; Enter leaves it in the trial")
+    return answer in {"y", "yes"}
 
 
 def _read_answer(question: str) -> str:
