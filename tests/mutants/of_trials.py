@@ -217,6 +217,12 @@ MUTANTS = (
         f"{_T}exchange.py",
     ),
     _one(
+        "exchange-of-what-is-nowhere",
+        "a file that was replaced is not empty after a power failure",
+        Edit(_CARRY, "backup, directory, name, target)", "backup, directory, name, -1)"),
+        f"{_T}exchange.py::test_what_replaces_a_file_begins_to_go_to_the_disk_first",
+    ),
+    _one(
         "exchange-not-noted",
         "an apply that was killed goes on",
         Edit(_CARRY, "            self._journal.note_staged(number, made, by_exchange=True)\n", ""),

@@ -149,7 +149,7 @@ class Carrier:
             self._journal.note_staged(number, made, by_exchange=True)
             self._check_as_seen(number, step, directory, name)
             try:
-                self._exchange(self._backups, backup, directory, name)
+                self._exchange(self._backups, backup, directory, name, target)
             except OSError as problem:
                 if problem.errno not in CANNOT:
                     raise
@@ -158,7 +158,7 @@ class Carrier:
                 return None
             old = os.stat(backup, dir_fd=self._backups, follow_symlinks=False)
             if (old.st_dev, old.st_ino) != (step.before.device, step.before.inode):
-                self._exchange(self._backups, backup, directory, name)
+                self._exchange(self._backups, backup, directory, name, -1)
                 raise _taken(step)
             return stamp_of(os.fstat(target))
         finally:

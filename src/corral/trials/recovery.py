@@ -88,6 +88,6 @@ def _exchange_back(journal: Journal, number: int, directory: int, name: str) -> 
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), name)
     backups = os.open(journal.backups, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        exchange(backups, str(number), directory, name)
+        exchange(backups, str(number), directory, name, -1)
     finally:
         os.close(backups)
